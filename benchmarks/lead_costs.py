@@ -62,7 +62,7 @@ def _alike(workload: Workload) -> NDArray[np.bool_]:
 
 def estimate(sim: Simulator) -> float:
     """The simulator's own plan, as `sbatch --test-only` tells it; beyond the window: the window."""
-    start = sim.plan_of(_LONG)
+    start = sim.plan_job(_LONG)
     return 48.0 if start is None else (start - sim.now) / _HOUR_S
 
 

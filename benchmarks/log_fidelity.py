@@ -45,7 +45,7 @@ CLASSES: dict[str, Callable[[SimJob], bool]] = {
 
 
 def starts(params: Params, taken: Replay) -> Starts:
-    sim = Simulator(params, Workload.of(params, taken.workload.jobs))
+    sim = Simulator(params, Workload.from_jobs(params, taken.workload.jobs))
     sim.run_out()
     return sim.start
 
@@ -157,7 +157,7 @@ def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     for _ in range(samples):
         values = {k.name: round(k.low * (k.high / k.low) ** rng.random()) for k in KNOBS}
         found = np.full(len(submit), -1, np.int64)
-        sim = Simulator(params := with_values(base, values), Workload.of(params, early))
+        sim = Simulator(params := with_values(base, values), Workload.from_jobs(params, early))
         sim.run_out()
         found[: len(early)] = sim.start
         runs.append(found)

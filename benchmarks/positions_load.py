@@ -61,7 +61,7 @@ class Load:
         shares = run_shares(site.jobs) if self.early else np.ones(1)
         replay = Replay(
             params,
-            Workload.of(params, [*site.jobs, *_account_holders(widths)]),
+            Workload.from_jobs(params, [*site.jobs, *_account_holders(widths)]),
             tuple(_slots(widths, CHAINS[self.early], SINCE + shift_h * HOUR_S)),
             policy,
             lambda *link: _run_s(shares, link),

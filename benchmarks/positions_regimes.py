@@ -114,7 +114,7 @@ def _sharing(job: SimJob) -> SimJob:
 
 def started_by(params: Params, jobs: Sequence[SimJob]) -> Callable[[int], Waits]:
     """The waits of the last 1000 jobs started by an instant, in a replay without any pair."""
-    sim = Simulator(params, Workload.of(params, jobs))
+    sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     rows = np.flatnonzero(sim.start >= 0)
     rows = rows[np.argsort(sim.start[rows], kind="stable")]

@@ -95,7 +95,7 @@ def whole_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
 def _beside_c(peer: Peer, count: int, load: float, repeat: int) -> Figures:
     table = workloads.whole_nodes(count, load)
     params = workloads.whole_node_params()
-    workload = Workload.of(params, workloads.jobs(table))
+    workload = Workload.from_jobs(params, workloads.jobs(table))
     seconds, c_seconds, equal = [], [], True
     for _ in range(repeat):
         expected, c = peer.replay(table, params)
@@ -129,7 +129,7 @@ def shared(_peer: Peer, options: argparse.Namespace) -> list[Figures]:
     params = workloads.shared_params()
     rows = []
     for count in options.jobs:
-        workload = Workload.of(params, workloads.shared_jobs(count, LOADS[0]))
+        workload = Workload.from_jobs(params, workloads.shared_jobs(count, LOADS[0]))
         spent = min(_replayed(params, workload)[1] for _ in range(options.repeat))
         rows.append(
             {
@@ -174,7 +174,7 @@ def _pass_costs(peer: Peer, pending: int, repeat: int) -> Figures:
     table = workloads.at_once(LARGE_RUNNING, pending, nodes=LARGE_NODES)
     tests = pending + LARGE_RUNNING
     params = workloads.whole_node_params(LARGE_NODES, bf_max_job_test=tests)
-    workload = Workload.of(params, workloads.jobs(table))
+    workload = Workload.from_jobs(params, workloads.jobs(table))
     settled, until = workloads.EPOCH + 60, workloads.EPOCH + LARGE_HOURS * 3600
     costs: dict[str, list[float]] = {"pass": [], "full": [], "c_pass": [], "c_full": []}
     equal = True
@@ -182,7 +182,7 @@ def _pass_costs(peer: Peer, pending: int, repeat: int) -> Figures:
         expected, passes = _c_passes(peer, table, params, settled, until, costs)
         sim = Simulator(params, workload)
         sim.advance_quietly(settled)
-        costs["full"].append(_seconds(sim.fork().planned_starts))
+        costs["full"].append(_seconds(sim.fork().compute_planned_starts))
         costs["pass"].append(_seconds(lambda sim=sim: sim.advance_quietly(until)) / passes)  # type: ignore[misc]
         equal &= bool(np.array_equal(expected, sim.start))
     best = {f"{name}_ms": round(1000 * min(of), 4) for name, of in costs.items()}
@@ -224,7 +224,7 @@ def _one(count: int) -> Figures:
     imported = _peak_mib()
     params = workloads.whole_node_params()
     jobs = workloads.columns(workloads.whole_nodes(count, LOADS[0]))
-    _replayed(params, Workload.of(params, jobs))
+    _replayed(params, Workload.from_jobs(params, jobs))
     return {"jobs": count, "imports_mib": imported, "peak_mib": _peak_mib()}
 
 
@@ -277,12 +277,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _warm_up() -> None:
     """Compile, or load from the cache, what the parts will call."""
     few = workloads.jobs(workloads.whole_nodes(200, 1.0))
-    _replayed(params := workloads.whole_node_params(), Workload.of(params, few))
+    _replayed(params := workloads.whole_node_params(), Workload.from_jobs(params, few))
     sharing = workloads.shared_params()
-    _replayed(sharing, Workload.of(sharing, workloads.shared_jobs(200, 1.0)))
+    _replayed(sharing, Workload.from_jobs(sharing, workloads.shared_jobs(200, 1.0)))
     sim = Simulator(params, few)
     sim.advance_quietly(few[100].submit)
-    sim.fork().planned_starts()
+    sim.fork().compute_planned_starts()
 
 
 def text(result: Figures) -> str:

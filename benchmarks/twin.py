@@ -108,7 +108,7 @@ class Asking:
             return
         sim = self._world.sim
         told = self._twin.of_simulator(sim, self._link(), self._known.history, seed=sim.now)
-        planned = sim.plan_as_free(self._world.standby)
+        planned = sim.plan_unrestricted(self._world.standby)
         planned_s = sim.params.bf_window_s if planned is None else planned - sim.now
         samples = told.wait_s / _HOUR_S
         self._answers.append((samples, self._recent(), planned_s / _HOUR_S, told.cost_ms))
@@ -141,7 +141,7 @@ class Asking:
 def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> list[Asked]:
     """Of both sizes, over the training weeks."""
     first = min(job.submit for job in jobs) - 1
-    main = Simulator(params, Workload.of(params, jobs), now=first)
+    main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
     known = Followed({job.job_id: job for job in jobs}, first)
     found: list[Asked] = []
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):

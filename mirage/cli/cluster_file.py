@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from mirage.sim.slurm_release import is_unchecked, planned_as
+from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import read_cluster_file
 
@@ -13,5 +13,7 @@ def read_site(cluster: Path) -> Params:
     """Params of a cluster file; on standard error, where nobody has compared its Slurm's plans."""
     params = read_cluster_file(cluster)
     if is_unchecked(params.slurm_version):
-        typer.echo(f"mirage: warning: {cluster}: {planned_as(params.slurm_version)}", err=True)
+        typer.echo(
+            f"mirage: warning: {cluster}: {describe_planner(params.slurm_version)}", err=True
+        )
     return params

@@ -45,7 +45,7 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
     left_out = _refused(params, (*as_running.values(), *as_pending.values()))
     places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
     left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
-    simulator = Simulator.stand(
+    simulator = Simulator.from_queue(
         _lenient(params),
         now=queue.taken_at,
         running=[
@@ -75,7 +75,7 @@ def _jobs(queue: Queue, which: Any) -> list[Job]:
 
 def _refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
     """Jobs that the cluster file says cannot be, by id."""
-    refused = Workload.of(params, jobs).refused
+    refused = Workload.from_jobs(params, jobs).refused
     return {job_id: reason for reason, ids in refused.items() for job_id in ids}
 
 

@@ -5,7 +5,7 @@ from mirage.sim.simulator import Simulator
 DAY_S = 86400
 
 
-class Snapshots:
+class Checkpoints:
     """Any instant of a replay at the cost of at most a day of it: for whoever asks out of order."""
 
     def __init__(self, simulator: Simulator, until: int, every_s: int = DAY_S) -> None:
@@ -23,7 +23,7 @@ class Snapshots:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def at(self, instant: int) -> Simulator:
+    def fork_at(self, instant: int) -> Simulator:
         """A simulator of its own at `instant`. ValueError before the first snapshot."""
         if instant < self._first:
             raise ValueError(f"{instant} lies before the first snapshot, {self._first}")

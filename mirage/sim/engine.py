@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from mirage.sim.arrays.event_heap import pop
-from mirage.sim.arrays.jit import inlined, kernel
+from mirage.sim.arrays.event_heap import pop_event
+from mirage.sim.arrays.jit import expand_inline, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     AT_ARRIVAL,
@@ -77,18 +77,28 @@ from mirage.sim.arrays.layout import (
     Ints,
     section,
 )
-from mirage.sim.scheduling.passes import backfill_pass, main_pass
-from mirage.sim.state.eligibility import consider, ripen, touch
-from mirage.sim.state.fairtree import tick
-from mirage.sim.state.job_lifecycle import arrive, due_end, finish, place_row, wait_again
-from mirage.sim.state.node_selection import add, drop
-from mirage.sim.state.priority_queue import rekey
+from mirage.sim.scheduling.passes import run_backfill_pass, run_main_pass
+from mirage.sim.state.eligibility import (
+    resolve_delayed_dependencies,
+    schedule_passes,
+    try_make_eligible,
+)
+from mirage.sim.state.fairtree import apply_tick
+from mirage.sim.state.job_lifecycle import (
+    end_due_job,
+    finish_job,
+    return_to_waiting,
+    store_feed_row,
+    submit_job,
+)
+from mirage.sim.state.node_selection import add_node, drop_node
+from mirage.sim.state.priority_queue import recompute_keys
 
 _ID_MASK: Final = (1 << RANK_SHIFT) - 1
 
 
 @kernel
-def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
+def find_next_instant(state: Ints, site: Ints, feed: Ints) -> int:
     """When something happens next; FAR: never."""
     at = min(state[BACKFILL_AT], state[FULL_AT])
     if state[MAIN_DUE]:
@@ -104,16 +114,16 @@ def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
 
 
 @kernel
-def room(state: Ints, extra: int, extras: Ints) -> int:
+def check_arrival_room(state: Ints, extra: int, extras: Ints) -> int:
     """What there would be no room for if a job with these extras came: a ROOM_ constant or 0."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
-    return extras_room(state, extra, extras)
+    return check_extras_room(state, extra, extras)
 
 
 @kernel
-def extras_room(state: Ints, extra: int, extras: Ints) -> int:
-    """As `room`, of its dependencies and node list."""
+def check_extras_room(state: Ints, extra: int, extras: Ints) -> int:
+    """As `check_arrival_room`, of its dependencies and node list."""
     if extra == NONE:
         return 0
     n = extras[extra]
@@ -125,7 +135,7 @@ def extras_room(state: Ints, extra: int, extras: Ints) -> int:
 
 
 @kernel
-def short_of_room(state: Ints, site: Ints) -> int:
+def check_instant_room(state: Ints, site: Ints) -> int:
     """Whether the passes and events of one instant might not find room: a ROOM_ constant or 0.
 
     An instant pushes at most one end a queued job and one begin a running one and a dependency, and
@@ -150,7 +160,7 @@ def short_of_room(state: Ints, site: Ints) -> int:
 
 
 @kernel
-def set_node(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> None:
+def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> None:
     """A node goes down (DOWN), drains (DRAINED) or comes back (UP)."""
     states, idle, up = (
         section(state, NODE_STATE),
@@ -163,41 +173,41 @@ def set_node(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> 
     states[node] = outage
     empty = section(state, NODE_JOBS)[node] == 0
     if outage == UP:
-        add(up, node)
+        add_node(up, node)
         state[NOT_UP] -= 1
         if empty:
-            add(idle, node)
+            add_node(idle, node)
             state[IDLE] += 1
     elif was_up:
-        drop(up, node)
+        drop_node(up, node)
         state[NOT_UP] += 1
         if empty:
-            drop(idle, node)
+            drop_node(idle, node)
             state[IDLE] -= 1
-    touch(state, site)
+    schedule_passes(state, site)
     if outage == DOWN:
-        end_jobs_on(state, site, results, node)
+        end_jobs_on_node(state, site, results, node)
 
 
 @kernel
-def end_jobs_on(state: Ints, site: Ints, results: Ints, node: int) -> None:
+def end_jobs_on_node(state: Ints, site: Ints, results: Ints, node: int) -> None:
     """The jobs on a node that went down, by job id."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     while True:
         found, first = NONE, FAR
         for i in range(state[RUNNING]):
-            if uses(state, slots[i], node) and live[slots[i] * RECORD + ID] < first:
+            if is_job_on_node(state, slots[i], node) and live[slots[i] * RECORD + ID] < first:
                 found, first = slots[i], live[slots[i] * RECORD + ID]
         if found == NONE:
             return
         if live[found * RECORD + REQUEUES]:
-            wait_again(state, site, found)
+            return_to_waiting(state, site, found)
         else:
-            finish(state, site, results, found, END_NODE_FAIL)
+            finish_job(state, site, results, found, END_NODE_FAIL)
 
 
 @kernel
-def uses(state: Ints, slot: int, node: int) -> bool:
+def is_job_on_node(state: Ints, slot: int, node: int) -> bool:
     """Whether a running job has the node."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     cell = section(state, LIVE)[slot * RECORD + ALLOCATED]
@@ -209,109 +219,116 @@ def uses(state: Ints, slot: int, node: int) -> bool:
 
 
 @kernel
-def happen(state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what: int) -> None:
+def handle_event(
+    state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what: int
+) -> None:
     """One event of the heap, unless it is out of date."""
     live = section(state, LIVE)
     kind, number = rank >> RANK_SHIFT, rank & _ID_MASK
     if kind == AT_NODE:
         if what == NONE:
-            touch(state, site)
+            schedule_passes(state, site)
         else:
-            set_node(state, site, results, number, what)
+            set_node_state(state, site, results, number, what)
         return
     at = what * RECORD
     if live[at + ID] != number:
         return
     if kind == AT_END:
         if live[at + PHASE] == RUNS and live[at + KEY] == state[NOW]:
-            due_end(state, site, results, what)
+            end_due_job(state, site, results, what)
     elif kind == AT_CANCEL:
         if live[at + PHASE] != RUNS and live[at + CANCEL] == state[NOW]:
-            finish(state, site, results, what, END_CANCELLED)
+            finish_job(state, site, results, what, END_CANCELLED)
     elif kind == AT_BEGIN:
-        ripen(state, what)
-        consider(state, site, what)
+        resolve_delayed_dependencies(state, what)
+        try_make_eligible(state, site, what)
     elif live[at + PHASE] == COMING:
-        arrive(state, site, results, what, extras)
+        submit_job(state, site, results, what, extras)
 
 
-@inlined
-def instant(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints) -> int:
+@expand_inline
+def process_instant(
+    state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints
+) -> int:
     """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] < state[NOW]:
-        catch_up_ticks(state, site)
-    short = events(state, site, results, extras)
+        merge_missed_ticks(state, site)
+    short = process_due_events(state, site, results, extras)
     if not short:
-        short = arrivals(state, site, feed, extras, results)
+        short = process_arrivals(state, site, feed, extras, results)
     if short:
         return short
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] == state[NOW]:
-        tick_now(state, site)
-    short = short_of_room(state, site)
+        process_tick(state, site)
+    short = check_instant_room(state, site)
     if not short:
-        passes(state, site, results, work)
+        run_due_passes(state, site, results, work)
     return short
 
 
 @kernel
-def events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
+def process_due_events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
     """The events of the heap that are due."""
     times, ranks = section(state, HEAP_AT), section(state, HEAP_RANK)
     whats = section(state, HEAP_WHAT)
     while state[EVENTS] and times[0] <= state[NOW]:
-        short = short_of_room(state, site)
+        short = check_instant_room(state, site)
         rank, what = ranks[0], whats[0]
         if not short and rank >> RANK_SHIFT == AT_ARRIVAL:
-            short = extras_room(state, section(state, LIVE)[what * RECORD + EXTRA], extras)
+            short = check_extras_room(state, section(state, LIVE)[what * RECORD + EXTRA], extras)
         if short:
             return short
-        pop(state)
-        happen(state, site, results, extras, rank, what)
+        pop_event(state)
+        handle_event(state, site, results, extras, rank, what)
     return 0
 
 
 @kernel
-def arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints) -> int:
+def process_arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints) -> int:
     """The jobs of the feed whose submission has come."""
     while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], FEED_SUBMIT] <= state[NOW]:
         row = state[CURSOR]
-        short = max(room(state, feed[row, FEED_EXTRA], extras), short_of_room(state, site))
+        short = max(
+            check_arrival_room(state, feed[row, FEED_EXTRA], extras),
+            check_instant_room(state, site),
+        )
         if short:
             return short
         state[CURSOR] += 1
-        arrive(state, site, results, place_row(state, site, feed, row), extras)
+        submit_job(state, site, results, store_feed_row(state, site, feed, row), extras)
     return 0
 
 
 @kernel
-def tick_now(state: Ints, site: Ints) -> None:
+def process_tick(state: Ints, site: Ints) -> None:
     """The fair-share tick, which may change the order."""
-    changed = tick(state, site, state[NOW])
-    if changed and rekey(state, site):
-        touch(state, site)
+    changed = apply_tick(state, site, state[NOW])
+    if changed and recompute_keys(state, site):
+        schedule_passes(state, site)
 
 
-@inlined
-def passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
+@expand_inline
+def run_due_passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     """The passes that are due."""
     state[IN_PASS] = 1
     if state[MAIN_DUE] or state[FULL_AT] <= state[NOW]:
-        main_pass(state, site, results, work)
+        run_main_pass(state, site, results, work)
     if state[BACKFILL_AT] <= state[NOW]:
-        backfill_pass(state, site, results, work, work[:0])
+        run_backfill_pass(state, site, results, work, work[:0])
     state[IN_PASS] = 0
 
 
 @kernel
-def catch_up_ticks(state: Ints, site: Ints) -> None:
+def merge_missed_ticks(state: Ints, site: Ints) -> None:
     """Nothing ran or waited since: one tick stands for all that were left out."""
-    tick(state, site, state[TICK_AT])
+    apply_tick(state, site, state[TICK_AT])
     period = site[SITE_CALC_PERIOD]
     state[TICK_AT] = (state[NOW] + period - 1) // period * period
 
 
 @kernel
-def advance(
+def advance_until(
     state: Ints,
     site: Ints,
     feed: Ints,
@@ -328,12 +345,12 @@ def advance(
     """
     state[SHORT] = 0
     while True:
-        at = next_instant(state, site, feed)
+        at = find_next_instant(state, site, feed)
         if at > until:
             if until < FAR - 1:
                 state[NOW] = max(state[NOW], until)
             return
         state[NOW] = at
-        state[SHORT] = instant(state, site, feed, extras, results, work)
+        state[SHORT] = process_instant(state, site, feed, extras, results, work)
         if state[SHORT] or once or state[WATCHED_START] != NONE:
             return

@@ -5,9 +5,9 @@ from typing import Final, Self
 
 from mirage.domain.job import JobState
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FRACTION_BITS, NONE, RECORD, Ints, view
+from mirage.sim.arrays.layout import FRACTION_BITS, NONE, RECORD, Ints, get_section
 from mirage.sim.packing.workload import Workload
-from mirage.sim.types import Dependency, DependencyKind, Event, EventKind, Record, SimJob
+from mirage.sim.types import Dependency, DependencyKind, Event, EventKind, JobRecord, SimJob
 
 _EVENTS: Final = (
     EventKind.SUBMITTED,
@@ -31,14 +31,14 @@ _KINDS: Final = {
 }
 
 
-class Told:
+class EventLog:
     """The jobs behind the numbers, and those that have ended while somebody listened."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self.injected: dict[int, SimJob] = {}
         """By job id; replaced, never changed: forks share it."""
-        self._ended: list[Record] = []
+        self._ended: list[JobRecord] = []
         self._ended_at: list[int] = []
 
     def copy(self) -> Self:
@@ -47,9 +47,9 @@ class Told:
         twin._ended, twin._ended_at = list(self._ended), list(self._ended_at)
         return twin
 
-    def read(self, state: Ints) -> list[Event]:
+    def read_events(self, state: Ints) -> list[Event]:
         """The events in the log, which is empty then."""
-        entries = view(state, layout.LOG)[: state[layout.LOGGED]].tolist()
+        entries = get_section(state, layout.LOG)[: state[layout.LOGGED]].tolist()
         state[layout.LOGGED] = 0
         events, i = [], 0
         while i < len(entries):
@@ -57,70 +57,70 @@ class Told:
             events.append(Event(at, _EVENTS[event], job_id))
             following = i + layout.LOG_HEAD + entries[i + 8]
             if event == layout.EVENT_ENDED:
-                self._end(entries[i:following])
+                self._record_end(entries[i:following])
             i = following
         return events
 
-    def _end(self, entry: list[int]) -> None:
+    def _record_end(self, entry: list[int]) -> None:
         at, _, job_id, end_state, submit, eligible, start, row = entry[:8]
-        record = Record(
-            job=self._job(job_id, row),
+        record = JobRecord(
+            job=self._find_job(job_id, row),
             job_id=job_id,
             submit=submit,
             state=END_STATES[end_state],
-            eligible=_known(eligible),
-            start=_known(start),
+            eligible=_to_instant(eligible),
+            start=_to_instant(start),
             end=at,
             allocated=tuple(sorted(entry[layout.LOG_HEAD :])),
         )
         self._ended.append(record)
         self._ended_at.append(at)
 
-    def _job(self, job_id: int, row: int) -> SimJob:
+    def _find_job(self, job_id: int, row: int) -> SimJob:
         return self.injected[job_id] if row == NONE else self._workload.jobs[row]
 
-    def ended_of(self, job_id: int) -> Record | None:
+    def find_ended(self, job_id: int) -> JobRecord | None:
         """The job of that id that ended last."""
         return next((r for r in reversed(self._ended) if r.job_id == job_id), None)
 
-    def ended_since(self, since: int) -> list[Record]:
+    def list_ended_since(self, since: int) -> list[JobRecord]:
         """Ascending by end."""
         return self._ended[bisect_left(self._ended_at, since) :]
 
-    def forget(self, before: int) -> None:
+    def forget_ended(self, before: int) -> None:
         """Let go of what ended before an instant."""
         kept = bisect_left(self._ended_at, before)
         gone = {r.job_id for r in self._ended[:kept]}
         self._ended, self._ended_at = self._ended[kept:], self._ended_at[kept:]
         self.injected = {i: job for i, job in self.injected.items() if i not in gone}
 
-    def live(self, state: Ints, site: Ints, slot: int) -> Record:
+    def build_live_record(self, state: Ints, site: Ints, slot: int) -> JobRecord:
         """The record of a pending or running job."""
-        row = view(state, layout.LIVE)[slot * RECORD : (slot + 1) * RECORD].tolist()
+        row = get_section(state, layout.LIVE)[slot * RECORD : (slot + 1) * RECORD].tolist()
         runs = row[layout.PHASE] == layout.RUNS
-        return Record(
-            job=self._job(row[layout.ID], row[layout.ROW]),
+        return JobRecord(
+            job=self._find_job(row[layout.ID], row[layout.ROW]),
             job_id=row[layout.ID],
             submit=row[layout.SUBMIT],
             state=JobState.RUNNING if runs else JobState.PENDING,
-            dependencies=_unmet(state, slot),
+            dependencies=_list_unmet_dependencies(state, slot),
             any_dependency=bool(row[layout.ANY_OF]),
             held=bool(row[layout.HELD]),
             held_by_admin=row[layout.HELD] == layout.ADMIN_HOLDS,
-            node_list=_chain(state, row[layout.PIN]),
-            eligible=_known(row[layout.ELIGIBLE]),
-            start=_known(row[layout.START]),
-            allocated=_chain(state, row[layout.ALLOCATED]),
-            priority=_priority(state, site, row),
+            node_list=_list_chain_nodes(state, row[layout.PIN]),
+            eligible=_to_instant(row[layout.ELIGIBLE]),
+            start=_to_instant(row[layout.START]),
+            allocated=_list_chain_nodes(state, row[layout.ALLOCATED]),
+            priority=_compute_priority(state, site, row),
         )
 
 
-def _known(instant: int) -> int | None:
+def _to_instant(instant: int) -> int | None:
     return None if instant == NONE else instant
 
 
-def _chain(state: Ints, cell: int) -> tuple[int, ...]:
-    names, nexts = view(state, layout.CELL_NODE), view(state, layout.CELL_NEXT)
+def _list_chain_nodes(state: Ints, cell: int) -> tuple[int, ...]:
+    names, nexts = get_section(state, layout.CELL_NODE), get_section(state, layout.CELL_NEXT)
     found = []
     while cell != NONE:
         found.append(int(names[cell]))
@@ -128,10 +128,10 @@ def _chain(state: Ints, cell: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _unmet(state: Ints, slot: int) -> tuple[Dependency, ...]:
+def _list_unmet_dependencies(state: Ints, slot: int) -> tuple[Dependency, ...]:
     """Those that can still be met; one that cannot has no target any more."""
-    edges = view(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
-    live = view(state, layout.LIVE)
+    edges = get_section(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
+    live = get_section(state, layout.LIVE)
     return tuple(
         Dependency(_KINDS[kind], int(live[target * RECORD + layout.ID]), delay_s)
         for dependent, target, kind, delay_s in edges.reshape(-1, layout.EDGE_COLUMNS).tolist()
@@ -139,7 +139,7 @@ def _unmet(state: Ints, slot: int) -> tuple[Dependency, ...]:
     )
 
 
-def _priority(state: Ints, site: Ints, row: list[int]) -> int:
+def _compute_priority(state: Ints, site: Ints, row: list[int]) -> int:
     """Slurm's multifactor plugin gives a held job 0, and one not yet eligible 1."""
     if row[layout.PHASE] == layout.RUNS or row[layout.HELD]:
         return 0
@@ -147,5 +147,5 @@ def _priority(state: Ints, site: Ints, row: list[int]) -> int:
         return 1
     since = row[layout.SUBMIT] if site[layout.SITE_ACCRUE] else row[layout.ELIGIBLE]
     age = min(int(site[layout.SITE_MAX_AGE]), int(state[layout.NOW]) - since)
-    fair = int(view(state, layout.FAIR_VALUE)[row[layout.ASSOCIATION]])
+    fair = int(get_section(state, layout.FAIR_VALUE)[row[layout.ASSOCIATION]])
     return (row[layout.STATIC] + fair + int(site[layout.SITE_RATE]) * age) >> FRACTION_BITS

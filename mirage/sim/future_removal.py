@@ -10,7 +10,7 @@ import numpy as np
 from mirage.errors import ClusterRefused
 from mirage.sim import moves
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     AT_ARRIVAL,
@@ -45,7 +45,7 @@ from mirage.sim.arrays.layout import (
     Ints,
     section,
 )
-from mirage.sim.engine import short_of_room
+from mirage.sim.engine import check_instant_room
 from mirage.sim.simulator import Simulator
 from mirage.sim.state.job_lifecycle import free_slot
 from mirage.sim.types import SimJob
@@ -57,13 +57,13 @@ class Arrivals:
 
     at: Ints
     kind: Ints
-    """Which of the kinds that `Unwritten` was made with."""
+    """Which of the kinds that `Present` was made with."""
     run_s: Ints
     cancel_at: Ints
     """NONE: its user waits for ever."""
 
 
-def joined(parts: Sequence[Arrivals]) -> Arrivals:
+def join_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
     """One after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -71,7 +71,7 @@ def joined(parts: Sequence[Arrivals]) -> Arrivals:
     return Arrivals(**dict(zip((f.name for f in fields(Arrivals)), columns, strict=True)))
 
 
-class Unwritten:
+class Present:
     """The present of a simulator, made once; each future is a fork of it.
 
     Taken out: arrivals, when pending jobs are cancelled, how jobs end, outages of nodes. Kept,
@@ -85,12 +85,12 @@ class Unwritten:
         """The last future: the next one takes its memory."""
         arena = self._base.arena
         plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
-        records = [arena.record(kind, 0) for kind in plain]
+        records = [arena.build_record(kind, 0) for kind in plain]
         self._images = np.array(records, dtype=np.int64).reshape(-1, RECORD)
         self._arrays = self._images[:, layout.ARRAY].copy()
         self._images[:, OWN] = 0
-        arena.site = _with_images(arena.site, self._images)
-        arena.act(forget)
+        arena.site = _replace_images(arena.site, self._images)
+        arena.apply_move(forget_future)
 
     @property
     def now(self) -> int:
@@ -105,40 +105,42 @@ class Unwritten:
     @property
     def live(self) -> Ints:
         """int64[slots, RECORD]: a view of all records of layout.py, free slots included."""
-        return self._base.arena.live()
+        return self._base.arena.get_live_records()
 
-    def submit(self, job: SimJob) -> int:
+    def submit_job(self, job: SimJob) -> int:
         """One job more in the present, of which every future is asked; its id."""
         return self._base.inject(job)
 
-    def let_go(self, job_id: int, priority: int | None = None) -> None:
+    def clear_restrictions(self, job_id: int, priority: int | None = None) -> None:
         """Nothing keeps this pending job from being eligible now.
 
         `priority`: what it then has, as squeue prints it, where the simulator cannot know.
         """
         arena = self._base.arena
-        slot = arena.find(job_id)
-        if slot == NONE or arena.live()[slot, PHASE] == RUNS:
+        slot = arena.find_slot(job_id)
+        if slot == NONE or arena.get_live_records()[slot, PHASE] == RUNS:
             raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
-        arena.act(moves.let_go, slot)
+        arena.apply_move(moves.clear_restrictions, slot)
         if priority is not None:
-            arena.act(moves.stand_pending, slot, priority, NONE)
+            arena.apply_move(moves.restore_pending, slot, priority, NONE)
 
-    def started(self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals) -> int | None:
+    def simulate_start(
+        self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals
+    ) -> int | None:
         """When that job starts in the future in which live jobs run for `run_s` in all
         (int64[slots]) and these arrive; None: not by `until`."""
         twin = self._used = self._base.fork(over=self._used)
-        twin.workload = twin.workload.with_feed(self._feed(arrivals))
+        twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
         twin.arena.state[layout.CURSOR] = 0
-        while short := int(short_of_room(twin.arena.state, twin.arena.site)):
+        while short := int(check_instant_room(twin.arena.state, twin.arena.site)):
             twin.arena.make_room(short)
-        write(twin.arena.state, twin.arena.site, run_s)
+        write_run_times(twin.arena.state, twin.arena.site, run_s)
         start = twin.run_until_started(job_id, until)
         # What one future had to grow to, the next ones have from the start.
-        self._base.arena.grow_to(twin.arena)
+        self._base.arena.expand_to_match(twin.arena)
         return start
 
-    def _feed(self, arrivals: Arrivals) -> Ints:
+    def _build_feed(self, arrivals: Arrivals) -> Ints:
         own: dict[int, Any] = {
             ID: self._base.next_id + np.arange(len(arrivals.at)),
             layout.SUBMIT: arrivals.at,
@@ -155,7 +157,7 @@ class Unwritten:
         return feed
 
 
-def _with_images(site: Ints, images: Ints) -> Ints:
+def _replace_images(site: Ints, images: Ints) -> Ints:
     """The site with other records of submissions; they are its last section."""
     new = np.concatenate([site[: site[IMAGES]], images.reshape(-1)])
     new[layout.END_OF_SITE] = len(new)
@@ -163,7 +165,7 @@ def _with_images(site: Ints, images: Ints) -> Ints:
 
 
 @kernel
-def forget(state: Ints, site: Ints) -> None:
+def forget_future(state: Ints, site: Ints) -> None:
     """Take the future out: its events, and in every live record how and when the job ends."""
     live = section(state, LIVE)
     times, ranks, whats = (
@@ -178,7 +180,7 @@ def forget(state: Ints, site: Ints) -> None:
         at, rank, what = times[i], ranks[i], whats[i]
         kind = rank >> RANK_SHIFT
         if kind == AT_BEGIN or (kind == AT_NODE and what == NONE):
-            push(state, at, rank, what)
+            push_event(state, at, rank, what)
         elif kind == AT_ARRIVAL and live[what * RECORD + PHASE] == COMING:
             free_slot(state, what)
     for at in range(0, live.size, RECORD):
@@ -188,7 +190,7 @@ def forget(state: Ints, site: Ints) -> None:
 
 
 @kernel
-def write(state: Ints, site: Ints, run_s: Ints) -> None:
+def write_run_times(state: Ints, site: Ints, run_s: Ints) -> None:
     """Every live job runs for `run_s[slot]` seconds in all, a running one beyond now."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     for slot in range(live.size // RECORD):
@@ -199,4 +201,4 @@ def write(state: Ints, site: Ints, run_s: Ints) -> None:
         length = min(live[at + RUN], live[at + LIMIT] + site[SITE_OVER_TIME])
         end = max(live[at + START] + length, state[NOW] + 1)
         live[at + KEY] = end
-        push(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slots[i])
+        push_event(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slots[i])

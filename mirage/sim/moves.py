@@ -1,7 +1,7 @@
 """What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
 
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     AT_ARRIVAL,
@@ -31,52 +31,67 @@ from mirage.sim.arrays.layout import (
     WAITING,
     Ints,
     column,
-    place_at,
+    get_queue_place,
     section,
 )
-from mirage.sim.scheduling.passes import backfill_pass
-from mirage.sim.scheduling.queue_cursor import in_order
-from mirage.sim.state.eligibility import consider, depend_on, drop_edges_of, find, touch, withdraw
-from mirage.sim.state.job_lifecycle import arrive, finish, pin, place, start, unpin, wait_again
-from mirage.sim.state.priority_queue import age_from, dequeue, enqueue
+from mirage.sim.scheduling.passes import run_backfill_pass
+from mirage.sim.scheduling.queue_cursor import fill_slots_in_order
+from mirage.sim.state.eligibility import (
+    add_dependencies,
+    drop_dependencies,
+    find_slot,
+    make_ineligible,
+    schedule_passes,
+    try_make_eligible,
+)
+from mirage.sim.state.job_lifecycle import (
+    finish_job,
+    pin_node,
+    return_to_waiting,
+    start_job,
+    store_record,
+    submit_job,
+    unpin_nodes,
+)
+from mirage.sim.state.priority_queue import dequeue_job, enqueue_job, get_age_start
 
 
 @kernel
-def inject(state: Ints, site: Ints, results: Ints, record: Ints, extras: Ints, at: int) -> int:
+def inject_job(state: Ints, site: Ints, results: Ints, record: Ints, extras: Ints, at: int) -> int:
     """Submit a job now or at a later instant; its slot, which there is."""
-    slot = place(state, record)
+    slot = store_record(state, record)
     if at <= state[NOW]:
         section(state, LIVE)[slot * RECORD + SUBMIT] = state[NOW]
-        arrive(state, site, results, slot, extras)
+        submit_job(state, site, results, slot, extras)
     else:
         section(state, LIVE)[slot * RECORD + SUBMIT] = at
-        push(state, at, (AT_ARRIVAL << RANK_SHIFT) | record[ID], slot)
+        push_event(state, at, (AT_ARRIVAL << RANK_SHIFT) | record[ID], slot)
     return slot
 
 
 @kernel
-def remove(state: Ints, site: Ints, results: Ints, slot: int) -> None:
+def cancel_job(state: Ints, site: Ints, results: Ints, slot: int) -> None:
     """scancel."""
-    finish(state, site, results, slot, layout.END_CANCELLED)
+    finish_job(state, site, results, slot, layout.END_CANCELLED)
 
 
 @kernel
-def requeue(state: Ints, site: Ints, slot: int) -> None:
+def requeue_job(state: Ints, site: Ints, slot: int) -> None:
     """A running job waits again."""
-    wait_again(state, site, slot)
+    return_to_waiting(state, site, slot)
 
 
 @kernel
 def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints, any_of: bool) -> None:
     """A pending job's dependencies become these: kind, job id and delay of each."""
-    drop_edges_of(state, slot)
+    drop_dependencies(state, slot)
     live = section(state, LIVE)
     live[slot * RECORD + layout.ANY_OF] = any_of
-    depend_on(state, slot, wanted)
+    add_dependencies(state, slot, wanted)
     if live[slot * RECORD + layout.UNMET]:
-        withdraw(state, site, slot)
+        make_ineligible(state, site, slot)
     else:
-        consider(state, site, slot)
+        try_make_eligible(state, site, slot)
 
 
 @kernel
@@ -84,42 +99,42 @@ def set_node_list(state: Ints, site: Ints, slot: int, nodes: Ints) -> None:
     """A pending job asks for these nodes, descending; none: for any."""
     queued = section(state, LIVE)[slot * RECORD + PHASE] == ELIGIBLE_NOW
     if queued:
-        dequeue(state, slot)
-    unpin(state, slot)
+        dequeue_job(state, slot)
+    unpin_nodes(state, slot)
     for node in nodes:
-        pin(state, slot, node)
+        pin_node(state, slot, node)
     if queued:
-        enqueue(state, site, slot)
-    touch(state, site)
+        enqueue_job(state, site, slot)
+    schedule_passes(state, site)
 
 
 @kernel
-def let_go(state: Ints, site: Ints, slot: int) -> None:
+def clear_restrictions(state: Ints, site: Ints, slot: int) -> None:
     """Nothing keeps a pending job from being eligible any more."""
-    drop_edges_of(state, slot)
-    unpin(state, slot)
+    drop_dependencies(state, slot)
+    unpin_nodes(state, slot)
     live = section(state, LIVE)
     at = slot * RECORD
     live[at + HELD] = live[at + layout.BEGIN] = live[at + layout.AFTER] = 0
-    consider(state, site, slot)
+    try_make_eligible(state, site, slot)
 
 
 @kernel
-def hold(state: Ints, site: Ints, slot: int, by: int) -> None:
+def hold_job(state: Ints, site: Ints, slot: int, by: int) -> None:
     """Not eligible until released. `by`: USER_HOLDS or ADMIN_HOLDS."""
     section(state, LIVE)[slot * RECORD + HELD] = by
-    withdraw(state, site, slot)
+    make_ineligible(state, site, slot)
 
 
 @kernel
-def release(state: Ints, site: Ints, slot: int) -> None:
+def release_job(state: Ints, site: Ints, slot: int) -> None:
     """A hold ends."""
     section(state, LIVE)[slot * RECORD + HELD] = 0
-    consider(state, site, slot)
+    try_make_eligible(state, site, slot)
 
 
 @kernel
-def stand_running(
+def restore_running(
     state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints, since: int
 ) -> None:
     """A job that has just arrived is one that runs on these nodes since then."""
@@ -128,35 +143,35 @@ def stand_running(
     now = state[NOW]
     if live[at + PHASE] == WAITING:
         live[at + PHASE], live[at + ELIGIBLE] = ELIGIBLE_NOW, now
-        enqueue(state, site, slot)
+        enqueue_job(state, site, slot)
     state[NOW] = since
-    start(state, site, results, slot, chosen)
+    start_job(state, site, results, slot, chosen)
     state[NOW] = now
     if live[at + KEY] <= now:
         # Over its limit and not yet stopped: it is, at the next second.
         live[at + KEY] = now + 1
-        push(state, now + 1, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+        push_event(state, now + 1, (AT_END << RANK_SHIFT) | live[at + ID], slot)
 
 
 @kernel
-def stand_pending(state: Ints, site: Ints, slot: int, priority: int, eligible: int) -> None:
+def restore_pending(state: Ints, site: Ints, slot: int, priority: int, eligible: int) -> None:
     """A job that has just arrived has this priority now, and has been eligible since then."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PHASE] != ELIGIBLE_NOW:
         return
-    dequeue(state, slot)
+    dequeue_job(state, slot)
     if eligible != NONE:
         live[at + ELIGIBLE] = eligible
     if priority != NONE:
-        age = min(site[SITE_MAX_AGE], state[NOW] - age_from(live, site, at))
+        age = min(site[SITE_MAX_AGE], state[NOW] - get_age_start(live, site, at))
         fair = section(state, FAIR_VALUE)[live[at + layout.ASSOCIATION]]
         live[at + STATIC] = (priority << layout.FRACTION_BITS) - fair - site[SITE_RATE] * age
-    enqueue(state, site, slot)
+    enqueue_job(state, site, slot)
 
 
 @kernel
-def settle(state: Ints, site: Ints, planned_at: int) -> None:
+def settle_cluster(state: Ints, site: Ints, planned_at: int) -> None:
     """The cluster stands: what has been put there was no change before now.
 
     `planned_at`: the last backfill pass, or NONE.
@@ -164,27 +179,27 @@ def settle(state: Ints, site: Ints, planned_at: int) -> None:
     state[BACKFILL_AT] = layout.FAR
     if planned_at != NONE:
         state[layout.LAST_BACKFILL] = planned_at
-    touch(state, site)
+    schedule_passes(state, site)
 
 
 @kernel
-def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
+def plan_starts(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
     plans[:] = NONE
     if site[layout.SITE_BF_INTERVAL] < 0:
         return
     state[layout.IN_PASS] = 1
-    backfill_pass(state, site, results, work, plans)
+    run_backfill_pass(state, site, results, work, plans)
 
 
 @kernel
-def change_limits(state: Ints, limits: Ints) -> None:
+def set_time_limits(state: Ints, limits: Ints) -> None:
     """Every live job's time limit becomes `limits[slot]`, where that is positive."""
     live = section(state, LIVE)
     slots, queue_limits = column(state, QUEUE_SLOT), column(state, layout.QUEUE_LIMIT)
     shapes = column(state, layout.QUEUE_SHAPE)
     for k in range(state[QUEUED]):
-        i = place_at(state, k)
+        i = get_queue_place(state, k)
         if limits[slots[i]] > 0:
             queue_limits[i] = limits[slots[i]]
             live[slots[i] * RECORD + layout.LIMIT] = limits[slots[i]]
@@ -205,4 +220,4 @@ def change_limits(state: Ints, limits: Ints) -> None:
         ends[j], running[j] = end, slot
 
 
-__all__ = ["find", "in_order"]
+__all__ = ["find_slot", "fill_slots_in_order"]

@@ -10,15 +10,15 @@ from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
 from mirage.sim import engine, moves
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, NONE, Ints, view
-from mirage.sim.arrays.live_columns import LiveColumns, live_columns
-from mirage.sim.event_log import END_STATES, Told
+from mirage.sim.arrays.layout import FAR, NONE, Ints, get_section
+from mirage.sim.arrays.live_columns import LiveColumns, copy_live_columns
+from mirage.sim.event_log import END_STATES, EventLog
 from mirage.sim.packing.allocation import OUTAGES
-from mirage.sim.packing.packed_params import bitmap
-from mirage.sim.packing.workload import REFUSALS, Workload, dependency_numbers
-from mirage.sim.simulator_memory import Arena
-from mirage.sim.state.node_selection import size
-from mirage.sim.types import Dependency, Event, Outage, Params, Record, SimJob
+from mirage.sim.packing.packed_params import build_bitmap
+from mirage.sim.packing.workload import REFUSALS, Workload, encode_dependencies
+from mirage.sim.simulator_memory import SimulatorMemory
+from mirage.sim.state.node_selection import count_nodes
+from mirage.sim.types import Dependency, Event, JobRecord, Outage, Params, SimJob
 
 
 class Simulator:
@@ -34,13 +34,13 @@ class Simulator:
     ) -> None:
         """An empty cluster at `now` (default: the first submission), with the workload to come."""
         if not isinstance(workload, Workload):
-            workload = Workload.of(params, workload)
+            workload = Workload.from_jobs(params, workload)
         self.params = params
         self.workload = workload
         if now is None:
             now = int(workload.submit[0]) if len(workload) else 0
-        self.arena = Arena(params, workload, now)
-        self._told = Told(workload)
+        self.arena = SimulatorMemory(params, workload, now)
+        self._told = EventLog(workload)
         self._events: list[Event] = []
         """What moves brought about, not yet handed out."""
         self._next_id = 1 + int(workload.job_id.max(initial=0))
@@ -58,21 +58,21 @@ class Simulator:
         """No job has had this id or a higher one."""
         return self._next_id
 
-    def next_instant(self) -> int:
+    def find_next_instant(self) -> int:
         """When something happens next; layout.FAR: never."""
-        return int(engine.next_instant(self.arena.state, self.arena.site, self.workload.feed))
+        return int(engine.find_next_instant(self.arena.state, self.arena.site, self.workload.feed))
 
     def step(self, until: int) -> list[Event]:
         """Go to the next instant at which something happens, at most to `until`; what happened."""
-        return self._run(until, once=True, listening=True)
+        return self._run_engine(until, once=True, listening=True)
 
     def advance(self, until: int) -> list[Event]:
         """Everything that happens up to and including `until`."""
-        return self._run(until, once=False, listening=True)
+        return self._run_engine(until, once=False, listening=True)
 
     def advance_quietly(self, until: int) -> None:
         """As `advance`, for who asks nothing: several times faster."""
-        self._run(until, once=False, listening=False)
+        self._run_engine(until, once=False, listening=False)
 
     def run_out(self) -> None:
         """Until nothing is left to happen."""
@@ -86,16 +86,16 @@ class Simulator:
         self.arena.state[layout.WATCHED] = self.arena.state[layout.WATCHED_START] = NONE
         return None if start == NONE else start
 
-    def _run(self, until: int, *, once: bool, listening: bool) -> list[Event]:
+    def _run_engine(self, until: int, *, once: bool, listening: bool) -> list[Event]:
         arena, events = self.arena, list[Event]()
         if listening:
             events, self._events = self._events, events
         while True:
             arena.state[layout.LISTENING] = int(listening)
             given = (arena.site, self.workload.feed, arena.extras, arena.results, arena.work)
-            engine.advance(arena.state, *given, until, once)
+            engine.advance_until(arena.state, *given, until, once)
             if listening:
-                events += self._told.read(arena.state)
+                events += self._told.read_events(arena.state)
             if not arena[layout.SHORT]:
                 return events
             arena.make_room(arena[layout.SHORT])
@@ -107,69 +107,69 @@ class Simulator:
         job_id = job.job_id
         if not job_id:
             job_id, self._next_id = self._next_id, self._next_id + 1
-        elif self.arena.find(job_id) != NONE:
+        elif self.arena.find_slot(job_id) != NONE:
             raise ClusterRefused(f"job id {job_id} is taken")
         self._next_id = max(self._next_id, job_id + 1)
-        record = self.arena.record(job, job_id)
+        record = self.arena.build_record(job, job_id)
         if record[layout.REFUSAL]:
-            raise ClusterRefused(_refusal_text(REFUSALS[record[layout.REFUSAL]]))
+            raise ClusterRefused(_format_refusal(REFUSALS[record[layout.REFUSAL]]))
         self._told.injected = {**self._told.injected, job_id: job}
         refused = self.arena[layout.REFUSED]
         instant = self.now if at is None else max(at, self.now)
-        self._act(moves.inject, self.arena.results, record, self.arena.extras, instant)
+        self._apply_move(moves.inject_job, self.arena.results, record, self.arena.extras, instant)
         if self.arena.state[layout.REFUSED] != refused:
-            raise ClusterRefused(_refusal_text(REFUSALS[1]))
+            raise ClusterRefused(_format_refusal(REFUSALS[1]))
         return job_id
 
     def remove(self, job_id: int) -> None:
         """End the job now, waiting or running (scancel)."""
-        self._act(moves.remove, self.arena.results, self._known(job_id))
+        self._apply_move(moves.cancel_job, self.arena.results, self._get_slot(job_id))
 
     def requeue(self, job_id: int) -> None:
         """A running job goes back into the queue."""
-        slot = self._known(job_id)
-        if self._field(slot, layout.PHASE) != layout.RUNS:
+        slot = self._get_slot(job_id)
+        if self._read_field(slot, layout.PHASE) != layout.RUNS:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
-        self._act(moves.requeue, slot)
+        self._apply_move(moves.requeue_job, slot)
 
     def set_dependencies(
         self, job_id: int, dependencies: Sequence[Dependency], *, any_of: bool = False
     ) -> None:
         """A pending job waits for these, or with `any_of` for one of them, and for nothing else."""
-        slot = self._pending(job_id)
-        wanted = np.array(dependency_numbers(dependencies), dtype=np.int64)
-        self.arena.need(edges=len(dependencies))
-        self._act(moves.set_dependencies, slot, wanted, any_of)
+        slot = self._get_pending_slot(job_id)
+        wanted = np.array(encode_dependencies(dependencies), dtype=np.int64)
+        self.arena.ensure_room(edges=len(dependencies))
+        self._apply_move(moves.set_dependencies, slot, wanted, any_of)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""
-        slot = self._pending(job_id)
+        slot = self._get_pending_slot(job_id)
         known = all(0 <= n < self.params.nodes for n in nodes)
-        if nodes and (not known or len(set(nodes)) != self._field(slot, layout.NODES)):
+        if nodes and (not known or len(set(nodes)) != self._read_field(slot, layout.NODES)):
             raise ClusterRefused("Requested node configuration is not available")
-        self.arena.need(cells=len(nodes))
+        self.arena.ensure_room(cells=len(nodes))
         wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
-        self._act(moves.set_node_list, slot, wanted)
+        self._apply_move(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int, *, admin: bool = False) -> None:
         """Not eligible until `release`; its age is lost unless accrue_always."""
         by = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
-        self._act(moves.hold, self._pending(job_id), by)
+        self._apply_move(moves.hold_job, self._get_pending_slot(job_id), by)
 
     def release(self, job_id: int) -> None:
         """A hold ends, whosever it is."""
-        self._act(moves.release, self._pending(job_id))
+        self._apply_move(moves.release_job, self._get_pending_slot(job_id))
 
     def set_node(self, node: int, outage: Outage) -> None:
         """A node goes down, drains, or comes back, now."""
         if not 0 <= node < self.params.nodes:
             raise ClusterRefused(f"Invalid node name specified: {node}")
-        self._act(engine.set_node, self.arena.results, node, OUTAGES[outage])
+        self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
-    def _act(self, move: Callable[..., Any], *given: Any) -> None:
+    def _apply_move(self, move: Callable[..., Any], *given: Any) -> None:
         """Do a move; what it brings about is handed out by the next advance that tells."""
-        self.arena.act(move, *given)
-        self._events += self._told.read(self.arena.state)
+        self.arena.apply_move(move, *given)
+        self._events += self._told.read_events(self.arena.state)
 
     # Twins
 
@@ -185,7 +185,7 @@ class Simulator:
         return twin
 
     @classmethod
-    def stand(
+    def from_queue(
         cls,
         params: Params,
         *,
@@ -207,21 +207,29 @@ class Simulator:
         if usage is None:
             params = replace(params, priority_weight_fairshare=0)
         twin = cls(params, (), now=now)
-        twin.arena.know_usage(usage or {}, now if ticked_at is None else ticked_at)
+        twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
             job_id = twin.inject(bare)
-            chosen = bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
-            twin._act(
-                moves.stand_running, twin.arena.results, twin.arena.find(job_id), chosen, since
+            chosen = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
+            twin._apply_move(
+                moves.restore_running,
+                twin.arena.results,
+                twin.arena.find_slot(job_id),
+                chosen,
+                since,
             )
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
-            slot = twin.arena.find(twin.inject(job))
-            twin.arena.live()[slot, layout.SUBMIT] = min(job.submit, now) if job.submit else now
+            slot = twin.arena.find_slot(twin.inject(job))
+            twin.arena.get_live_records()[slot, layout.SUBMIT] = (
+                min(job.submit, now) if job.submit else now
+            )
             priority = NONE if job.priority is None else job.priority
             since = NONE if eligible is None else eligible
-            twin._act(moves.stand_pending, slot, priority, since)
-        moves.settle(twin.arena.state, twin.arena.site, NONE if planned_at is None else planned_at)
+            twin._apply_move(moves.restore_pending, slot, priority, since)
+        moves.settle_cluster(
+            twin.arena.state, twin.arena.site, NONE if planned_at is None else planned_at
+        )
         twin._events.clear()
         return twin
 
@@ -237,7 +245,7 @@ class Simulator:
         """int64[rows of the workload], epoch seconds; -1: not ended."""
         return self.arena.results[:, 1]
 
-    def state_of(self, row: int) -> JobState:
+    def get_job_state(self, row: int) -> JobState:
         """What became of a job of the workload so far."""
         code = int(self.arena.results[row, 2])
         if code == layout.REFUSED_STATE:
@@ -246,19 +254,19 @@ class Simulator:
             return END_STATES[code]
         return JobState.PENDING if self.arena.results[row, 0] == NONE else JobState.RUNNING
 
-    def columns(self) -> LiveColumns:
+    def get_live_columns(self) -> LiveColumns:
         """The live jobs as arrays."""
-        return live_columns(self.arena.state, self.arena.queue())
+        return copy_live_columns(self.arena.state, self.arena.list_queued_slots())
 
-    def find(self, job_id: int) -> Record | None:
+    def find(self, job_id: int) -> JobRecord | None:
         """A pending, running or ended job. An ended one that no `advance` or `step` has told is
         known only if it is the workload's, and without its nodes."""
-        slot = self.arena.find(job_id)
+        slot = self.arena.find_slot(job_id)
         if slot != NONE:
-            return self._told.live(self.arena.state, self.arena.site, slot)
-        return self._told.ended_of(job_id) or self._from_results(job_id)
+            return self._told.build_live_record(self.arena.state, self.arena.site, slot)
+        return self._told.find_ended(job_id) or self._find_in_results(job_id)
 
-    def _from_results(self, job_id: int) -> Record | None:
+    def _find_in_results(self, job_id: int) -> JobRecord | None:
         if not len(self.arena.results):
             return None
         for row in np.flatnonzero(self.workload.job_id == job_id).tolist():
@@ -266,94 +274,94 @@ class Simulator:
             if end != NONE:
                 job = self.workload.jobs[row]
                 known = None if start == NONE else start
-                state = self.state_of(row)
-                return Record(
+                state = self.get_job_state(row)
+                return JobRecord(
                     job=job, job_id=job_id, submit=job.submit, state=state, start=known, end=end
                 )
         return None
 
-    def pending(self) -> list[Record]:
+    def list_pending(self) -> list[JobRecord]:
         """Eligible jobs in priority order, then those that are not eligible."""
-        live = self.arena.live()
+        live = self.arena.get_live_records()
         waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
-        return [self._view(slot) for slot in (*self.arena.queue(), *waiting)]
+        return [self._build_record(slot) for slot in (*self.arena.list_queued_slots(), *waiting)]
 
-    def running(self) -> list[Record]:
+    def list_running(self) -> list[JobRecord]:
         """By end by the limit."""
-        slots = view(self.arena.state, layout.RUN_SLOT)[: self.arena.state[layout.RUNNING]]
-        return [self._view(slot) for slot in slots]
+        slots = get_section(self.arena.state, layout.RUN_SLOT)[: self.arena.state[layout.RUNNING]]
+        return [self._build_record(slot) for slot in slots]
 
-    def ended_since(self, since: int) -> list[Record]:
+    def list_ended_since(self, since: int) -> list[JobRecord]:
         """Jobs that ended at `since` or later, ascending by end, of those that were told."""
-        return self._told.ended_since(since)
+        return self._told.list_ended_since(since)
 
     def forget_ended(self, before: int) -> None:
         """Let go of jobs that ended before an instant."""
-        self._told.forget(before)
+        self._told.forget_ended(before)
 
-    def order(self) -> list[int]:
+    def list_pending_ids(self) -> list[int]:
         """Ids of the eligible pending jobs in priority order."""
-        live = self.arena.live()
-        return [int(i) for i in live[self.arena.queue(), layout.ID]]
+        live = self.arena.get_live_records()
+        return [int(i) for i in live[self.arena.list_queued_slots(), layout.ID]]
 
-    def free_nodes(self) -> tuple[int, ...]:
+    def list_free_nodes(self) -> tuple[int, ...]:
         """Numbers of the nodes that are up and have no job."""
-        jobs = view(self.arena.state, layout.NODE_JOBS)
-        states = view(self.arena.state, layout.NODE_STATE)
+        jobs = get_section(self.arena.state, layout.NODE_JOBS)
+        states = get_section(self.arena.state, layout.NODE_STATE)
         return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
 
-    def idle(self) -> int:
+    def count_idle_nodes(self) -> int:
         """How many nodes are up and have no job."""
-        return int(size(view(self.arena.state, layout.IDLE_BITS)))
+        return int(count_nodes(get_section(self.arena.state, layout.IDLE_BITS)))
 
-    def node_use(self, node: int) -> tuple[int, int, Outage]:
+    def get_node_use(self, node: int) -> tuple[int, int, Outage]:
         """CPUs and GPUs of a node that are given away, and how it stands."""
-        code = int(view(self.arena.state, layout.NODE_STATE)[node])
+        code = int(get_section(self.arena.state, layout.NODE_STATE)[node])
         stands = next(o for o, c in OUTAGES.items() if c == code)
-        cpus = int(view(self.arena.site, layout.CAPACITY_CPUS)[node])
-        gpus = int(view(self.arena.site, layout.CAPACITY_GPUS)[node])
+        cpus = int(get_section(self.arena.site, layout.CAPACITY_CPUS)[node])
+        gpus = int(get_section(self.arena.site, layout.CAPACITY_GPUS)[node])
         if self.arena.site[layout.SITE_SHARED]:
-            cpus -= int(view(self.arena.state, layout.NODE_CPUS)[node])
-            gpus -= int(view(self.arena.state, layout.NODE_GPUS)[node])
-        elif not view(self.arena.state, layout.NODE_JOBS)[node]:
+            cpus -= int(get_section(self.arena.state, layout.NODE_CPUS)[node])
+            gpus -= int(get_section(self.arena.state, layout.NODE_GPUS)[node])
+        elif not get_section(self.arena.state, layout.NODE_JOBS)[node]:
             cpus = gpus = 0
         return cpus, gpus, stands
 
-    def user_full(self, user: str, qos: str = "") -> bool:
+    def is_user_full(self, user: str, qos: str = "") -> bool:
         """Whether MaxJobsPU keeps this user's jobs waiting."""
-        number = self.workload.recorder.qos_number(qos)
+        number = self.workload.recorder.get_qos_number(qos)
         row = self.arena.names.use_rows.get((user, number))
         if row is None:
             return False
-        most = view(self.arena.site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
-        return bool(view(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= most)
+        most = get_section(self.arena.site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
+        return bool(get_section(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= most)
 
-    def planned_starts(self) -> dict[int, int]:
+    def compute_planned_starts(self) -> dict[int, int]:
         """The start that a backfill pass would plan now, by job id; computed when asked for."""
         version = self.arena[layout.VERSION]
         if self._plan[:2] != (version, self.now):
-            plans = self.arena.planned(self.arena.copy_for_plan())
-            ids = self.arena.live()[:, layout.ID]
+            plans = self.arena.plan_starts_by_slot(self.arena.copy_for_plan())
+            ids = self.arena.get_live_records()[:, layout.ID]
             found = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
             self._plan = (version, self.now, found)
         return self._plan[2]
 
-    def plan_of(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
+    def plan_job(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
         """The planned start of `job` were it eligible now, with other time limits by job id."""
-        return self.fork().plan_and_be_lost(replace(job, job_id=0), limits or {})
+        return self.fork().plan_job_in_place(replace(job, job_id=0), limits or {})
 
-    def plan_and_be_lost(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """As `plan_of`, of a fork that nobody needs afterwards."""
-        slot = self.arena.find(self.inject(job))
+    def plan_job_in_place(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
+        """As `plan_job`, of a fork that nobody needs afterwards."""
+        slot = self.arena.find_slot(self.inject(job))
         if limits:
             changed = np.zeros(self.arena.room.slots, dtype=np.int64)
             for job_id, limit in limits.items():
-                changed[self.arena.find(job_id)] = limit
-            moves.change_limits(self.arena.state, changed)
-        start = int(self.arena.planned(self.arena.copy_for_plan())[slot])
+                changed[self.arena.find_slot(job_id)] = limit
+            moves.set_time_limits(self.arena.state, changed)
+        start = int(self.arena.plan_starts_by_slot(self.arena.copy_for_plan())[slot])
         return None if start == NONE else start
 
-    def plan_as_free(
+    def plan_unrestricted(
         self, job_id: int, limits: Ints | None = None, *, priority: int | None = None
     ) -> int | None:
         """The planned start of a pending job, did nothing keep it from being eligible now.
@@ -361,38 +369,38 @@ class Simulator:
         `limits`: time limits by slot that count instead of the jobs' own, where positive;
         `priority`: what it would have, as squeue prints it.
         """
-        slot = self._pending(job_id)
+        slot = self._get_pending_slot(job_id)
         twin = self.arena.copy_for_plan()
-        moves.let_go(twin, self.arena.site, slot)
+        moves.clear_restrictions(twin, self.arena.site, slot)
         if priority is not None:
-            moves.stand_pending(twin, self.arena.site, slot, priority, NONE)
+            moves.restore_pending(twin, self.arena.site, slot, priority, NONE)
         if limits is not None:
-            moves.change_limits(twin, limits)
-        start = int(self.arena.planned(twin)[slot])
+            moves.set_time_limits(twin, limits)
+        start = int(self.arena.plan_starts_by_slot(twin)[slot])
         return None if start == NONE else start
 
     # Within
 
-    def _view(self, slot: int) -> Record:
-        return self._told.live(self.arena.state, self.arena.site, int(slot))
+    def _build_record(self, slot: int) -> JobRecord:
+        return self._told.build_live_record(self.arena.state, self.arena.site, int(slot))
 
-    def _known(self, job_id: int) -> int:
-        slot = self.arena.find(job_id)
+    def _get_slot(self, job_id: int) -> int:
+        slot = self.arena.find_slot(job_id)
         if slot == NONE:
             raise ClusterRefused(f"Invalid job id specified: {job_id}")
         return slot
 
-    def _pending(self, job_id: int) -> int:
-        slot = self._known(job_id)
-        if self._field(slot, layout.PHASE) == layout.RUNS:
+    def _get_pending_slot(self, job_id: int) -> int:
+        slot = self._get_slot(job_id)
+        if self._read_field(slot, layout.PHASE) == layout.RUNS:
             raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
         return slot
 
-    def _field(self, slot: int, field: int) -> int:
-        return int(self.arena.live()[slot, field])
+    def _read_field(self, slot: int, field: int) -> int:
+        return int(self.arena.get_live_records()[slot, field])
 
 
-def _refusal_text(reason: str) -> str:
+def _format_refusal(reason: str) -> str:
     """Slurm's words where it has some."""
     words = {
         "over MaxSubmitJobsPU": "Job violates accounting/QOS policy (job submit limit)",

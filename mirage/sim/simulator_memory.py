@@ -8,17 +8,17 @@ import numpy as np
 
 from mirage.sim import engine, moves
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import NONE, RECORD, Ints, view
+from mirage.sim.arrays.layout import NONE, RECORD, Ints, get_section
 from mirage.sim.packing.allocation import (
-    Room,
-    enough_scratch,
-    grown,
-    know_names,
-    new_scratch,
-    new_state,
+    ArraySizes,
+    build_scratch,
+    build_state,
+    expand_state,
+    has_enough_scratch,
+    register_names,
 )
-from mirage.sim.packing.name_table import Names
-from mirage.sim.packing.packed_params import site_array
+from mirage.sim.packing.name_table import NameTable
+from mirage.sim.packing.packed_params import pack_params
 from mirage.sim.packing.workload import Workload
 from mirage.sim.state import fairtree
 from mirage.sim.types import Params, SimJob
@@ -27,7 +27,7 @@ _LOG_ROOM = 4096
 NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
-class Arena:
+class SimulatorMemory:
     """State, site, scratch and results of one simulator (layout.py), and what they have room for.
 
     A family of forks shares the scratch until one grows, so only one of it may run at a time.
@@ -35,12 +35,12 @@ class Arena:
 
     def __init__(self, params: Params, workload: Workload, now: int) -> None:
         self.params = params
-        self.names: Names = workload.names
-        self.site = site_array(params, workload.images)
-        room = Room().for_names(self.names)
-        self.state = new_state(params, self.site, self.names, room, now)
-        self.room = replace(room, events=len(view(self.state, layout.HEAP_AT)))
-        self.work = new_scratch(params, self.site, self.names, self.room)
+        self.names: NameTable = workload.names
+        self.site = pack_params(params, workload.images)
+        room = ArraySizes().with_room_for_names(self.names)
+        self.state = build_state(params, self.site, self.names, room, now)
+        self.room = replace(room, events=len(get_section(self.state, layout.HEAP_AT)))
+        self.work = build_scratch(params, self.site, self.names, self.room)
         self.extras = workload.extras
         self.results: Ints = np.full((len(workload), 3), NONE, dtype=np.int64)
         self._recorder = workload.recorder
@@ -67,24 +67,24 @@ class Arena:
 
     def make_room(self, short: int) -> None:
         """Twice of what was short (a ROOM_ constant)."""
-        room = self.room.doubled(short)
+        room = self.room.with_doubled_room(short)
         if short == layout.ROOM_LOG:
             room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))
-        self._grow(room)
+        self._expand_arrays(room)
 
-    def grow_to(self, other: Self) -> None:
+    def expand_to_match(self, other: Self) -> None:
         """As much room as a fork of it has come to need."""
         if other.room != self.room:
-            self._grow(other.room)
+            self._expand_arrays(other.room)
 
-    def _grow(self, room: Room) -> None:
+    def _expand_arrays(self, room: ArraySizes) -> None:
         if room != self.room:
-            self.state = grown(self.state, self.site, self.room, room)
+            self.state = expand_state(self.state, self.site, self.room, room)
             self.room = room
-        if not enough_scratch(self.work, room, self.names):
-            self.work = new_scratch(self.params, self.site, self.names, room)
+        if not has_enough_scratch(self.work, room, self.names):
+            self.work = build_scratch(self.params, self.site, self.names, room)
 
-    def need(self, *, edges: int = 0, cells: int = 0) -> None:
+    def ensure_room(self, *, edges: int = 0, cells: int = 0) -> None:
         """Room for so many more dependencies, and nodes in node lists."""
         while self[layout.EDGES] + edges > self.room.edges:
             self.make_room(layout.ROOM_EDGES)
@@ -93,78 +93,78 @@ class Arena:
         while self[layout.CELLS_LEFT] < cells:
             self.make_room(layout.ROOM_CELLS)
 
-    def _need_for_an_instant(self) -> None:
-        while short := engine.short_of_room(self.state, self.site):
+    def _ensure_instant_room(self) -> None:
+        while short := engine.check_instant_room(self.state, self.site):
             self.make_room(int(short))
 
-    def act(self, move: Callable[..., Any], *given: Any) -> None:
+    def apply_move(self, move: Callable[..., Any], *given: Any) -> None:
         """Do a move with room for it; the passes that it makes due run at the next advance."""
         self.state[layout.LISTENING] = 1
-        self._need_for_an_instant()
-        while short := engine.room(self.state, NONE, self.extras):
+        self._ensure_instant_room()
+        while short := engine.check_arrival_room(self.state, NONE, self.extras):
             self.make_room(int(short))
         self.state[layout.VERSION] += 1
         move(self.state, self.site, *given)
 
-    def record(self, job: SimJob, job_id: int) -> Ints:
+    def build_record(self, job: SimJob, job_id: int) -> Ints:
         """The job's image, its names known to the state."""
         names, extras = self.names, list[int]()
         if (job.account, job.user) not in names.associations or job.array_id not in names.arrays:
             names = names.copy()
-        record = np.array(self._recorder.record(job, names, extras), dtype=np.int64)
+        record = np.array(self._recorder.build_record(job, names, extras), dtype=np.int64)
         record[layout.ID], record[layout.ROW] = job_id, NONE
         if extras:
             record[layout.EXTRA] = len(self.extras)
             self.extras = np.concatenate([self.extras, np.array(extras, dtype=np.int64)])
-            self.need(edges=len(job.dependencies), cells=len(job.node_list))
+            self.ensure_room(edges=len(job.dependencies), cells=len(job.node_list))
         self.names = names
-        self._grow(self.room.for_names(names))
+        self._expand_arrays(self.room.with_room_for_names(names))
         if self[layout.ASSOCIATIONS] != len(names.associations):
-            know_names(self.state, self.params, names)
+            register_names(self.state, self.params, names)
         return record
 
-    def know_usage(self, usage: Mapping[tuple[str, str], float], ticked_at: int) -> None:
+    def set_initial_usage(self, usage: Mapping[tuple[str, str], float], ticked_at: int) -> None:
         """Enter (account, user) pairs and what they had used by that tick, in CPU seconds; once."""
         names = self.names.copy()
         for account, user in usage:
-            names.association(account, user)
+            names.assign_association(account, user)
         self.names = names
-        self._grow(self.room.for_names(names))
-        know_names(self.state, self.params, names)
+        self._expand_arrays(self.room.with_room_for_names(names))
+        register_names(self.state, self.params, names)
         state = self.state
-        used = view(state, layout.FAIR_USAGE).view(np.float64)
-        of_account = view(state, layout.ACCOUNT_USAGE).view(np.float64)
+        used = get_section(state, layout.FAIR_USAGE).view(np.float64)
+        of_account = get_section(state, layout.ACCOUNT_USAGE).view(np.float64)
         for (account, user), seconds in usage.items():
-            used[names.association(account, user)] = seconds
+            used[names.assign_association(account, user)] = seconds
             of_account[names.accounts[account]] += seconds
         state[layout.ORIGIN] = state[layout.LAST_TICK] = ticked_at
         state[layout.TICK_AT] = ticked_at + self.params.priority_calc_period_s
-        fairtree.rank(state, self.site)
+        fairtree.rank_associations(state, self.site)
 
-    def find(self, job_id: int) -> int:
+    def find_slot(self, job_id: int) -> int:
         """The slot of a pending or running job, or NONE."""
-        return int(moves.find(self.state, job_id))
+        return int(moves.find_slot(self.state, job_id))
 
-    def live(self) -> Ints:
+    def get_live_records(self) -> Ints:
         """int64[slots, RECORD]: a view of all records, free slots included."""
-        return view(self.state, layout.LIVE).reshape(-1, RECORD)
+        return get_section(self.state, layout.LIVE).reshape(-1, RECORD)
 
-    def queue(self) -> Ints:
+    def list_queued_slots(self) -> Ints:
         """Slots of the queued jobs in order."""
         found = np.empty(self[layout.QUEUED], dtype=np.int64)
-        moves.in_order(self.state, self.site, self.work, found)
+        moves.fill_slots_in_order(self.state, self.site, self.work, found)
         return found
 
     def copy_for_plan(self) -> Ints:
         """A state to be used up by a plan, without the log: nobody listens."""
-        self._need_for_an_instant()
+        self._ensure_instant_room()
         log = self[layout.LOG]
         twin = self.state[:log].copy()
         twin[layout.END_OF_STATE], twin[layout.LISTENING] = log, 0
         return twin
 
-    def planned(self, twin: Ints) -> Ints:
+    def plan_starts_by_slot(self, twin: Ints) -> Ints:
         """By slot, the start that a backfill pass plans, or NONE. `twin`: from `copy_for_plan`."""
         plans = np.empty(self.room.slots, dtype=np.int64)
-        moves.plan(twin, self.site, NO_RESULTS, self.work, plans)
+        moves.plan_starts(twin, self.site, NO_RESULTS, self.work, plans)
         return plans

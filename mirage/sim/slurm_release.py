@@ -7,7 +7,7 @@ from typing import Final
 _VERSION = re.compile(r"(\d{2})\.(\d{2})(?![\d])\S*", re.ASCII)
 
 
-class Release(IntEnum):
+class SlurmRelease(IntEnum):
     """A release whose backfill the engine has, checked against its slurmctld."""
 
     V22_05 = 2205
@@ -18,8 +18,8 @@ class Release(IntEnum):
         return f"{self // 100}.{self % 100:02}"
 
 
-V24_11: Final = int(Release.V24_11)
-V26_05: Final = int(Release.V26_05)
+V24_11: Final = int(SlurmRelease.V24_11)
+V26_05: Final = int(SlurmRelease.V26_05)
 """For kernels, which know no enumerations."""
 
 
@@ -28,15 +28,15 @@ def is_version(version: str) -> bool:
     return _VERSION.fullmatch(version) is not None
 
 
-def release_of(version: str) -> Release:
+def find_release(version: str) -> SlurmRelease:
     """The nearest older release that the engine has, the oldest of all where there is none."""
-    number = _number(version)
-    return max((one for one in Release if one <= number), default=Release.V22_05)
+    number = _parse_number(version)
+    return max((one for one in SlurmRelease if one <= number), default=SlurmRelease.V22_05)
 
 
-def planned_as(version: str) -> str:
+def describe_planner(version: str) -> str:
     """In words whose backfill plans, and where that is not known to be the site's."""
-    release = release_of(version)
+    release = find_release(version)
     if not version:
         return f"planned as Slurm {release}, for SLURM_VERSION is missing"
     if is_unchecked(version):
@@ -46,9 +46,9 @@ def planned_as(version: str) -> str:
 
 def is_unchecked(version: str) -> bool:
     """Whether it is a release that nobody has compared with the one that plans for it."""
-    return bool(version) and _number(version) != release_of(version)
+    return bool(version) and _parse_number(version) != find_release(version)
 
 
-def _number(version: str) -> int:
+def _parse_number(version: str) -> int:
     found = _VERSION.fullmatch(version)
-    return int(found[1] + found[2]) if found else Release.V22_05
+    return int(found[1] + found[2]) if found else SlurmRelease.V22_05

@@ -166,15 +166,15 @@ class Dependency(NamedTuple):
     """Of `after`: not before so long after the start of that job (`after:JOB+MINUTES`)."""
 
 
-def afterany(job_id: int) -> tuple[Dependency, ...]:
+def build_afterany(job_id: int) -> tuple[Dependency, ...]:
     """The dependency of a chain's link."""
     return (Dependency(DependencyKind.AFTERANY, job_id),)
 
 
-def planned(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
+def build_planned_release(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
     """The dependency of a link with a planned release, of which one is enough (`any_dependency`):
     `afterany:JOB?after:JOB+MINUTES`."""
-    return (*afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
+    return (*build_afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ class SimJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class JobRecord:
     """A job's life so far, as it stood when it was asked for."""
 
     job: SimJob

@@ -222,7 +222,7 @@ def given_up(truth: Params, missing: float, *, runs: bool) -> replay.Replay:
         for job, start in zip(sim.workload.jobs, sim.start, strict=True)
     ]
     rows = np.flatnonzero(dice.random(len(known)) >= missing)
-    workload = Workload.of(truth, [known[row] for row in rows])
+    workload = Workload.from_jobs(truth, [known[row] for row in rows])
     logged = replay.Logged(
         eligible=np.full(len(rows), -1),
         start=sim.start[rows],

@@ -100,7 +100,7 @@ def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
     before = policy_comparison.forerunners(PLAN, jobs, start=7 * 86400)
     simulator = Simulator(Params(nodes=100, max_jobs_pu=1), [*before, *jobs])
     simulator.advance(60)
-    running = {record.job_id for record in simulator.running()}
+    running = {record.job_id for record in simulator.list_running()}
     assert len(before) > 1
     assert {job.job_id for job in before} <= running
 

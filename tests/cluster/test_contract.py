@@ -13,7 +13,7 @@ from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, JobChanged
 from mirage.ports import Cluster
-from mirage.sim.types import Params, SimJob, afterany
+from mirage.sim.types import Params, SimJob, build_afterany
 
 UNKNOWN = JobId(999_999)
 
@@ -82,7 +82,7 @@ class SimulatedRig:
             time_limit_s=3600,
             run_s=3600,
             node_list=(self._names.index(node_list),),
-            dependencies=afterany(self.predecessor),
+            dependencies=build_afterany(self.predecessor),
         )
         return JobId(self.cluster.simulator.inject(standby))
 

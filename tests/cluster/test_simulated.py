@@ -252,7 +252,8 @@ def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
 
     def asked() -> list[tuple[int, ...]]:
         return [
-            record.node_list for record in sorted(c.simulator.pending(), key=lambda r: r.job_id)
+            record.node_list
+            for record in sorted(c.simulator.list_pending(), key=lambda r: r.job_id)
         ]
 
     with pytest.raises(ClusterRefused, match=f"asks for nodes itself .{c.fetch_nodes()[1].name}."):

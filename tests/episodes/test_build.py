@@ -16,7 +16,7 @@ from mirage.features.observation import feature_vector, spec
 from mirage.features.observation.running_stats import Memory
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob, afterany
+from mirage.sim.types import Params, SimJob, build_afterany
 from mirage.traces.cluster_files.reader import read_cluster_file
 from mirage.traces.workloads.replay import workload
 from tests.episodes import small
@@ -52,10 +52,10 @@ def with_pair(
             job,
             job_id=second,
             submit=episode.predecessor_start,
-            dependencies=afterany(first),
+            dependencies=build_afterany(first),
         ),
     ]
-    return Simulator(params, Workload.of(params, [*jobs, *pair]))
+    return Simulator(params, Workload.from_jobs(params, [*jobs, *pair]))
 
 
 def replayed(sim: Simulator, jobs: Sequence[SimJob], table: EpisodeTable, i: int, k: int) -> int:
@@ -258,12 +258,12 @@ def test_what_rules_read_is_what_the_simulator_shows() -> None:
         for k in range(len(table.instant_s) - 1):
             sim = with_pair(params, jobs, settings, table, i)
             sim.advance(int(table.instants[i, k]))
-            plans = sim.planned_starts()
-            line = [r for r in sim.pending() if r.eligible is not None and r.job.nodes <= 2]
+            plans = sim.compute_planned_starts()
+            line = [r for r in sim.list_pending() if r.eligible is not None and r.job.nodes <= 2]
             starts = [plans[r.job_id] - sim.now for r in line if r.job_id in plans]
             assert table.rivals[i, k] == len(line)
             assert table.rivals_planned_s[i, k] == max(starts, default=-1)
-            assert table.free_nodes[i, k] == len(sim.free_nodes())
+            assert table.free_nodes[i, k] == len(sim.list_free_nodes())
             planned += bool(starts)
     assert planned > 10
 

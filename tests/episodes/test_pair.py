@@ -98,11 +98,11 @@ def test_the_pair_lives_in_its_partition(partition: str) -> None:
             assert seen.tolist() == table.observations[i, k].tolist()
             line = [
                 r
-                for r in sim.pending()
+                for r in sim.list_pending()
                 if r.eligible is not None and r.job.partition == partition and r.job.nodes <= 1
             ]
             assert table.rivals[i, k] == len(line)
-            assert table.free_nodes[i, k] == len(members & set(sim.free_nodes()))
+            assert table.free_nodes[i, k] == len(members & set(sim.list_free_nodes()))
             seen_rivals += len(line)
         waits = table.started(i)
         mine = [j for j in jobs if j.partition == partition]
@@ -153,7 +153,7 @@ def test_whole_nodes_are_whole_on_unequal_nodes() -> None:
     job = pair_job(small.settings())
     sim = Simulator(GPUS, [replace(job, job_id=1, submit=1)], now=0)
     sim.advance(200)
-    assert [sim.node_use(n)[0] for n in range(3)].count(0) == 2
+    assert [sim.get_node_use(n)[0] for n in range(3)].count(0) == 2
     crumbs = [
         SimJob(job_id=i, submit=1 + i, cpus=1, time_limit_s=60, run_s=60, user=f"u{i}")
         for i in range(2, 40)

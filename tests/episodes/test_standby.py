@@ -20,7 +20,15 @@ from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import NodeGroup, Outage, Params, Partition, SelectType, SimJob, afterany
+from mirage.sim.types import (
+    NodeGroup,
+    Outage,
+    Params,
+    Partition,
+    SelectType,
+    SimJob,
+    build_afterany,
+)
 from mirage.traces.workloads import synthetic
 
 HOUR, DAY = 3600, 86400
@@ -41,7 +49,7 @@ def jobs() -> list[SimJob]:
 def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list[HandedOver]:
     """Hand-overs of pairs of 8 h on two nodes, begun once a day on a busy cluster."""
     link = link or SimJob(nodes=2, exclusive=True, time_limit_s=8 * HOUR, run_s=8 * HOUR, user="us")
-    sim = Simulator(params, Workload.of(params, jobs()))
+    sim = Simulator(params, Workload.from_jobs(params, jobs()))
     found = []
     for day in range(12, 20):
         sim.advance_quietly(synthetic.EPOCH + day * DAY)
@@ -66,7 +74,7 @@ def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list
 
 
 def _behind(link: SimJob, predecessor: int) -> SimJob:
-    return replace(link, dependencies=afterany(predecessor))
+    return replace(link, dependencies=build_afterany(predecessor))
 
 
 @PLANS
@@ -140,7 +148,7 @@ def test_the_view_shows_position_plan_and_nodes() -> None:
     assert standby.touches == 2
     record = sim.find(standby.job_id)
     assert record is not None
-    assert record.dependencies == afterany(predecessor)
+    assert record.dependencies == build_afterany(predecessor)
     assert record.node_list == ()
 
 
@@ -155,7 +163,7 @@ def replay(policy: Policy, run_s: int = 8 * HOUR) -> Replay:
     )
     made = Replay(
         params,
-        Workload.of(params, jobs()),
+        Workload.from_jobs(params, jobs()),
         slots,
         policy,
         lambda *_: run_s,

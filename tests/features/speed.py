@@ -16,7 +16,7 @@ from mirage.features.observation.queue_view import View
 from mirage.features.observation.running_stats import Memory
 from mirage.features.observation.sim_columns import usual_by_slot
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import SimJob, afterany
+from mirage.sim.types import SimJob, build_afterany
 from mirage.traces.cluster_files.reader import read_cluster_file
 from mirage.traces.workloads.replay import workload
 
@@ -50,10 +50,10 @@ def main() -> None:
 
 
 def measure(simulator: Simulator, memory: Memory) -> None:
-    predecessor = simulator.running()[0]
+    predecessor = simulator.list_running()[0]
     start = predecessor.start or 0
     job = SimJob(nodes=1, time_limit_s=2 * _DAY_S, run_s=2 * _DAY_S, user="pair")
-    behind = replace(job, dependencies=afterany(predecessor.job_id))
+    behind = replace(job, dependencies=build_afterany(predecessor.job_id))
     link = Link(
         nodes=1,
         time_limit_s=job.time_limit_s,
@@ -64,7 +64,7 @@ def measure(simulator: Simulator, memory: Memory) -> None:
     )
     standby = simulator.inject(behind)
     known = replace(link, job_id=standby)
-    columns = simulator.columns()
+    columns = simulator.get_live_columns()
     view = View.of_simulator(simulator, link, memory.users)
     usual = usual_by_slot(
         simulator.arena.state,
@@ -83,8 +83,8 @@ def measure(simulator: Simulator, memory: Memory) -> None:
         ),
         "  the view": lambda: View.of_simulator(simulator, link, memory.users),
         "  the numbers": lambda: feature_vector.observe(view, link, memory, None, None),
-        "  the plan by limits": lambda: simulator.plan_as_free(standby),
-        "  the plan as usual": lambda: simulator.plan_as_free(standby, usual),
+        "  the plan by limits": lambda: simulator.plan_unrestricted(standby),
+        "  the plan as usual": lambda: simulator.plan_unrestricted(standby, usual),
         "fork of the memory": memory.fork,
     }
     for name, call in cases.items():

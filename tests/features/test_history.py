@@ -101,7 +101,7 @@ def _accounting(simulator: Simulator) -> list[Job]:
         Job(
             job_id=JobId(job.job_id),
             submit=job.submit,
-            state=whole.state_of(row),
+            state=whole.get_job_state(row),
             user=job.user,
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,

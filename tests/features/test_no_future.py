@@ -43,8 +43,8 @@ def _changed(
     """Jobs that have ended, and those that were cancelled, stay as they were."""
     rng = random.Random(seed)  # noqa: S311
     at = simulator.now
-    over = {r.job_id for r in simulator.ended_since(0)}
-    started = {r.job_id: at - r.start for r in simulator.running() if r.start is not None}
+    over = {r.job_id for r in simulator.list_ended_since(0)}
+    started = {r.job_id: at - r.start for r in simulator.list_running() if r.start is not None}
     altered = (
         job if job.job_id in over else change(job, rng, at, started.get(job.job_id)) for job in jobs
     )

@@ -13,7 +13,7 @@ from mirage.features.observation.sim_columns import usual_by_slot
 from mirage.features.simulator_from_queue import stand_in
 from mirage.sim.arrays import layout
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob, afterany
+from mirage.sim.types import Params, SimJob, build_afterany
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
 from tests.features.test_observe import SITES
 
@@ -42,14 +42,14 @@ def _plan(simulator: Simulator, seen: Link, memory: Memory) -> dict[str, float]:
 
 def _standby(simulator: Simulator, seen: Link) -> int:
     """Behind the job that runs longest."""
-    last = simulator.running()[-1].job_id
-    return simulator.inject(replace(_successor(seen), dependencies=afterany(last)))
+    last = simulator.list_running()[-1].job_id
+    return simulator.inject(replace(_successor(seen), dependencies=build_afterany(last)))
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_the_plan_is_the_simulators_plan_of_such_a_job(site: str) -> None:
     simulator, memory, seen = _scene(SITES[site])
-    planned = simulator.plan_of(_successor(seen))
+    planned = simulator.plan_job(_successor(seen))
     told = _plan(simulator, seen, memory)
     assert told["plan_missing"] == (planned is None)
     wait_s = PARAMS.bf_window_s if planned is None else planned - AT
@@ -82,14 +82,14 @@ def test_a_free_successor_is_planned_where_it_stands() -> None:
     simulator, memory, seen = _scene(PARAMS)
     job_id = simulator.inject(_successor(seen))
     simulator.advance(AT)
-    planned = simulator.planned_starts()[job_id]
+    planned = simulator.compute_planned_starts()[job_id]
     told = _plan(simulator, replace(seen, job_id=job_id), memory)
     assert told["plan_wait"] == pytest.approx(planned - AT, rel=1e-4)
 
 
 def test_a_successor_that_runs_waits_no_more() -> None:
     simulator, memory, seen = _scene(PARAMS)
-    running = simulator.running()[0].job_id
+    running = simulator.list_running()[0].job_id
     told = _plan(simulator, replace(seen, job_id=running), memory)
     assert told["plan_wait"] == told["usual_plan_wait"] == told["plan_missing"] == 0.0
 
@@ -107,16 +107,16 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
     shorter = np.array([limits.get(i, 1) for i in queue.job_id.tolist()], dtype=np.int64)
     other = stand_in(params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()).simulator
     seen = replace(_successor(link(AT, nodes=8)), user="a newcomer", exclusive=True)
-    assert simulator.plan_of(seen, limits) == other.plan_of(seen)
-    assert simulator.plan_of(seen, limits) != simulator.plan_of(seen)
+    assert simulator.plan_job(seen, limits) == other.plan_job(seen)
+    assert simulator.plan_job(seen, limits) != simulator.plan_job(seen)
 
 
 def _usual_limits(simulator: Simulator, memory: Memory) -> dict[int, int]:
     state = simulator.arena.state
     number = memory.users.of_associations(simulator.arena.names.associations)
     by_slot = usual_by_slot(state, number, memory.past(simulator.now), 0)
-    live = (*simulator.pending(), *simulator.running())
-    table = layout.view(state, layout.LIVE).reshape(-1, layout.RECORD)
+    live = (*simulator.list_pending(), *simulator.list_running())
+    table = layout.get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
     slot_of = {int(row[layout.ID]): slot for slot, row in enumerate(table)}
     return {i: int(by_slot[slot_of[i]]) for i in (record.job_id for record in live)}
 

@@ -66,22 +66,22 @@ def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
     assert second is not None
     assert (first.start, first.allocated) == (NOW - 1800, (1, 2))
     assert second.allocated == (0,)
-    assert simulator.free_nodes() == (3,)
+    assert simulator.list_free_nodes() == (3,)
 
 
 def test_a_running_job_ends_at_its_limit() -> None:
     simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_running(1, "n0")]), _nodes("aiii")).simulator
     simulator.advance(NOW + 1799)
-    assert len(simulator.running()) == 1
+    assert len(simulator.list_running()) == 1
     simulator.advance(NOW + 1800)
-    assert len(simulator.running()) == 0
+    assert len(simulator.list_running()) == 0
 
 
 def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
     queue = Queue.from_jobs(NOW, [_running(1, "x[7-8]", nodes=2), _running(2, "n0")])
     stood = stand_in(SMALL, queue, _nodes("aiii"))
     assert stood.left_out == {}
-    assert stood.simulator.free_nodes() == (3,)
+    assert stood.simulator.list_free_nodes() == (3,)
 
 
 def test_jobs_that_do_not_fit_are_named() -> None:
@@ -89,13 +89,13 @@ def test_jobs_that_do_not_fit_are_named() -> None:
     stood = stand_in(SMALL, queue)
     assert set(stood.left_out) == {3, 4}
     assert all(stood.left_out.values())
-    assert [r.job_id for r in stood.simulator.running()] == [1, 2]
+    assert [r.job_id for r in stood.simulator.list_running()] == [1, 2]
 
 
 def test_pending_jobs_stand_in_slurms_order() -> None:
     jobs = [_job(i, priority=p) for i, p in ((1, 50), (2, 300), (3, 200), (4, 300))]
     simulator = stand_in(SMALL, Queue.from_jobs(NOW, jobs)).simulator
-    assert simulator.order() == [2, 4, 3, 1]
+    assert simulator.list_pending_ids() == [2, 4, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any
     queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **fields)])
     simulator = stand_in(SMALL, queue, _nodes("aiii")).simulator
     simulator.advance(NOW + 30)
-    assert [r.job_id for r in simulator.pending()] == [2]
-    assert simulator.order() == []
+    assert [r.job_id for r in simulator.list_pending()] == [2]
+    assert simulator.list_pending_ids() == []
 
 
 def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
@@ -127,12 +127,12 @@ def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
 def test_nothing_starts_on_a_node_that_is_down() -> None:
     simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, nodes=2)]), _nodes("diii")).simulator
     simulator.advance(NOW)
-    assert [r.allocated for r in simulator.running()] == [(1, 2)]
+    assert [r.allocated for r in simulator.list_running()] == [(1, 2)]
 
 
 def test_no_time_limit_is_none() -> None:
     simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, time_limit_s=None)])).simulator
-    assert simulator.pending()[0].job.time_limit_s == UNLIMITED
+    assert simulator.list_pending()[0].job.time_limit_s == UNLIMITED
 
 
 def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
@@ -143,7 +143,7 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
         NOW, [_job(1, partition="gpu,b", qos="long"), _job(2, partition="gpu", qos="q")]
     )
     stood = stand_in(params, queue)
-    jobs = {r.job_id: r.job for r in stood.simulator.pending()}
+    jobs = {r.job_id: r.job for r in stood.simulator.list_pending()}
     assert (jobs[1].partition, jobs[1].qos) == ("b", "")
     assert (jobs[2].partition, jobs[2].qos) == ("", "q")
 
@@ -157,7 +157,7 @@ def test_on_shared_nodes_each_node_gives_its_part() -> None:
     params = replace(SMALL, select_type=SelectType.CONS_TRES)
     queue = Queue.from_jobs(NOW, [_running(1, "n[0-1]", nodes=2, cpus=6)])
     simulator = stand_in(params, queue, _nodes("aaii")).simulator
-    assert [simulator.node_use(i)[0] for i in range(4)] == [3, 3, 0, 0]
+    assert [simulator.get_node_use(i)[0] for i in range(4)] == [3, 3, 0, 0]
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -168,9 +168,9 @@ def test_the_stand_in_plans_what_the_cluster_plans(site: str) -> None:
         at = BEGIN + hours * HOUR + 7
         cluster = SimulatedCluster(params, dressed(workload(hours), params), now=BEGIN)
         cluster.advance(at - BEGIN)
-        planned = cluster.simulator.planned_starts()
+        planned = cluster.simulator.compute_planned_starts()
         stood = stand_in(params, cluster.fetch_queue(), cluster.fetch_nodes())
-        found = stood.simulator.planned_starts()
+        found = stood.simulator.compute_planned_starts()
         assert stood.left_out == {}
         count += len(planned)
         near = params.bf_resolution_s

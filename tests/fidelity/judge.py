@@ -19,7 +19,7 @@ import numpy as np
 
 from mirage.errors import ClusterRefused
 from mirage.sim.simulator import Simulator
-from mirage.sim.slurm_release import Release, release_of
+from mirage.sim.slurm_release import SlurmRelease, find_release
 from mirage.sim.types import EventKind
 from tests.fidelity.recording import WAITING, Recording, Snapshot
 from tests.fidelity.standin import Site
@@ -57,13 +57,13 @@ def judge_plans(recording: Recording) -> Plans:
     for snapshot in recording.snapshots:
         if snapshot.cycle is None:
             continue
-        ours = site.stand(snapshot).planned_starts()
-        plans.both += _compared(snapshot, ours, release_of(site.params.slurm_version))
+        ours = site.stand(snapshot).compute_planned_starts()
+        plans.both += _compared(snapshot, ours, find_release(site.params.slurm_version))
     return plans
 
 
 def _compared(
-    snapshot: Snapshot, ours: dict[int, int], release: Release
+    snapshot: Snapshot, ours: dict[int, int], release: SlurmRelease
 ) -> Iterator[tuple[int, int | None, int | None]]:
     """One row a job or array: of an array 22.05 shows the plan of the last task planned, those
     after it the soonest of all."""
@@ -72,7 +72,7 @@ def _compared(
         if job.array_id and job.number in ours:
             task = ours[job.number]
             soonest = min(task, shown.get(job.array_id, task))
-            shown[job.array_id] = task if release < Release.V24_11 else soonest
+            shown[job.array_id] = task if release < SlurmRelease.V24_11 else soonest
     for job in snapshot.jobs:
         if job.state == WAITING and job.first_of_array:
             planned = shown.get(job.array_id) if job.array_id else ours.get(job.number)

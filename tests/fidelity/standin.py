@@ -54,7 +54,7 @@ class Site:
                 pending.append((self._waiting(job), job.eligible))
             elif job.state in (RUNNING, "COMPLETING") and job.start is not None:
                 running.append((self._future(_shape(job)), job.start, job.allocated))
-        return Simulator.stand(
+        return Simulator.from_queue(
             self.params,
             now=snapshot.now,
             running=running,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.sim.slurm_release import Release, is_unchecked, release_of
+from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
 from tests.fidelity.judge import judge_forecasts, judge_plans
 from tests.fidelity.recording import Recording
 
@@ -18,7 +18,7 @@ _AGREE_AT_LEAST = 0.95
 
 
 def _release(recording: Recording) -> str:
-    return str(release_of(recording.config["SLURM_VERSION"]))
+    return str(find_release(recording.config["SLURM_VERSION"]))
 
 
 @pytest.mark.parametrize("path", _SCENES, ids=lambda path: path.name.partition(".json")[0])
@@ -42,4 +42,4 @@ def test_starts_of_the_next_ten_minutes_are_those_that_the_release_made(path: Pa
 
 def test_every_release_has_a_scene_of_each_regime() -> None:
     kept = {tuple(path.name.split("-")[:2]) for path in _SCENES}
-    assert kept == {(str(r), regime) for r in Release for regime in ("age", "fairshare")}
+    assert kept == {(str(r), regime) for r in SlurmRelease for regime in ("age", "fairshare")}

@@ -233,10 +233,10 @@ def by_hand(sim: Simulator, world: World, position: Position) -> list[float]:
     assert held is not None
     if held.eligible is None:
         sim.set_dependencies(world.standby, ())
-    in_line = [r for r in sim.pending() if r.eligible is not None]
+    in_line = [r for r in sim.list_pending() if r.eligible is not None]
     place = [r.job_id for r in in_line].index(world.standby)
     work = [r.job.nodes * r.job.time_limit_s / 86400 / nodes for r in in_line]
-    running = sim.running()
+    running = sim.list_running()
     freed = [
         sum(r.job.nodes for r in running if (r.start or 0) + r.job.time_limit_s - now <= h * 3600)
         for h in (1, 6, 24)
@@ -249,7 +249,7 @@ def by_hand(sim: Simulator, world: World, position: Position) -> list[float]:
         0.0 if position is Position.HELD else (now - (held.eligible or 0)) / 86400,
         np.sin(angle),
         np.cos(angle),
-        len(sim.free_nodes()) / nodes,
+        len(sim.list_free_nodes()) / nodes,
         np.log1p(len(running)),
         *(f / nodes for f in freed),
         np.log1p(len(in_line) - 1),

@@ -14,7 +14,7 @@ from mirage.features.observation.feature_vector import Look
 from mirage.features.observation.running_stats import Memory
 from mirage.policy.twin.twin_forecast import Twin, TwinForecast
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob, afterany
+from mirage.sim.types import Params, SimJob, build_afterany
 from tests.features import scene
 from tests.features.scene import BEGIN, HOUR, workload
 from tests.features.test_no_future import (
@@ -99,7 +99,7 @@ def test_the_predecessor_runs_to_its_limit() -> None:
         SimJob(nodes=1, time_limit_s=DAY, run_s=HOUR + 7, user="chain", submit=NOW - HOUR)
     )
     standby = simulator.inject(
-        SimJob(time_limit_s=DAY, run_s=1, user="chain", dependencies=afterany(predecessor))
+        SimJob(time_limit_s=DAY, run_s=1, user="chain", dependencies=build_afterany(predecessor))
     )
     simulator.advance(NOW)
     found = SMALL.of_simulator(simulator, link(job_id=standby), history, seed=1)
@@ -110,13 +110,13 @@ def test_a_standby_is_let_go_in_the_twin_alone() -> None:
     simulator, history = seen([])
     blocker = simulator.inject(SimJob(time_limit_s=HOUR, run_s=HOUR, begin=NOW + DAY))
     standby = simulator.inject(
-        SimJob(time_limit_s=DAY, run_s=DAY, user="chain", dependencies=afterany(blocker))
+        SimJob(time_limit_s=DAY, run_s=DAY, user="chain", dependencies=build_afterany(blocker))
     )
     assert only(SMALL.of_simulator(simulator, link(job_id=standby), history, seed=1)) == 0
     record = simulator.find(standby)
     assert record is not None
     assert record.start is None
-    assert record.dependencies == afterany(blocker)
+    assert record.dependencies == build_afterany(blocker)
 
 
 def test_nobody_waits_longer_than_the_horizon() -> None:

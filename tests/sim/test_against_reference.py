@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.sim.slurm_release import Release
+from mirage.sim.slurm_release import SlurmRelease
 from tests.sim.cases import GROUPS
 from tests.sim.compare import differences
 
@@ -16,7 +16,7 @@ SEEDS = 250
 """Of each group; every fourth is also asked for its plan and its order in between."""
 
 
-@pytest.mark.parametrize("version", [str(release) for release in Release])
+@pytest.mark.parametrize("version", [str(release) for release in SlurmRelease])
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_job_has_the_life_that_the_reference_gives_it(group: str, version: str) -> None:
     assert list(differences(0, SEEDS - 1, (group,), version)) == []

@@ -54,7 +54,7 @@ def rough_site() -> Any:
 @pytest.mark.parametrize("fault", BAD, ids=str)
 def test_a_job_that_can_never_run_is_refused_counted_and_named(fault: dict[str, Any]) -> None:
     params = rough_site()
-    workload = Workload.of(params, [job(1), job(2, 5, **fault), job(3, 6)])
+    workload = Workload.from_jobs(params, [job(1), job(2, 5, **fault), job(3, 6)])
     sim = Simulator(params, workload)
     events = sim.advance(T0 + 1000)
     named = [i for ids in workload.refused.values() for i in ids]
@@ -76,7 +76,7 @@ def test_the_same_job_is_refused_when_injected(side: Side, fault: dict[str, Any]
 
 
 def test_the_second_of_two_jobs_with_one_id_is_refused() -> None:
-    workload = Workload.of(site(), [job(1, limit=60), job(1, 50, nodes=2), job(2, 60)])
+    workload = Workload.from_jobs(site(), [job(1, limit=60), job(1, 50, nodes=2), job(2, 60)])
     assert sum(ids.count(1) for ids in workload.refused.values()) == 1
     assert any("taken" in reason for reason in workload.refused)
     sim = Simulator(site(), workload)
@@ -102,7 +102,7 @@ def test_one_job_too_many_for_its_user_is_told() -> None:
 
 def test_rows_may_come_in_any_order() -> None:
     jobs = [job(3, 20, nodes=4), job(1, 0), job(2, 10, nodes=4)]
-    workload = Workload.of(site(), jobs)
+    workload = Workload.from_jobs(site(), jobs)
     assert workload.job_id.tolist() == [1, 2, 3]
     assert workload.submit.tolist() == [T0, T0 + 10, T0 + 20]
     assert workload.refused == {}
@@ -121,7 +121,7 @@ def test_reservations_may_overlap(side: Side) -> None:
 def test_nobody_at_all_is_no_fault() -> None:
     sim = Simulator(site(), [], now=T0)
     assert sim.advance(T0 + 1000) == []
-    assert sim.pending() == []
+    assert sim.list_pending() == []
 
 
 def test_nothing_known_is_refused_in_words() -> None:

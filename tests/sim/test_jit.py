@@ -15,7 +15,7 @@ def test_constants_of_one_kind_share_one_compilation(
 ) -> None:
     monkeypatch.setattr(jit, "CACHE", str(tmp_path))
 
-    @jit.inner
+    @jit.inline_kernel
     def more(counts: Ints, by: int) -> None:
         counts[0] += by
 

@@ -13,10 +13,13 @@ def test_a_job_runs_on_beyond_its_limit_for_as_long_as_it_may() -> None:
     ]
     simulator = Simulator(params, jobs)
     simulator.advance(10)
-    assert simulator.planned_starts() == {2: 600}
+    assert simulator.compute_planned_starts() == {2: 600}
     simulator.run_out()
     assert list(simulator.end) == [640, 640 + 660]
-    assert [simulator.state_of(row) for row in (0, 1)] == [JobState.COMPLETED, JobState.TIMEOUT]
+    assert [simulator.get_job_state(row) for row in (0, 1)] == [
+        JobState.COMPLETED,
+        JobState.TIMEOUT,
+    ]
 
 
 def test_who_is_over_the_limit_still_holds_the_nodes() -> None:
@@ -29,6 +32,6 @@ def test_who_is_over_the_limit_still_holds_the_nodes() -> None:
     ]
     simulator = Simulator(params, jobs)
     simulator.advance(960)
-    assert simulator.planned_starts() == {2: 1020, 3: 1620}
+    assert simulator.compute_planned_starts() == {2: 1020, 3: 1620}
     simulator.run_out()
     assert list(simulator.start) == [0, 1000, 1600]

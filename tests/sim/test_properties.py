@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mirage.errors import ClusterRefused
 from mirage.sim.packing.workload import JobColumns, Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, Qos, Record, SimJob
+from mirage.sim.types import JobRecord, Params, Qos, SimJob
 from tests.sim.cases import GROUPS, Case, case_of
 from tests.sim.reference.cluster import is_whole, large_enough, nodes_of, qos_of, reserved
 from tests.sim.reference.faults import partition_named, qos_named
@@ -54,7 +54,7 @@ def test_nodes_never_have_more_on_them_than_they_have(case: Case) -> None:
     nodes = nodes_of(case.params)
     for sim in instants(case):
         on: dict[int, list[SimJob]] = defaultdict(list)
-        for record in sim.running():
+        for record in sim.list_running():
             assert len(set(record.allocated)) == record.job.nodes
             for number in record.allocated:
                 on[number].append(record.job)
@@ -76,7 +76,7 @@ def test_nodes_never_have_more_on_them_than_they_have(case: Case) -> None:
 @given(CASES)
 def test_nobody_starts_before_it_is_eligible(case: Case) -> None:
     for sim in instants(case):
-        for r in sim.running():
+        for r in sim.list_running():
             assert r.start is not None
             assert r.eligible is not None
             assert r.start >= max(r.submit, r.job.begin, r.eligible)
@@ -88,7 +88,7 @@ def test_nobody_starts_before_it_is_eligible(case: Case) -> None:
 @given(CASES)
 def test_nobody_takes_a_reserved_node(case: Case) -> None:
     for sim in instants(case):
-        for r in sim.running():
+        for r in sim.list_running():
             assert r.start is not None
             kept = reserved(case.params, r.start, r.start + r.job.time_limit_s)
             assert not kept & set(r.allocated)
@@ -98,7 +98,7 @@ def test_nobody_takes_a_reserved_node(case: Case) -> None:
 @given(CASES)
 def test_limits_are_kept(case: Case) -> None:
     for sim in instants(case):
-        running = sim.running()
+        running = sim.list_running()
         users = Counter((r.job.user, qos_named(case.params, r.job.qos)) for r in running)
         for (_, qos), count in users.items():
             assert qos is not None
@@ -111,7 +111,7 @@ def test_limits_are_kept(case: Case) -> None:
         _assert_nodes_limit(running, qos_of(case.params), case.params)
 
 
-def _assert_nodes_limit(running: list[Record], all_qos: tuple[Qos, ...], params: Params) -> None:
+def _assert_nodes_limit(running: list[JobRecord], all_qos: tuple[Qos, ...], params: Params) -> None:
     for qos in all_qos:
         used: Counter[str] = Counter()
         for r in running:
@@ -126,13 +126,13 @@ def test_a_job_behind_changes_no_plan_ahead_of_it(case: Case, after: int, which:
     jobs = [replace(j, node_list=()) for j in case.jobs]
     sim = Simulator(case.params, jobs)
     sim.advance(jobs[0].submit + after)
-    order = sim.order()
+    order = sim.list_pending_ids()
     if not order:
         return
     place = which % len(order)
     twin = sim.fork()
     twin.remove(order[place])
-    with_it, without = sim.planned_starts(), twin.planned_starts()
+    with_it, without = sim.compute_planned_starts(), twin.compute_planned_starts()
     ahead = order[:place]
     assert {i: with_it.get(i) for i in ahead} == {i: without.get(i) for i in ahead}
 
@@ -150,8 +150,8 @@ def test_with_exact_limits_and_no_newcomers_the_plan_comes_true(seed: int) -> No
     ]
     sim = Simulator(params, jobs)
     sim.advance(T0)
-    plan = sim.planned_starts()
-    assert set(plan) == set(sim.order())
+    plan = sim.compute_planned_starts()
+    assert set(plan) == set(sim.list_pending_ids())
     sim.run_out()
     starts = dict(zip(sim.workload.job_id.tolist(), sim.start.tolist(), strict=True))
     assert {i: starts[i] for i in plan} == plan
@@ -176,11 +176,17 @@ def test_a_fork_goes_on_as_the_original_does_and_leaves_it_alone(case: Case, aft
     untouched = sim.fork()
     assert sim.advance(case.until) == told == untouched.advance(case.until)
     assert _state(sim) == _state(untouched)
-    assert sim.ended_since(now + 1) == untouched.ended_since(now + 1)
+    assert sim.list_ended_since(now + 1) == untouched.list_ended_since(now + 1)
 
 
 def _state(sim: Simulator) -> tuple[object, ...]:
-    return (sim.now, sim.pending(), sim.running(), sim.planned_starts(), sim.free_nodes())
+    return (
+        sim.now,
+        sim.list_pending(),
+        sim.list_running(),
+        sim.compute_planned_starts(),
+        sim.list_free_nodes(),
+    )
 
 
 @IN_TIME
@@ -203,8 +209,8 @@ def test_columns_are_the_jobs_they_stand_for(case: Case) -> None:
     for name in ("dependencies", "node_list", "cancel_at", "priority"):
         del values[name]
     columns = {name: np.array(column) for name, column in values.items()}
-    one = Workload.of(case.params, jobs)
-    two = Workload.of(case.params, JobColumns(**columns))
+    one = Workload.from_jobs(case.params, jobs)
+    two = Workload.from_jobs(case.params, JobColumns(**columns))
     assert tuple(two.jobs) == one.jobs
     assert two.feed.tobytes() == one.feed.tobytes()
     assert two.images.tobytes() == one.images.tobytes()

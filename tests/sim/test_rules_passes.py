@@ -10,8 +10,8 @@ from mirage.sim.types import (
     Partition,
     Reservation,
     SelectType,
-    afterany,
-    planned,
+    build_afterany,
+    build_planned_release,
 )
 from tests.sim.scenes import T0, Scene, Side, job, site
 
@@ -328,20 +328,20 @@ def test_scancel_of_a_waiting_job_lets_those_behind_it_start(side: Side) -> None
 
 def test_new_dependencies_take_and_give_eligibility(side: Side) -> None:
     scene = Scene(side, site(), job(1, nodes=4), job(2, 5), job(3, 6, limit=300)).until(50)
-    scene.sim.set_dependencies(2, afterany(3))
+    scene.sim.set_dependencies(2, build_afterany(3))
     assert scene.until(700).starts() == {1: 0, 2: 900, 3: 600}
 
 
 def test_a_planned_release_is_moved_both_ways_and_taken_back(side: Side) -> None:
-    jobs = [job(1), job(2, dependencies=planned(1, 300), any_dependency=True)]
+    jobs = [job(1), job(2, dependencies=build_planned_release(1, 300), any_dependency=True)]
     scene = Scene(side, site(), *jobs).until(50)
-    scene.sim.set_dependencies(2, planned(1, 500), any_of=True)
+    scene.sim.set_dependencies(2, build_planned_release(1, 500), any_of=True)
     assert scene.until(400).start(2) is None
-    scene.sim.set_dependencies(2, planned(1, 450), any_of=True)
+    scene.sim.set_dependencies(2, build_planned_release(1, 450), any_of=True)
     assert scene.until(420).start(2) is None
-    scene.sim.set_dependencies(2, afterany(1))
+    scene.sim.set_dependencies(2, build_afterany(1))
     assert scene.until(500).start(2) is None
-    scene.sim.set_dependencies(2, planned(1, 300), any_of=True)
+    scene.sim.set_dependencies(2, build_planned_release(1, 300), any_of=True)
     assert scene.starts()[2] == 500
 
 

@@ -15,8 +15,8 @@ from mirage.sim.types import (
     Qos,
     SelectType,
     SimJob,
-    afterany,
-    planned,
+    build_afterany,
+    build_planned_release,
 )
 from tests.sim.scenes import T0, Scene, Side, job, site
 
@@ -155,16 +155,16 @@ def test_a_dependency_on_a_job_not_in_the_queue_is_met(side: Side, kind: Depende
 
 
 def test_all_dependencies_must_be_met(side: Side) -> None:
-    both = (*afterany(1), *afterany(2))
+    both = (*build_afterany(1), *build_afterany(2))
     jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=both)]
     assert Scene(side, site(), *jobs).starts()[3] == 200
 
 
 def test_of_dependencies_with_question_marks_one_is_enough(side: Side) -> None:
-    first_two = (*afterany(1), *afterany(2))
+    first_two = (*build_afterany(1), *build_afterany(2))
     jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=first_two, any_dependency=True)]
     assert Scene(side, site(), *jobs).starts()[3] == 100
-    gone = (*afterany(1), *afterany(77))
+    gone = (*build_afterany(1), *build_afterany(77))
     jobs = [job(1), job(2, dependencies=gone, any_dependency=True)]
     assert Scene(side, site(), *jobs).starts()[2] == 0
 
@@ -183,8 +183,8 @@ def test_of_dependencies_with_question_marks_one_is_enough(side: Side) -> None:
 def test_a_planned_release_comes_so_long_after_the_start_or_with_the_end(
     side: Side, target: dict[str, Any], delay_s: int, start: int, *, alone: bool
 ) -> None:
-    """`after` with a delay alone, and beside `afterany` as a link with a plan has it."""
-    waits = planned(1, delay_s)[alone:]
+    """`after` with a delay alone, and beside `build_afterany` as a link with a plan has it."""
+    waits = build_planned_release(1, delay_s)[alone:]
     dependent = job(2, dependencies=waits, any_dependency=not alone)
     scene = Scene(side, site(), job(1, begin=50, **target), dependent)
     assert scene.starts()[2] == start
@@ -192,14 +192,14 @@ def test_a_planned_release_comes_so_long_after_the_start_or_with_the_end(
 
 def test_a_target_that_is_requeued_before_its_planned_release_counts_anew(side: Side) -> None:
     down = site(node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),))
-    dependent = job(2, dependencies=planned(1, 200), any_dependency=True)
+    dependent = job(2, dependencies=build_planned_release(1, 200), any_dependency=True)
     scene = Scene(side, down, job(1), dependent)
     assert scene.starts() == {1: 220, 2: 420}
 
 
 def test_after_a_planned_release_a_requeue_changes_nothing(side: Side) -> None:
     full = job(3, at=60, nodes=3)
-    dependent = job(2, dependencies=planned(1, 50), any_dependency=True)
+    dependent = job(2, dependencies=build_planned_release(1, 50), any_dependency=True)
     scene = Scene(side, site(), job(1, run=500), full, dependent).until(70)
     assert scene.start(2) == 50
     scene.sim.requeue(1)
@@ -212,7 +212,9 @@ def test_begin_is_waited_for(side: Side) -> None:
 
 def test_a_requeued_job_waits_two_minutes_runs_whole_again_and_is_not_cancelled(side: Side) -> None:
     down = site(node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),))
-    scene = Scene(side, down, job(1, run=300, cancel_at=150), job(2, dependencies=afterany(1)))
+    scene = Scene(
+        side, down, job(1, run=300, cancel_at=150), job(2, dependencies=build_afterany(1))
+    )
     assert scene.until(219).state(1) == "PENDING"
     assert scene.starts() == {1: 220, 2: 520}
     assert scene.nodes(1) == (1,)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from mirage.sim.slurm_release import Release, is_unchecked, is_version, planned_as, release_of
+from mirage.sim.slurm_release import (
+    SlurmRelease,
+    describe_planner,
+    find_release,
+    is_unchecked,
+    is_version,
+)
 from mirage.sim.types import Partition, Reservation, SelectType
 from tests.sim.scenes import Scene, Side, job, site
 
@@ -27,15 +33,15 @@ NO_BACKFILL = {"bf_interval_s": 7200}
     ],
 )
 def test_the_nearest_older_release_plans(version: str, release: str) -> None:
-    assert str(release_of(version)) == release
+    assert str(find_release(version)) == release
     assert is_unchecked(version) == (bool(version) and not version.startswith(release))
-    assert planned_as(version).startswith(f"planned as Slurm {release}")
-    assert (version in planned_as(version)) or not is_unchecked(version)
+    assert describe_planner(version).startswith(f"planned as Slurm {release}")
+    assert (version in describe_planner(version)) or not is_unchecked(version)
 
 
 def test_what_is_no_release_is_none() -> None:
     assert not any(map(is_version, ("", "24", "24.1", "24.111", "slurm 24.11", "24.11 5")))
-    assert all(is_version(str(release)) for release in Release)
+    assert all(is_version(str(release)) for release in SlurmRelease)
 
 
 @pytest.mark.parametrize(("version", "start"), [(OLD, 660), (NEWER, 720), (NEWEST, 720)])

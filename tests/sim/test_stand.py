@@ -24,7 +24,7 @@ def _stood(usage: dict[tuple[str, str], float] | None, ticked_at: int | None = N
         job(number, nodes=4, user=user, account="lab", priority=500)
         for number, user in ((2, "alice"), (3, "bob"))
     ]
-    return Simulator.stand(
+    return Simulator.from_queue(
         params,
         now=T0,
         running=[(running, T0 - 100, (0, 1, 2))],
@@ -37,7 +37,7 @@ def _stood(usage: dict[tuple[str, str], float] | None, ticked_at: int | None = N
 def _first(twin: Simulator, until: int) -> int:
     """Who is ahead in the queue once `until` is over."""
     twin.advance(T0 + until)
-    return twin.order()[0]
+    return twin.list_pending_ids()[0]
 
 
 @pytest.mark.parametrize(("bob_s", "ahead"), [(10_000.0, 3), (13_000.0, 2)])

@@ -8,7 +8,7 @@ import pytest
 from mirage.errors import ClusterRefused
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
-from mirage.sim.future_removal import Arrivals, Unwritten
+from mirage.sim.future_removal import Arrivals, Present
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params, SelectType, SimJob
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, workload
@@ -27,7 +27,7 @@ SITES = [
 ]
 
 
-def true_future(jobs: list[SimJob], present: Unwritten, now: int) -> tuple[np.ndarray, Arrivals]:
+def true_future(jobs: list[SimJob], present: Present, now: int) -> tuple[np.ndarray, Arrivals]:
     """What the workload itself says; `present` has its coming jobs as kinds, in their order."""
     by_id = {job.job_id: job for job in jobs}
     ids = present.live[:, layout.ID].tolist()
@@ -52,14 +52,14 @@ def test_with_the_true_future_written_in_a_job_starts_when_it_does(
     simulator = Simulator(params, jobs, now=BEGIN)
     simulator.advance(now)
     job = SimJob(nodes=3, time_limit_s=20 * HOUR, run_s=20 * HOUR, user="new", cpus=8)
-    present = Unwritten(simulator, [job for job in jobs if job.submit > now])
-    future_job = present.submit(job)
+    present = Present(simulator, [job for job in jobs if job.submit > now])
+    future_job = present.submit_job(job)
     run_s, arrivals = true_future(jobs, present, now)
     run_s[present.live[:, layout.ID] == future_job] = job.run_s
     real = simulator.fork()
     expected = real.run_until_started(real.inject(job))
     assert expected is not None
-    assert present.started(future_job, FAR, run_s, arrivals) == expected
+    assert present.simulate_start(future_job, FAR, run_s, arrivals) == expected
 
 
 def test_what_the_trace_knows_of_later_is_gone() -> None:
@@ -73,22 +73,22 @@ def test_what_the_trace_knows_of_later_is_gone() -> None:
     simulator = Simulator(params, jobs, now=BEGIN)
     simulator.advance(BEGIN + 60)
     simulator.inject(SimJob(time_limit_s=HOUR, run_s=HOUR), at=BEGIN + HOUR // 2)
-    present = Unwritten(simulator)
+    present = Present(simulator)
     run_s = np.full(64, layout.FAR >> 1)
-    own = present.submit(SimJob(nodes=2, time_limit_s=HOUR, run_s=HOUR))
+    own = present.submit_job(SimJob(nodes=2, time_limit_s=HOUR, run_s=HOUR))
     ends = BEGIN + np.array([8, 9]) * HOUR
     # The wider one goes first.
-    assert present.started(own, FAR, run_s, NOBODY) == ends[0]
-    assert present.started(2, FAR, run_s, NOBODY) == ends[1]
+    assert present.simulate_start(own, FAR, run_s, NOBODY) == ends[0]
+    assert present.simulate_start(2, FAR, run_s, NOBODY) == ends[1]
 
 
 def test_the_simulator_is_left_as_it_is() -> None:
     simulator = Simulator(PARAMS, workload(2), now=BEGIN)
     simulator.advance(BEGIN + 20 * HOUR)
     before = simulator.arena.state.copy()
-    present = Unwritten(simulator, [SimJob(time_limit_s=HOUR, run_s=HOUR, user="someone new")])
-    own = present.submit(SimJob(time_limit_s=HOUR, run_s=HOUR, user="new too"))
-    present.started(own, FAR, np.full(999, HOUR), NOBODY)
+    present = Present(simulator, [SimJob(time_limit_s=HOUR, run_s=HOUR, user="someone new")])
+    own = present.submit_job(SimJob(time_limit_s=HOUR, run_s=HOUR, user="new too"))
+    present.simulate_start(own, FAR, np.full(999, HOUR), NOBODY)
     assert (simulator.arena.state == before).all()
 
 
@@ -98,17 +98,17 @@ def test_only_what_waits_can_be_let_go() -> None:
     simulator.advance(BEGIN)
     for job_id in (1, 99):
         with pytest.raises(ClusterRefused, match="no longer pending"):
-            Unwritten(simulator).let_go(job_id)
+            Present(simulator).clear_restrictions(job_id)
 
 
 def test_arrivals_take_their_turns_and_a_cancelled_one_leaves() -> None:
     job = SimJob(nodes=16, time_limit_s=HOUR, run_s=HOUR)
-    present = Unwritten(Simulator(PARAMS, [], now=BEGIN), [job])
+    present = Present(Simulator(PARAMS, [], now=BEGIN), [job])
     arrivals = Arrivals(
         at=BEGIN + np.array([10, 20, 30]),
         kind=np.zeros(3, np.int64),
         run_s=np.full(3, HOUR),
         cancel_at=np.array([NONE, BEGIN + 60, NONE]),
     )
-    starts = [present.started(i, FAR, np.zeros(0, np.int64), arrivals) for i in (1, 2, 3)]
+    starts = [present.simulate_start(i, FAR, np.zeros(0, np.int64), arrivals) for i in (1, 2, 3)]
     assert starts == [BEGIN + 10, None, BEGIN + HOUR + 10]

@@ -26,7 +26,7 @@ from mirage.policy.auto.auto_policy import Auto
 from mirage.policy.models.model_policy import Served
 from mirage.ports import should_observe
 from mirage.services.control import kill_switch
-from mirage.sim.slurm_release import is_unchecked, planned_as
+from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.store.database.engine import masked
 from mirage.store.operations import clusters
 
@@ -180,7 +180,10 @@ def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
     if file is not None:
         version = file.params.slurm_version
         verdict = Verdict.WARNING if is_unchecked(version) else Verdict.GOOD
-        return verdict, f"{file.params.name}, {file.params.nodes} nodes, {planned_as(version)}"
+        return (
+            verdict,
+            f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}",
+        )
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, Auto):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"

@@ -19,7 +19,7 @@ from mirage.cli.ui.compile_notice import say_if_compiling
 from mirage.errors import InputError
 from mirage.services.replay.simulation import Report, simulator, write_jobs
 from mirage.services.replay.simulation import simulate as run
-from mirage.sim.slurm_release import planned_as
+from mirage.sim.slurm_release import describe_planner
 from mirage.traces.calibration.fidelity import Fidelity, Window, default_window
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.replay import Replay
@@ -84,7 +84,7 @@ def simulate(
         typer.echo(json.dumps(_as_json(taken, report)))
     else:
         console = Console()
-        how = planned_as(params.slurm_version)
+        how = describe_planner(params.slurm_version)
         typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
         for table in _tables(taken, report, weekly=weekly):
             console.print(table)

@@ -14,7 +14,7 @@ from mirage.features.dependency_text import Waits
 from mirage.sim.arrays.layout import FAR
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, Outage, Params, Record, SimJob, afterany
+from mirage.sim.types import Event, EventKind, JobRecord, Outage, Params, SimJob, build_afterany
 from mirage.slurm.text import holds
 
 MIN_JOB_AGE_S = 300
@@ -59,7 +59,7 @@ class SimulatedCluster:
         self._links: dict[Mark, int] = {}
         """The standby that was put in place for a link, by job id."""
         self._pinned: set[int] = set()
-        self._runs: dict[int, Record] = {}
+        self._runs: dict[int, JobRecord] = {}
         """Running jobs as they started: what accounting keeps of a run that is requeued."""
         self._requeued: list[Job] = []
         """Runs that ended by being requeued, in that order."""
@@ -77,7 +77,7 @@ class SimulatedCluster:
 
     def _next_instant(self) -> int:
         """At which a link may start."""
-        return self.simulator.next_instant() if self._chains else FAR
+        return self.simulator.find_next_instant() if self._chains else FAR
 
     def submit_chain(
         self,
@@ -152,7 +152,9 @@ class SimulatedCluster:
         """What mirage-link does when its link starts; one that runs again has its standby."""
         if mark in self._links and self._lives(self._links[mark]):
             return
-        standby = replace(chain.job, comment=_comment(mark), dependencies=afterany(predecessor))
+        standby = replace(
+            chain.job, comment=_comment(mark), dependencies=build_afterany(predecessor)
+        )
         self._links[mark] = self.simulator.inject(standby)
 
     def _lives(self, job_id: int) -> bool:
@@ -169,7 +171,7 @@ class SimulatedCluster:
         # Never the same second, or two records would have one name in accounting.
         self._resubmitted[job_id] = max(at, ended.submit + 1)
 
-    def _end_chain(self, record: Record) -> None:
+    def _end_chain(self, record: JobRecord) -> None:
         """scancel of a running link ends its chain: the standby's guard ends it unrun."""
         mark = find_mark(record.job.comment)
         if mark is None or self._chains.pop(mark.chain_id, None) is None:
@@ -186,24 +188,24 @@ class SimulatedCluster:
     def fetch_queue(self) -> Queue:
         """Pending jobs in priority order first, then held ones, running ones, those just ended."""
         sim = self.simulator
-        starts = sim.planned_starts()
-        pending = sim.pending()
+        starts = sim.compute_planned_starts()
+        pending = sim.list_pending()
         reasons = self._reasons(pending)
         waiting = [
             self._job(r, planned=starts.get(r.job_id), reason=reasons.get(r.job_id, ""))
             for r in pending
         ]
-        others = chained(sim.running(), sim.ended_since(sim.now - MIN_JOB_AGE_S))
+        others = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
         return Queue.from_jobs(sim.now, [*waiting, *(self._job(r) for r in others)])
 
     def fetch_nodes(self) -> tuple[Node, ...]:
-        uses = [self.simulator.node_use(i) for i in range(self.params.nodes)]
+        uses = [self.simulator.get_node_use(i) for i in range(self.params.nodes)]
         return self._words.nodes(uses)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         sim = self.simulator
         yield from (j for j in self._requeued if (j.end or 0) >= since and j.submit < until)
-        for record in chained(sim.ended_since(since), sim.pending(), sim.running()):
+        for record in chained(sim.list_ended_since(since), sim.list_pending(), sim.list_running()):
             job = self._job(record)
             if job.submit < until:
                 yield job
@@ -292,7 +294,7 @@ class SimulatedCluster:
         waits = record.state.is_waiting
         return [holds.HoldState(waits, self._standing(record), record.priority if waits else None)]
 
-    def _job(self, record: Record, *, planned: int | None = None, reason: str = "") -> Job:
+    def _job(self, record: JobRecord, *, planned: int | None = None, reason: str = "") -> Job:
         job = self._words.job(
             record,
             planned=planned,
@@ -301,7 +303,7 @@ class SimulatedCluster:
         submit = self._resubmitted.get(record.job_id)
         return job if submit is None else replace(job, submit=submit)
 
-    def _reasons(self, pending: Sequence[Record]) -> dict[int, str]:
+    def _reasons(self, pending: Sequence[JobRecord]) -> dict[int, str]:
         """Slurm's words: a partition's first waits for Resources, those behind it for Priority."""
         reasons: dict[int, str] = {}
         headed: set[str] = set()
@@ -309,7 +311,7 @@ class SimulatedCluster:
             if record.eligible is None:
                 continue
             job = record.job
-            if self.simulator.user_full(job.user, job.qos):
+            if self.simulator.is_user_full(job.user, job.qos):
                 reasons[record.job_id] = "QOSMaxJobsPerUserLimit"
             else:
                 partition = self._words.partition(job).name
@@ -317,7 +319,7 @@ class SimulatedCluster:
                 headed.add(partition)
         return reasons
 
-    def _standing(self, record: Record) -> str:
+    def _standing(self, record: JobRecord) -> str:
         """Why a job is not eligible; empty where it is, or is no longer pending."""
         if record.state is not JobState.PENDING or record.eligible is not None:
             return ""

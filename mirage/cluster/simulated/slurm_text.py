@@ -6,7 +6,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterRefused, MalformedText
 from mirage.features.dependency_text import Waits, read, written
-from mirage.sim.types import DEFAULT_QOS, Outage, Params, Partition, Record, SelectType, SimJob
+from mirage.sim.types import DEFAULT_QOS, JobRecord, Outage, Params, Partition, SelectType, SimJob
 
 _FIRST_UID = 10001
 _ACCOUNT = "sim"
@@ -54,7 +54,7 @@ class Words:
         except MalformedText as error:
             raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
 
-    def job(self, record: Record, *, planned: int | None, reason: str) -> Job:
+    def job(self, record: JobRecord, *, planned: int | None, reason: str) -> Job:
         """`planned`: the start that backfill plans for it."""
         job = record.job
         cpus, gpus = self._taken(record)
@@ -104,7 +104,7 @@ class Words:
             for i, (cpus_used, gpus_used, outage) in enumerate(uses)
         )
 
-    def _taken(self, record: Record) -> tuple[int, int]:
+    def _taken(self, record: JobRecord) -> tuple[int, int]:
         """CPUs and GPUs that it has or, where it has no nodes yet, would have of alike nodes."""
         job = record.job
         if not self._whole(job):

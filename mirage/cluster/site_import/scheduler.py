@@ -8,7 +8,7 @@ from typing import Any
 from mirage.cluster.site_import.notes import Note, preempted
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
-from mirage.sim.slurm_release import is_unchecked, is_version, planned_as
+from mirage.sim.slurm_release import describe_planner, is_unchecked, is_version
 from mirage.sim.types import OFF, SelectType
 
 Fields = dict[str, Any]
@@ -102,7 +102,7 @@ def _version(config: Mapping[str, str], notes: list[str]) -> Fields:
     told = config.get("SLURM_VERSION", "")
     version = told if is_version(told) else ""
     if not version or is_unchecked(version):
-        notes.append(f"SLURM_VERSION = {told or 'not told'}: {planned_as(version)}.")
+        notes.append(f"SLURM_VERSION = {told or 'not told'}: {describe_planner(version)}.")
     return {"slurm_version": version}
 
 

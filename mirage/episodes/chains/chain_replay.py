@@ -17,7 +17,7 @@ from mirage.episodes.table.metadata import STEP_S
 from mirage.ports import Policy
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, Params, SimJob, afterany
+from mirage.sim.types import Event, EventKind, Params, SimJob, build_afterany
 
 RECENT_JOBS = 1000
 LINKS = 7
@@ -103,7 +103,7 @@ class Replay:
 
     def _live(self, until: int) -> None:
         """Links that start put their standby in place at that very second."""
-        while self._sim.next_instant() <= until:
+        while self._sim.find_next_instant() <= until:
             self._hear(self._sim.step(until))
         self._hear(self._sim.advance(until))
 
@@ -182,7 +182,7 @@ class Replay:
     ) -> None:
         job = replace(self.slots[slot].job, run_s=self.run_time(slot, chain, link))
         if behind is not None:
-            job = replace(job, dependencies=afterany(behind.job_id))
+            job = replace(job, dependencies=build_afterany(behind.job_id))
         run = Run(slot=slot, chain=chain, link=link, job_id=self._sim.inject(job))
         if behind is not None:
             run.standby = Standby(

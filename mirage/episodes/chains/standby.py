@@ -16,9 +16,9 @@ from mirage.domain.snapshot import Queue
 from mirage.episodes.generation.sim_queries import free_nodes
 from mirage.features.observation.queue_view import place_of
 from mirage.ports import Policy
-from mirage.sim.packing.packed_params import groups_of
+from mirage.sim.packing.packed_params import list_node_groups
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Outage, Params, SelectType, SimJob, afterany
+from mirage.sim.types import Outage, Params, SelectType, SimJob, build_afterany
 
 AFTER_END_S = 60
 """The service looks every minute: so long after its predecessor's end it frees what is pinned."""
@@ -61,7 +61,7 @@ class Standby:
             queue=replace(_EMPTY, taken_at=sim.now),
             free_nodes=free_nodes(sim, place_of(sim.params, self.job.partition)),
             position=self.position,
-            planned_start=sim.planned_starts().get(self.job_id) if pinned else None,
+            planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
             can_pin=self.allow_pin and self._can_pin(sim),
         )
 
@@ -82,20 +82,20 @@ class Standby:
             sim.set_node_list(self.job_id, nodes)
         if Position.HELD in (position, self.position):
             held = position is Position.HELD
-            sim.set_dependencies(self.job_id, afterany(self.predecessor) if held else ())
+            sim.set_dependencies(self.job_id, build_afterany(self.predecessor) if held else ())
         self.position = position
 
     def _can_pin(self, sim: Simulator) -> bool:
         if not no_room_for_both(sim.params, self.job, self.node_list):
             return False
-        return not any(sim.node_use(n)[2] is not Outage.RESUME for n in self.node_list)
+        return not any(sim.get_node_use(n)[2] is not Outage.RESUME for n in self.node_list)
 
 
 def no_room_for_both(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bool:
     """Whether no two jobs like `job` can run beside each other on one of these nodes."""
     if params.select_type is SelectType.LINEAR or job.exclusive:
         return True
-    groups = [g for g in groups_of(params) for _ in range(g.count)]
+    groups = [g for g in list_node_groups(params) for _ in range(g.count)]
     return all(
         2 * max(job.cpus, 1) > groups[n].cpus or 2 * job.gpus > groups[n].gpus > 0 for n in nodes
     )

@@ -119,7 +119,7 @@ class _Looks:
         in_line = rivals(sim, self._link.nodes, self._partition).tolist()
         if not in_line:
             return 0, NONE
-        planned = sim.planned_starts()
+        planned = sim.compute_planned_starts()
         starts = [planned[job_id] for job_id in in_line if job_id in planned]
         return len(in_line), max(starts) - sim.now if starts else NONE
 

@@ -8,7 +8,7 @@ from mirage.episodes.generation.sim_queries import eligible_of_running
 from mirage.episodes.judge.policy_runner import RECENT_JOBS
 from mirage.features.observation.running_stats import Memory
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, Record, SimJob
+from mirage.sim.types import Event, EventKind, JobRecord, SimJob
 
 StartedJob = tuple[int, int, int, int]
 """Start, wait, nodes, time limit."""
@@ -42,13 +42,13 @@ class Past:
     def hear(self, world: Simulator, events: list[Event], since: int) -> None:
         """Take in what the world, advanced from `since`, has told."""
         if events:
-            ended = {record.job_id: record for record in world.ended_since(since)}
+            ended = {record.job_id: record for record in world.list_ended_since(since)}
             eligible = eligible_of_running(world) if _any_starts(events, ended) else {}
             for event in events:
                 self._take_in(event, world, ended.get(event.job_id), eligible)
 
     def _take_in(
-        self, event: Event, world: Simulator, ended: Record | None, eligible: Mapping[int, int]
+        self, event: Event, world: Simulator, ended: JobRecord | None, eligible: Mapping[int, int]
     ) -> None:
         at, kind, job_id = event
         job = self._jobs.get(job_id) or _of_the_pair(world, job_id, ended)
@@ -67,12 +67,12 @@ class Past:
             self.memory.saw_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
 
 
-def _any_starts(events: list[Event], ended: Mapping[int, Record]) -> bool:
+def _any_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:
     """Whether a job has started that still runs."""
     return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
 
 
-def _of_the_pair(world: Simulator, job_id: int, ended: Record | None) -> SimJob | None:
+def _of_the_pair(world: Simulator, job_id: int, ended: JobRecord | None) -> SimJob | None:
     """A job that the trace does not have was injected."""
     record = ended or world.find(job_id)
     return record.job if record else None

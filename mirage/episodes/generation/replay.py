@@ -38,7 +38,7 @@ class Worlds:
         """No start is waited for any longer."""
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._account_holder(jobs)]
-        self._main = Simulator(params, Workload.of(params, known), now=first)
+        self._main = Simulator(params, Workload.from_jobs(params, known), now=first)
         ours = place_of(params, settings.partition)
         elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
         if ours:

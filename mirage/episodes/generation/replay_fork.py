@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mirage.errors import ClusterRefused
 from mirage.features.handover_input import Link
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import SimJob, afterany
+from mirage.sim.types import SimJob, build_afterany
 
 NEVER = np.iinfo(np.int32).max
 """In outcomes: the successor does not start."""
@@ -121,4 +121,4 @@ def _entered(sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advan
 
 
 def _submitted(link: SimJob, at: int, behind: int = 0) -> SimJob:
-    return replace(link, job_id=0, submit=at, dependencies=afterany(behind) if behind else ())
+    return replace(link, job_id=0, submit=at, dependencies=build_afterany(behind) if behind else ())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mirage.sim.packing.packed_params import partition_nodes
+from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.types import Params, Partition, SimJob
 from mirage.traces.workloads.replay import partition_of
 
@@ -51,7 +51,7 @@ def typical(jobs: Iterable[SimJob], params: Params, partition: str) -> Typical |
     least_s = LONG * _longest_s(mine, place)
     long = [job for job in mine if job.time_limit_s >= least_s]
     limit_s = _most(long, lambda job: job.time_limit_s)[0]
-    room = len(partition_nodes(params, place))
+    room = len(list_partition_nodes(params, place))
     widths = _most([j for j in long if j.time_limit_s == limit_s], lambda job: job.nodes)
     nodes = tuple(width for width in widths if width <= room)[:MOST_WIDTHS]
     if not nodes:

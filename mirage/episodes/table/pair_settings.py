@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.table.metadata import STEP_S
 from mirage.errors import InputError
-from mirage.sim.packing.packed_params import groups_of, most_time_s, partition_nodes, qos_of
+from mirage.sim.packing.packed_params import (
+    get_max_time_s,
+    list_node_groups,
+    list_partition_nodes,
+    list_qos,
+)
 from mirage.sim.types import Params, Partition, Qos, SimJob
 
 PAIR_USER = "mirage-pair"
@@ -62,12 +67,12 @@ class Settings:
     def _misfits(self, params: Params) -> Iterator[str]:
         """Why Slurm would refuse the pair, or never start it."""
         partition = _named("partition", self.partition, params.partitions)
-        qos = _named("QOS", self.qos, qos_of(params))
-        count = len(partition_nodes(params, partition))
+        qos = _named("QOS", self.qos, list_qos(params))
+        count = len(list_partition_nodes(params, partition))
         pair = f"a pair of {self.nodes} nodes does not fit"
         if not 1 <= self.nodes <= count:
             yield f"{pair} partition {partition.name} of {count}"
-        if 0 < most_time_s(partition, qos) < self.time_limit_s:
+        if 0 < get_max_time_s(partition, qos) < self.time_limit_s:
             limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
             yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
         if 0 < qos.max_submit_pu < _STANDBY_TOO:
@@ -124,8 +129,8 @@ def _against_limits(
     params: Params, partition: Partition, qos: Qos, nodes: int
 ) -> Iterator[tuple[str, int, int]]:
     """What the smallest nodes of the partition add up to, and what QOS lets a user have of it."""
-    groups = [g for g in groups_of(params) for _ in range(g.count)]
-    mine = [groups[n] for n in partition_nodes(params, partition)]
+    groups = [g for g in list_node_groups(params) for _ in range(g.count)]
+    mine = [groups[n] for n in list_partition_nodes(params, partition)]
     yield "node", nodes, qos.max_nodes_pu
     yield "cpu", sum(sorted(g.cpus for g in mine)[:nodes]), qos.max_cpus_pu
     yield "mem", sum(sorted(g.memory_mib for g in mine)[:nodes]), qos.max_memory_mib_pu

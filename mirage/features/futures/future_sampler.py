@@ -15,7 +15,7 @@ from mirage.features.futures.run_time_distribution import Floats, RunTimes, Shar
 from mirage.features.futures.submission_history import NONE, History, Submissions
 from mirage.features.handover_input import Link
 from mirage.sim.arrays import layout
-from mirage.sim.future_removal import Arrivals, Unwritten, joined
+from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
 
 _DAY_S = 86400
@@ -97,7 +97,7 @@ class Futures:
     """Futures of one present, one after the other."""
 
     def __init__(
-        self, present: Unwritten, recent: Recent, run_times: RunTimes, link: Link, how: Resampling
+        self, present: Present, recent: Recent, run_times: RunTimes, link: Link, how: Resampling
     ) -> None:
         self.now = present.now
         self._recent, self._how = recent, how
@@ -158,13 +158,13 @@ class Future:
             more = self._futures.arrivals(self._until, until, self._of_users, self._rng)
             self._parts.append(more)
             self._until = until
-        return joined(self._parts)
+        return join_arrivals(self._parts)
 
 
 class _Live:
     """The jobs that are there."""
 
-    def __init__(self, present: Unwritten, run_times: RunTimes, link: Link) -> None:
+    def __init__(self, present: Present, run_times: RunTimes, link: Link) -> None:
         live, users = present.live, present.users
         self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.GONE)
         here = live[self._slots]

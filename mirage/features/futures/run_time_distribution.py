@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
-from mirage.sim.arrays.jit import allocating
+from mirage.sim.arrays.jit import allocating_kernel
 
 Floats = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def _limit_class(time_limit_s: int) -> int:
     return min(steps.bit_length(), _CLASSES - 1)
 
 
-@allocating
+@allocating_kernel
 def beyond(values: Floats, held: int, least: float) -> int:
     """How many of the first `held`, ascending, are greater than `least`."""
     low, high = 0, held
@@ -137,7 +137,7 @@ def beyond(values: Floats, held: int, least: float) -> int:
     return held - low
 
 
-@allocating
+@allocating_kernel
 def drawn(shares: Shares, groups: Ints, least: Floats, dice: Floats) -> Floats:
     """One share of its limit for each job, float64[n], each beyond `least[n]`.
 
@@ -162,6 +162,6 @@ def drawn(shares: Shares, groups: Ints, least: Floats, dice: Floats) -> Floats:
     return found
 
 
-@allocating
+@allocating_kernel
 def _pick(values: Floats, held: int, beyond_least: int, die: float) -> float:
     return float(values[held - beyond_least + int(die * beyond_least)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
 from mirage.features.observation.spec import Scale
-from mirage.sim.arrays.jit import allocating as kernel
+from mirage.sim.arrays.jit import allocating_kernel as kernel
 
 Floats = NDArray[np.float64]
 

@@ -133,8 +133,8 @@ def _plans(
     number = memory.users.of_associations(simulator.arena.names.associations)
     past = memory.past(view.now)
     usual = usual_by_slot(simulator.arena.state, number, past, job_id)
-    by_limit = simulator.plan_as_free(job_id, priority=priority)
-    return by_limit, simulator.plan_as_free(job_id, usual, priority=priority)
+    by_limit = simulator.plan_unrestricted(job_id, priority=priority)
+    return by_limit, simulator.plan_unrestricted(job_id, usual, priority=priority)
 
 
 def _standing(

@@ -12,9 +12,9 @@ from mirage.domain.job import Job, compute_wait_s
 from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Ints
 from mirage.features.observation.compute import Floats, Past, between
-from mirage.sim.arrays.jit import allocating
+from mirage.sim.arrays.jit import allocating_kernel
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, Record
+from mirage.sim.types import Event, EventKind, JobRecord
 
 KEPT_S = 86400
 """The longest window looked back over."""
@@ -160,13 +160,13 @@ class Memory:
 
     def saw_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
         """What a simulator told of in one call, in its order."""
-        ended = {r.job_id: r for r in simulator.ended_since(events[0].at)} if events else {}
+        ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
         for event in events:
             record = ended.get(event.job_id) or simulator.find(event.job_id)
             if record is not None:
                 self._saw(event, record)
 
-    def _saw(self, event: Event, record: Record) -> None:
+    def _saw(self, event: Event, record: JobRecord) -> None:
         job = record.job
         if event.kind is EventKind.SUBMITTED:
             self.saw_submit(event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user)
@@ -199,7 +199,7 @@ class Memory:
         return twin
 
 
-@allocating
+@allocating_kernel
 def took_in(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
     """Runs that ended, in order: int64[n], the users' numbers, and int64[n, 2], run time and limit.
 

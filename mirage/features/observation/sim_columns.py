@@ -8,7 +8,7 @@ import numpy as np
 
 from mirage.domain.snapshot import Ints
 from mirage.features.observation.compute import Past, Pending, Running, usual_share
-from mirage.sim.arrays.jit import allocating
+from mirage.sim.arrays.jit import allocating_kernel
 from mirage.sim.arrays.layout import (
     ASSOCIATION,
     CAPACITY_CPUS,
@@ -45,10 +45,10 @@ from mirage.sim.arrays.layout import (
     SUBMIT,
     UP,
     column,
-    place_at,
+    get_queue_place,
     section,
 )
-from mirage.sim.state.node_selection import has
+from mirage.sim.state.node_selection import has_node
 
 NOT_THERE = -2
 
@@ -56,7 +56,7 @@ Waiting = tuple[Ints, Pending, Ints, Ints]
 Working = tuple[Ints, Running, Ints]
 
 
-@allocating
+@allocating_kernel
 def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Waiting:
     """Ids, columns, partitions and the age that counts, of eligible jobs of the pool but `own`.
 
@@ -67,7 +67,7 @@ def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Wait
     columns = np.empty((8, state[QUEUED]), dtype=np.int64)
     n = 0
     for k in range(state[QUEUED]):
-        at = slots[place_at(state, k)] * RECORD
+        at = slots[get_queue_place(state, k)] * RECORD
         if not pool[live[at + PARTITION]] or live[at + ID] == own:
             continue
         counts = now - (live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE])
@@ -84,7 +84,7 @@ def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Wait
     return columns[0, :n], pending, columns[6, :n], columns[7, :n]
 
 
-@allocating
+@allocating_kernel
 def working(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
     """Ids and columns of running jobs of the pool but `own`; the user of each that runs at all."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
@@ -111,7 +111,7 @@ def working(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
     return columns[0, :n], running, users
 
 
-@allocating
+@allocating_kernel
 def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, float, float]:
     """Of a partition: nodes, those up, those free, and the free shares of CPUs and GPUs."""
     words = site[SITE_WORDS]
@@ -122,7 +122,7 @@ def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, fl
     nodes, up, free = 0, 0, 0
     sums = np.zeros(4, dtype=np.int64)
     for node in range(len(stands)):
-        if not has(bits, node):
+        if not has_node(bits, node):
             continue
         nodes += 1
         if stands[node] != UP:
@@ -143,7 +143,7 @@ def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, fl
     return nodes, up, free, cpu_share, gpu_share
 
 
-@allocating
+@allocating_kernel
 def stands(state: Ints, job_id: int) -> tuple[int, int]:
     """Since when a pending or running job is eligible, and its start; -1: not yet.
 
@@ -156,14 +156,14 @@ def stands(state: Ints, job_id: int) -> tuple[int, int]:
     return NOT_THERE, NOT_THERE
 
 
-@allocating
+@allocating_kernel
 def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
     """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
     slots = column(state, QUEUE_SLOT)
     for k in range(state[QUEUED]):
-        slot = slots[place_at(state, k)]
+        slot = slots[get_queue_place(state, k)]
         at = slot * RECORD
         if live[at + ID] == own:
             continue

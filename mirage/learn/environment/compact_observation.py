@@ -37,10 +37,10 @@ from mirage.sim.arrays.layout import (
     SITE_RATE,
     Ints,
     column,
-    place_at,
+    get_queue_place,
     section,
 )
-from mirage.sim.state.priority_queue import age_from, key_of, refresh
+from mirage.sim.state.priority_queue import compute_key, get_age_start, refresh_saturated
 
 FREED_WITHIN_H = (1, 6, 24)
 FEATURES: tuple[str, ...] = (
@@ -70,7 +70,7 @@ _WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * _HOUR_S for h in FREED_WITHIN_H)
 @kernel
 def observe(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Fill `out`, float32[16], for the hand-over `hand` (hand.py) in this state."""
-    refresh(state, site)
+    refresh_saturated(state, site)
     _standing(state, hand, out)
     _running(state, site, out)
     _pending(state, site, hand, out)
@@ -124,7 +124,7 @@ def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     oldest = state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN]
     before, work, rivals = 0, 0, 0
     for k in range(state[QUEUED]):
-        i = place_at(state, k)
+        i = get_queue_place(state, k)
         if slots[i] == hand[SLOT]:
             continue
         theirs = keys[i] + (site[SITE_RATE] * oldest if k < state[SATURATED] else 0)
@@ -144,8 +144,8 @@ def _key(state: Ints, site: Ints, slot: int) -> int:
     """The standby's key among the young ones of the queue, as if it became eligible now."""
     live = section(state, LIVE)
     at = slot * RECORD
-    since = age_from(live, site, at)
+    since = get_age_start(live, site, at)
     if live[at + PHASE] != ELIGIBLE_NOW and not site[SITE_ACCRUE]:
         since = state[NOW]
     since = max(since, state[NOW] - site[SITE_MAX_AGE])
-    return int(key_of(state, site, slot, 1) + site[SITE_RATE] * (since - state[ORIGIN]))
+    return int(compute_key(state, site, slot, 1) + site[SITE_RATE] * (since - state[ORIGIN]))

@@ -5,7 +5,7 @@ from typing import Final
 from mirage.episodes.generation.replay_fork import World
 from mirage.learn.environment.protocols import Position
 from mirage.sim import moves
-from mirage.sim.arrays.jit import inlined, kernel
+from mirage.sim.arrays.jit import expand_inline, kernel
 from mirage.sim.arrays.layout import (
     CELLS_LEFT,
     EDGE,
@@ -22,7 +22,7 @@ from mirage.sim.arrays.layout import (
     Ints,
     section,
 )
-from mirage.sim.engine import advance, short_of_room
+from mirage.sim.engine import advance_until, check_instant_room
 
 SLOT: Final = 0
 """Of the standby, in the state."""
@@ -65,7 +65,7 @@ def short_of_a_move(state: Ints, site: Ints, hand: Ints) -> int:
         return ROOM_EDGES
     if state[CELLS_LEFT] < hand[NODES]:
         return ROOM_CELLS
-    return short_of_room(state, site)
+    return check_instant_room(state, site)
 
 
 @kernel
@@ -85,7 +85,7 @@ def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
     hand[POSITION] = position
 
 
-@inlined
+@expand_inline
 def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, step_s: int) -> int:
     """One hand-over to its next instant, or to its standby's start; a ROOM_ constant or 0.
 
@@ -100,7 +100,7 @@ def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, ste
         last = state[NOW] >= hand[ENDS]
         put(state, site, hand, _FREE if last else action)
         hand[TARGET] = hand[AT_MOST] if last else min(state[NOW] + step_s, hand[ENDS])
-    advance(state, site, feed, extras, results, work, hand[TARGET], False)
+    advance_until(state, site, feed, extras, results, work, hand[TARGET], False)
     if state[SHORT]:
         return int(state[SHORT])
     hand[STARTED] = state[WATCHED_START]

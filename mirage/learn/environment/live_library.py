@@ -17,7 +17,7 @@ from mirage.learn.environment.packed_states import Packed
 from mirage.learn.environment.protocols import Batch, Flags, Floats, Ints, Observations, Position
 from mirage.learn.environment.start_states import Start, Starts, started
 from mirage.learn.environment.state_batch import StateBatch
-from mirage.sim.types import afterany
+from mirage.sim.types import build_afterany
 
 _HOUR_S = 3600.0
 
@@ -127,5 +127,7 @@ class _Fork:
             self._sim.set_node_list(standby, nodes)
         if Position.HELD in (position, before):
             held = position is Position.HELD
-            self._sim.set_dependencies(standby, afterany(self.world.predecessor) if held else ())
+            self._sim.set_dependencies(
+                standby, build_afterany(self.world.predecessor) if held else ()
+            )
         self._position = position

@@ -12,7 +12,7 @@ from mirage.learn.environment.start_states import Start
 from mirage.sim import moves
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
-from mirage.sim.packing.allocation import Room, grown, new_scratch
+from mirage.sim.packing.allocation import ArraySizes, build_scratch, expand_state
 from mirage.sim.simulator import Simulator
 
 _NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
@@ -26,7 +26,7 @@ class Packed:
     """int64[E, S]."""
     hands: Ints
     """int64[E, H] (hand.py)."""
-    room: Room
+    room: ArraySizes
     machine: Machine
     any_sim: Simulator
     """One of the forks: it knows the settings and all names."""
@@ -47,7 +47,7 @@ class Packed:
             world = start.world
             state[layout.LISTENING] = state[layout.LOGGED] = 0
             state[layout.WATCHED], state[layout.WATCHED_START] = world.standby, NONE
-            slot = int(moves.find(state, world.standby))
+            slot = int(moves.find_slot(state, world.standby))
             hands.append(row(world, slot, start.node_list))
         # Dependencies and node lists of arrivals are read from the trace's own extras.
         machine = (site, sims[0].workload.feed, sims[0].workload.extras, _NO_RESULTS)
@@ -56,26 +56,26 @@ class Packed:
     def scratch(self) -> Ints:
         """Room for the passes over one of these states at a time."""
         sim = self.any_sim
-        return new_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
+        return build_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
 
     def roomier(self, short: int) -> Self:
         """With twice the room of what was short (a ROOM_ constant of layout.py)."""
-        room = self.room.doubled(short)
+        room = self.room.with_doubled_room(short)
         return replace(self, states=self.enlarged(self.states, room), room=room)
 
-    def enlarged(self, states: Ints, room: Room) -> Ints:
+    def enlarged(self, states: Ints, room: ArraySizes) -> Ints:
         """States with this room, with more."""
-        return np.stack([grown(s, self.machine[0], self.room, room) for s in states])
+        return np.stack([expand_state(s, self.machine[0], self.room, room) for s in states])
 
 
-def _largest(rooms: Sequence[Room]) -> Room:
-    fields = Room.__dataclass_fields__
-    return Room(**{name: max(getattr(r, name) for r in rooms) for name in fields})
+def _largest(rooms: Sequence[ArraySizes]) -> ArraySizes:
+    fields = ArraySizes.__dataclass_fields__
+    return ArraySizes(**{name: max(getattr(r, name) for r in rooms) for name in fields})
 
 
-def _same_room(state: Ints, site: Ints, have: Room, room: Room) -> Ints:
+def _same_room(state: Ints, site: Ints, have: ArraySizes, room: ArraySizes) -> Ints:
     """A state without a log and with `room`. The log is its last part, and read: it is empty."""
     end = int(state[layout.LOG])
     silent = state[:end].copy()
     silent[layout.END_OF_STATE] = end
-    return grown(silent, site, replace(have, log=0), room)
+    return expand_state(silent, site, replace(have, log=0), room)

@@ -7,7 +7,7 @@ from mirage.learn.environment.handover_kernel import ENDS, STARTED, Machine
 from mirage.learn.environment.packed_states import Packed
 from mirage.learn.environment.protocols import Flags, Floats, Ints, Observations
 from mirage.sim.arrays.jit import kernel
-from mirage.sim.arrays.layout import NONE, copy
+from mirage.sim.arrays.layout import NONE, copy_into
 
 _HOUR_S = 3600.0
 _CODES = 8
@@ -63,8 +63,8 @@ def _begin(
     from_states: Ints, from_hands: Ints, states: Ints, hands: Ints, which: Ints, episodes: Ints
 ) -> None:
     for k in range(which.size):
-        copy(from_states[episodes[k]], states[which[k]])
-        copy(from_hands[episodes[k]], hands[which[k]])
+        copy_into(from_states[episodes[k]], states[which[k]])
+        copy_into(from_hands[episodes[k]], hands[which[k]])
 
 
 @kernel

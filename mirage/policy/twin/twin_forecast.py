@@ -18,7 +18,7 @@ from mirage.features.futures.submission_history import History
 from mirage.features.handover_input import Link
 from mirage.features.observation.feature_vector import Look
 from mirage.features.twin_features import LEVELS
-from mirage.sim.future_removal import Unwritten
+from mirage.sim.future_removal import Present
 from mirage.sim.simulator import Simulator
 
 _SOON_S = 86400
@@ -78,9 +78,9 @@ class Twin:
     ) -> TwinForecast:
         begun, now = self.clock(), simulator.now
         recent = Recent(history, now, self.how)
-        present = Unwritten(simulator, recent.kinds)
-        link = replace(link, job_id=link.job_id or present.submit(link.successor(now)))
-        present.let_go(link.job_id, priority)
+        present = Present(simulator, recent.kinds)
+        link = replace(link, job_id=link.job_id or present.submit_job(link.successor(now)))
+        present.clear_restrictions(link.job_id, priority)
         futures = Futures(present, recent, history.run_times, link, self.how)
         starts = self._starts(present, futures, link.job_id, np.random.default_rng(seed))
         waits = np.array([self.horizon_s if s is None else s - now for s in starts], dtype=np.int64)
@@ -88,17 +88,17 @@ class Twin:
         return TwinForecast(np.sort(waits), starts.count(None), cost_ms)
 
     def _starts(
-        self, present: Unwritten, futures: Futures, job_id: int, rng: np.random.Generator
+        self, present: Present, futures: Futures, job_id: int, rng: np.random.Generator
     ) -> list[int | None]:
         """One a sample; None: not by the horizon."""
         drawn = (futures.draw(rng) for _ in range(self.samples))
         return [self._start(present, future, job_id) for future in drawn]
 
-    def _start(self, present: Unwritten, future: Future, job_id: int) -> int | None:
+    def _start(self, present: Present, future: Future, job_id: int) -> int | None:
         """Looked for on the first day, where nearly all start, before the whole horizon."""
         for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
             until = present.now + ahead_s
-            start = present.started(job_id, until, future.run_s, future.arrivals(until))
+            start = present.simulate_start(job_id, until, future.run_s, future.arrivals(until))
             if start is not None:
                 return start
         return None

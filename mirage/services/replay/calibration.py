@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from mirage.errors import InputError
-from mirage.sim.packing.packed_params import partition_nodes
+from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
@@ -199,7 +199,7 @@ def as_seen(start: Params, seen: Seen, workload: Workload, until: int) -> Params
 def _usable(params: Params, jobs: Sequence[SimJob]) -> list[int]:
     """Ascending numbers of the nodes that jobs of the log may be on: others it says nothing of."""
     used = {job.partition or params.partitions[0].name for job in jobs}
-    parts = [partition_nodes(params, p) for p in params.partitions if p.name in used]
+    parts = [list_partition_nodes(params, p) for p in params.partitions if p.name in used]
     return sorted({node for part in parts for node in part})
 
 
@@ -329,7 +329,7 @@ def _fitted(knob: Knob, params: Params, trials: Sequence[Trial], score: Score) -
 
 
 def _starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
-    sim = Simulator(params, Workload.of(params, jobs))
+    sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     return sim.start
 

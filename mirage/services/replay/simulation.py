@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from mirage.domain.job import JobState
 from mirage.errors import InputError
-from mirage.sim.packing.packed_params import least_of
+from mirage.sim.packing.packed_params import compute_least_resources
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration.fidelity import (
@@ -137,7 +137,7 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
     """
     jobs = replay.workload.jobs
     params = sim.params
-    states = [sim.state_of(row) for row in range(len(jobs))]
+    states = [sim.get_job_state(row) for row in range(len(jobs))]
     start, end = _known(sim.start), _known(sim.end)
     given = _Given(params)
     cpus, memory_mib, gpus = zip(*(given.to(job) for job in jobs), strict=True)
@@ -174,7 +174,7 @@ class _Given:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._least = {p.name: least_of(params, p) for p in params.partitions}
+        self._least = {p.name: compute_least_resources(params, p) for p in params.partitions}
 
     def to(self, job: SimJob) -> tuple[int, ...]:
         """Over all its nodes. Of whole nodes, where those of the partition differ, as many as

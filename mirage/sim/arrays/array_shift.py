@@ -1,10 +1,10 @@
 """Moving the entries of an array by one place."""
 
-from mirage.sim.arrays.jit import inner
+from mirage.sim.arrays.jit import inline_kernel
 from mirage.sim.arrays.layout import Ints
 
 
-@inner
+@inline_kernel
 def shift_back(values: Ints) -> None:
     """Move all by one towards the end, the last is lost. Of a slice that counts from 0 the compiler
     moves many at a time."""
@@ -12,7 +12,7 @@ def shift_back(values: Ints) -> None:
         values[i] = values[i - 1]
 
 
-@inner
+@inline_kernel
 def shift_ahead(values: Ints) -> None:
     """The same towards the beginning."""
     for i in range(values.size - 1):

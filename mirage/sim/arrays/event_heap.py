@@ -5,7 +5,7 @@ from mirage.sim.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, Ints
 
 
 @kernel
-def push(state: Ints, at: int, rank: int, what: int) -> None:
+def push_event(state: Ints, at: int, rank: int, what: int) -> None:
     """Add an event; there is room for it (rooms.py)."""
     times, ranks, whats = (
         section(state, HEAP_AT),
@@ -24,7 +24,7 @@ def push(state: Ints, at: int, rank: int, what: int) -> None:
 
 
 @kernel
-def pop(state: Ints) -> None:
+def pop_event(state: Ints) -> None:
     """Take the first event away; it is read from place 0 before."""
     times, ranks, whats = (
         section(state, HEAP_AT),

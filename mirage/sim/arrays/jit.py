@@ -22,7 +22,7 @@ _ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
 """The rooms that hold kernels; a kernel is compiled with those it calls from another."""
 
 
-def _stamp() -> str:
+def _hash_sources() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for room in _ROOMS:
         with suppress(ModuleNotFoundError):
@@ -35,14 +35,14 @@ def _stamp() -> str:
 CACHE: Final = "/".join(
     [
         _config.CACHE_DIR or str(files("mirage.sim").joinpath("__pycache__")),
-        f"kernels-{_stamp()}",
+        f"kernels-{_hash_sources()}",
     ]
 )
 """Where compiled kernels are kept, also under a NUMBA_CACHE_DIR of the user's: numba's own choice
 there would go stale too."""
 
 
-def inlined(function: F) -> F:
+def expand_inline(function: F) -> F:
     """For kernels alone: set into each caller before it is compiled.
 
     For what returns an array, which a kernel may not; and for what is large and has one caller,
@@ -57,39 +57,40 @@ def kernel(function: F) -> F:
 
     No allocation, no exceptions: division by zero must not happen.
     """
-    return _cached(function, _nrt=False)
+    return _compile_cached(function, _nrt=False)
 
 
-def inner(function: F) -> F:
+def inline_kernel(function: F) -> F:
     """As `kernel`, set into its callers: a call hands over seven words an array, and what runs for
     every job of a pass must not pay that."""
-    return _cached(function, _nrt=False, forceinline=True)
+    return _compile_cached(function, _nrt=False, forceinline=True)
 
 
-def _ones_in_python(word: int) -> int:
+def _count_ones_in_python(word: int) -> int:
     return int(word).bit_count()
 
 
 @intrinsic
-def _ones_in_hardware(_typing: Any, _word: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+def _count_ones_in_hardware(_typing: Any, _word: Any) -> Any:
+    def generate_code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return types.int64(types.int64), generate
+    return types.int64(types.int64), generate_code
 
 
 ones: Final = cast(
-    "Callable[[int], int]", _ones_in_python if _config.DISABLE_JIT else _ones_in_hardware
+    "Callable[[int], int]",
+    _count_ones_in_python if _config.DISABLE_JIT else _count_ones_in_hardware,
 )
 """For kernels: number of bits set in a non-negative word, which is one instruction."""
 
 
-def allocating(function: F) -> F:
+def allocating_kernel(function: F) -> F:
     """As `kernel`, for functions that make arrays and return them."""
-    return _cached(function)
+    return _compile_cached(function)
 
 
-def _cached(function: F, **more: Any) -> F:
+def _compile_cached(function: F, **more: Any) -> F:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **more}
     before = _config.CACHE_DIR
     _config.CACHE_DIR = CACHE
@@ -101,18 +102,18 @@ def _cached(function: F, **more: Any) -> F:
     finally:
         _config.CACHE_DIR = before
     if not _config.DISABLE_JIT:
-        compiled.get_call_template = _of_plain_types(compiled.get_call_template)
+        compiled.get_call_template = _strip_literal_types(compiled.get_call_template)
     return cast(F, compiled)
 
 
-def _of_plain_types(typed: Callable[..., Any]) -> Callable[..., Any]:
+def _strip_literal_types(typed: Callable[..., Any]) -> Callable[..., Any]:
     """For a dispatcher's `get_call_template`: constants are no types of their own.
 
     Else `finish(state, 3)` and `finish(state, 4)` were compiled apart, with all that they call.
     """
 
-    def plain(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+    def get_plain_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
         unnamed = tuple(_unliteral(kind) for kind in args)
         return typed(unnamed, {name: _unliteral(kind) for name, kind in kws.items()})
 
-    return plain
+    return get_plain_template

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.arrays.jit import inlined, inner
+from mirage.sim.arrays.jit import expand_inline, inline_kernel
 
 Ints = NDArray[np.int64]
 
@@ -372,13 +372,13 @@ REQUEUE_WAIT_S: Final = 120
 """A requeued job's begin time (real-slurm.md 7E: held back about 121 s)."""
 
 
-def view(flat: Ints, which: int) -> Ints:
+def get_section(flat: Ints, which: int) -> Ints:
     """One section of the state, the site or the scratch: a view, not a copy."""
     part: Ints = flat[flat[which] : flat[which + 1]]
     return part
 
 
-section: Final = inlined(view)
+section: Final = expand_inline(get_section)
 """The same within kernels."""
 
 
@@ -386,16 +386,16 @@ column: Final = section
 """One column of the queue within kernels, one entry a place (queue.py)."""
 
 
-@inner
-def place_at(state: Ints, k: int) -> int:
+@inline_kernel
+def get_queue_place(state: Ints, k: int) -> int:
     """The place of the k-th of all that are queued, the old before the young."""
     if k < state[SATURATED]:
         return state[OLD_FIRST] + k
     return state[YOUNG_FIRST] + k - state[SATURATED]
 
 
-@inner
-def copy(source: Ints, target: Ints) -> None:
+@inline_kernel
+def copy_into(source: Ints, target: Ints) -> None:
     """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
     for i in range(source.size):
         target[i] = source[i]

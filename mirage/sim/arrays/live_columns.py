@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import RECORD, Ints, view
+from mirage.sim.arrays.layout import RECORD, Ints, get_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,16 @@ class LiveColumns:
     """Pending jobs that are not eligible, by slot."""
 
 
-def places(state: Ints) -> Ints:
+def list_queue_places(state: Ints) -> Ints:
     """Where in the queue's columns jobs stand: the old, then the young (queue.py)."""
     k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
     found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
     return found
 
 
-def live_columns(state: Ints, queued: Ints) -> LiveColumns:
+def copy_live_columns(state: Ints, queued: Ints) -> LiveColumns:
     """A copy of the live records; `queued`: the slots of the queue in order."""
-    live = view(state, layout.LIVE).reshape(-1, RECORD)
-    running = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
+    live = get_section(state, layout.LIVE).reshape(-1, RECORD)
+    running = get_section(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
     waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
     return LiveColumns(live[queued], live[running], live[waiting])

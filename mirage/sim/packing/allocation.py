@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.event_heap import push
-from mirage.sim.arrays.layout import FAR, NONE, RECORD, Ints, view
-from mirage.sim.packing.name_table import Names
-from mirage.sim.packing.packed_params import bitmap, pack
+from mirage.sim.arrays.event_heap import push_event
+from mirage.sim.arrays.layout import FAR, NONE, RECORD, Ints, get_section
+from mirage.sim.packing.name_table import NameTable
+from mirage.sim.packing.packed_params import build_bitmap, pack_sections
 from mirage.sim.types import Outage, Params
 
 OUTAGES = {Outage.RESUME: layout.UP, Outage.DRAIN: layout.DRAINED, Outage.DOWN: layout.DOWN}
@@ -17,7 +17,7 @@ _TABLES_MOST = 1 << 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ArraySizes:
     """How much a state holds."""
 
     slots: int = 64
@@ -33,17 +33,17 @@ class Room:
     accounts: int = 4
     arrays: int = 4
 
-    def for_names(self, names: Names) -> "Room":
+    def with_room_for_names(self, names: NameTable) -> "ArraySizes":
         """With room for all that have a name."""
         return replace(
             self,
-            users=_at_least(self.users, len(names.use_rows)),
-            associations=_at_least(self.associations, len(names.associations)),
-            accounts=_at_least(self.accounts, len(names.accounts)),
-            arrays=_at_least(self.arrays, len(names.arrays)),
+            users=_compute_size(self.users, len(names.use_rows)),
+            associations=_compute_size(self.associations, len(names.associations)),
+            accounts=_compute_size(self.accounts, len(names.accounts)),
+            arrays=_compute_size(self.arrays, len(names.arrays)),
         )
 
-    def doubled(self, short: int) -> "Room":
+    def with_doubled_room(self, short: int) -> "ArraySizes":
         """With twice the room of what was short (a ROOM_ constant)."""
         field = {
             layout.ROOM_SLOTS: "slots",
@@ -55,11 +55,11 @@ class Room:
         return replace(self, **{field: max(64, 2 * getattr(self, field))})
 
 
-def _at_least(have: int, need: int) -> int:
+def _compute_size(have: int, need: int) -> int:
     return have if have >= need else need + need // 4 + 1
 
 
-def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
+def _compute_lengths(room: ArraySizes, nodes: int, words: int) -> dict[int, int]:
     slots = room.slots
     # Half as much again: the queue's parts wander through its columns (queue.py).
     queue = slots + slots // 2
@@ -102,18 +102,20 @@ def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
     }
 
 
-def _blank(room: Room, nodes: int, words: int) -> Ints:
+def _build_blank_state(room: ArraySizes, nodes: int, words: int) -> Ints:
     header = np.zeros(layout.HEADER, dtype=np.int64)
-    lengths = _lengths(room, nodes, words)
+    lengths = _compute_lengths(room, nodes, words)
     parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
-    return pack(header, parts, layout.LIVE)
+    return pack_sections(header, parts, layout.LIVE)
 
 
-def new_state(params: Params, site: Ints, names: Names, room: Room, now: int) -> Ints:
+def build_state(params: Params, site: Ints, names: NameTable, room: ArraySizes, now: int) -> Ints:
     """An empty cluster at `now`, with the node events and reservations to come."""
     words = int(site[layout.SITE_WORDS])
-    room = replace(room.for_names(names), events=max(room.events, 4 * _events(params)))
-    state = _blank(room, params.nodes, words)
+    room = replace(
+        room.with_room_for_names(names), events=max(room.events, 4 * _count_known_events(params))
+    )
+    state = _build_blank_state(room, params.nodes, words)
     state[layout.NOW] = state[layout.ORIGIN] = state[layout.LAST_TICK] = now
     for scalar in (layout.FULL_AT, layout.BACKFILL_AT, layout.SATURATES_AT):
         state[scalar] = FAR
@@ -123,93 +125,95 @@ def new_state(params: Params, site: Ints, names: Names, room: Room, now: int) ->
     period = params.priority_calc_period_s
     state[layout.TICK_AT] = -(-now // period) * period
     state[layout.IDLE] = params.nodes
-    state[layout.OLD_FIRST] = state[layout.YOUNG_FIRST] = len(view(state, layout.QUEUE_KEY)) // 2
+    state[layout.OLD_FIRST] = state[layout.YOUNG_FIRST] = (
+        len(get_section(state, layout.QUEUE_KEY)) // 2
+    )
     for which, capacity in (
         (layout.NODE_CPUS, layout.CAPACITY_CPUS),
         (layout.NODE_MEMORY, layout.CAPACITY_MEMORY),
         (layout.NODE_GPUS, layout.CAPACITY_GPUS),
     ):
-        view(state, which)[:] = view(site, capacity)
+        get_section(state, which)[:] = get_section(site, capacity)
     for which in (layout.IDLE_BITS, layout.UP_BITS):
-        view(state, which)[:] = bitmap(range(params.nodes), words)
-    _free_slots(state, 0)
-    _free_cells(state, 0)
-    know_names(state, params, names)
-    _plan_events(state, params, now)
+        get_section(state, which)[:] = build_bitmap(range(params.nodes), words)
+    _link_free_slots(state, 0)
+    _link_free_cells(state, 0)
+    register_names(state, params, names)
+    _push_known_events(state, params, now)
     return state
 
 
-def _events(params: Params) -> int:
+def _count_known_events(params: Params) -> int:
     return len(params.node_events) + 2 * len(params.reservations) + 1
 
 
-def _plan_events(state: Ints, params: Params, now: int) -> None:
+def _push_known_events(state: Ints, params: Params, now: int) -> None:
     """Node events and edges of reservations; those of before `now` count at `now`.
 
     Of several for one node at one instant the last one counts.
     """
     last_of = {(max(e.at, now), e.node): e for e in sorted(params.node_events, key=lambda e: e.at)}
     for (at, node), event in last_of.items():
-        push(state, at, (layout.AT_NODE << layout.RANK_SHIFT) | node, OUTAGES[event.outage])
+        push_event(state, at, (layout.AT_NODE << layout.RANK_SHIFT) | node, OUTAGES[event.outage])
     last = (layout.AT_NODE << layout.RANK_SHIFT) | params.nodes
     for reservation in params.reservations:
         for at in (reservation.start, reservation.end):
             if at >= now:
-                push(state, at, last, NONE)
+                push_event(state, at, last, NONE)
 
 
-def _free_slots(state: Ints, first: int) -> None:
+def _link_free_slots(state: Ints, first: int) -> None:
     """Chain the slots from `first` on before the free ones."""
-    live = view(state, layout.LIVE).reshape(-1, RECORD)
-    _chain(live[:, layout.NEXT_FREE], first, state, layout.SLOT_FREE)
+    live = get_section(state, layout.LIVE).reshape(-1, RECORD)
+    _link_free_entries(live[:, layout.NEXT_FREE], first, state, layout.SLOT_FREE)
     live[first:, layout.ID] = NONE
 
 
-def _free_cells(state: Ints, first: int) -> None:
-    nexts = view(state, layout.CELL_NEXT)
+def _link_free_cells(state: Ints, first: int) -> None:
+    nexts = get_section(state, layout.CELL_NEXT)
     state[layout.CELLS_LEFT] += len(nexts) - first
-    _chain(nexts, first, state, layout.CELL_FREE)
+    _link_free_entries(nexts, first, state, layout.CELL_FREE)
 
 
-def _chain(nexts: Ints, first: int, state: Ints, head: int) -> None:
+def _link_free_entries(nexts: Ints, first: int, state: Ints, head: int) -> None:
     before = state[head] if first else NONE
     nexts[first:] = np.arange(first + 1, len(nexts) + 1)
     nexts[-1] = before
     state[head] = first
 
 
-def know_names(state: Ints, params: Params, names: Names) -> None:
+def register_names(state: Ints, params: Params, names: NameTable) -> None:
     """Enter the associations and accounts that the state does not know yet."""
-    accounts = view(state, layout.FAIR_ACCOUNT)
-    values, order = view(state, layout.FAIR_VALUE), view(state, layout.FAIR_ORDER)
+    accounts = get_section(state, layout.FAIR_ACCOUNT)
+    values, order = get_section(state, layout.FAIR_VALUE), get_section(state, layout.FAIR_ORDER)
     known = int(state[layout.ASSOCIATIONS])
     for (account, _), a in list(names.associations.items())[known:]:
         accounts[a] = names.accounts[account]
         order[a] = a
         values[a] = params.priority_weight_fairshare << layout.FRACTION_BITS
     state[layout.ASSOCIATIONS] = len(names.associations)
-    shares = view(state, layout.ACCOUNT_SHARES)
+    shares = get_section(state, layout.ACCOUNT_SHARES)
     shares[shares == 0] = 1
     for i, (_, n) in enumerate(params.shares):
         shares[i] = n
 
 
-def grown(state: Ints, site: Ints, before: Room, room: Room) -> Ints:
+def expand_state(state: Ints, site: Ints, before: ArraySizes, room: ArraySizes) -> Ints:
     """The same state with more room."""
     nodes, words = int(site[layout.SITE_NODES]), int(site[layout.SITE_WORDS])
-    new = _blank(room, nodes, words)
+    new = _build_blank_state(room, nodes, words)
     new[: layout.SCALARS] = state[: layout.SCALARS]
-    for which in _lengths(room, nodes, words):
-        old = view(state, which)
-        view(new, which)[: len(old)] = old
+    for which in _compute_lengths(room, nodes, words):
+        old = get_section(state, which)
+        get_section(new, which)[: len(old)] = old
     if room.slots > before.slots:
-        _free_slots(new, before.slots)
+        _link_free_slots(new, before.slots)
     if room.cells > before.cells:
-        _free_cells(new, before.cells)
+        _link_free_cells(new, before.cells)
     return new
 
 
-def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
+def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes) -> Ints:
     """Scratch for the passes over a state with that room."""
     words = int(site[layout.SITE_WORDS])
     tests = min(params.bf_max_job_test, room.slots) + 1
@@ -253,16 +257,16 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
     parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
-    return pack(header, parts, layout.CHOSEN)
+    return pack_sections(header, parts, layout.CHOSEN)
 
 
-def enough_scratch(work: Ints, room: Room, names: Names) -> bool:
+def has_enough_scratch(work: Ints, room: ArraySizes, names: NameTable) -> bool:
     """Whether the scratch is as large as this state and these names need."""
     return (
-        len(view(work, layout.GROUP_END)) >= room.slots + 2
-        and len(view(work, layout.PIECE_BITS)) >= room.cells
-        and len(view(work, layout.MEMO)) >= len(names.shapes)
-        and len(view(work, layout.TESTS)) >= len(names.associations)
-        and len(view(work, layout.KIND_TABLE)) >= len(names.kinds)
-        and len(view(work, layout.PLANNED)) >= len(names.arrays)
+        len(get_section(work, layout.GROUP_END)) >= room.slots + 2
+        and len(get_section(work, layout.PIECE_BITS)) >= room.cells
+        and len(get_section(work, layout.MEMO)) >= len(names.shapes)
+        and len(get_section(work, layout.TESTS)) >= len(names.associations)
+        and len(get_section(work, layout.KIND_TABLE)) >= len(names.kinds)
+        and len(get_section(work, layout.PLANNED)) >= len(names.arrays)
     )

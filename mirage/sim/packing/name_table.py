@@ -6,7 +6,7 @@ from typing import Self
 from mirage.sim.types import Params
 
 
-class Names:
+class NameTable:
     """Numbers given in the order in which names are met. Simulators share one until they add."""
 
     def __init__(self, params: Params) -> None:
@@ -20,7 +20,7 @@ class Names:
         self.kinds: dict[Hashable, int] = {}
         self.shapes: dict[Hashable, int] = {}
 
-    def association(self, account: str, user: str) -> int:
+    def assign_association(self, account: str, user: str) -> int:
         """The number of the pair, its account known too."""
         self.accounts.setdefault(account, len(self.accounts))
         return self.associations.setdefault((account, user), len(self.associations))

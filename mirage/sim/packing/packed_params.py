@@ -7,17 +7,17 @@ import numpy as np
 from mirage.errors import ConfigError
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import FAR, FRACTION_BITS, Ints
-from mirage.sim.slurm_release import release_of
+from mirage.sim.slurm_release import find_release
 from mirage.sim.state.node_selection import WORD
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, SelectType
 
 
-def words_of(params: Params) -> int:
+def count_words(params: Params) -> int:
     """Words of a bitmap of nodes."""
     return max(1, -(-params.nodes // WORD))
 
 
-def bitmap(nodes: Iterable[int], words: int) -> Ints:
+def build_bitmap(nodes: Iterable[int], words: int) -> Ints:
     """A set of nodes as words."""
     bits = np.zeros(words, dtype=np.int64)
     for node in nodes:
@@ -25,7 +25,7 @@ def bitmap(nodes: Iterable[int], words: int) -> Ints:
     return bits
 
 
-def groups_of(params: Params) -> tuple[NodeGroup, ...]:
+def list_node_groups(params: Params) -> tuple[NodeGroup, ...]:
     """The nodes, spelled out."""
     if params.node_groups:
         return params.node_groups
@@ -39,42 +39,46 @@ def groups_of(params: Params) -> tuple[NodeGroup, ...]:
     )
 
 
-def qos_of(params: Params) -> tuple[Qos, ...]:
+def list_qos(params: Params) -> tuple[Qos, ...]:
     """The QOS, spelled out."""
     return params.qos or (Qos(max_jobs_pu=params.max_jobs_pu),)
 
 
-def partition_nodes(params: Params, partition: Partition) -> Sequence[int]:
+def list_partition_nodes(params: Params, partition: Partition) -> Sequence[int]:
     """The partition's node numbers."""
     return partition.nodes or range(params.nodes)
 
 
-def most_time_s(partition: Partition, qos: Qos) -> int:
+def get_max_time_s(partition: Partition, qos: Qos) -> int:
     """The longest time limit that a job of both may have; 0: any."""
     return 0 if qos.overrides_max_time else partition.max_time_s
 
 
-def least_of(params: Params, partition: Partition) -> tuple[int, int, int]:
+def compute_least_resources(params: Params, partition: Partition) -> tuple[int, int, int]:
     """CPUs, MiB and GPUs that each of the partition's nodes has at least."""
-    sizes = [(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params) for _ in range(g.count)]
-    cpus, memory, gpus = zip(*(sizes[n] for n in partition_nodes(params, partition)), strict=True)
+    sizes = [
+        (g.cpus, g.memory_mib, g.gpus) for g in list_node_groups(params) for _ in range(g.count)
+    ]
+    cpus, memory, gpus = zip(
+        *(sizes[n] for n in list_partition_nodes(params, partition)), strict=True
+    )
     return min(cpus), min(memory), min(gpus)
 
 
-def plans_by_name(params: Params) -> bool:
+def should_plan_by_name(params: Params) -> bool:
     """Whether it matters which nodes are free, and not only how many (docs/simulator.md 7)."""
-    whole = all(len(partition_nodes(params, p)) == params.nodes for p in params.partitions)
+    whole = all(len(list_partition_nodes(params, p)) == params.nodes for p in params.partitions)
     return params.select_type is SelectType.CONS_TRES or not whole or bool(params.reservations)
 
 
-def check(params: Params) -> None:
+def check_params(params: Params) -> None:
     """ConfigError with every fault that would make the arrays meaningless."""
-    faults = [fault for wrong, fault in _faults(params) if wrong]
+    faults = [fault for wrong, fault in _list_faults(params) if wrong]
     if faults:
         raise ConfigError(params.name, faults)
 
 
-def _faults(params: Params) -> Iterator[tuple[bool, str]]:
+def _list_faults(params: Params) -> Iterator[tuple[bool, str]]:
     nodes, groups = params.nodes, params.node_groups
     yield nodes < 1, f"nodes: {nodes} is less than one"
     counted = not groups or sum(g.count for g in groups) == nodes
@@ -98,15 +102,15 @@ def _faults(params: Params) -> Iterator[tuple[bool, str]]:
     yield outside, "node events: a node that is not there"
 
 
-def site_array(params: Params, images: Ints) -> Ints:
-    """The site: header and sections of layout.py; `check` comes first."""
-    check(params)
+def pack_params(params: Params, images: Ints) -> Ints:
+    """The site: header and sections of layout.py; `check_params` comes first."""
+    check_params(params)
     scalars = np.zeros(layout.SITE_HEADER, dtype=np.int64)
-    words = words_of(params)
+    words = count_words(params)
     scalars[layout.SITE_NODES] = params.nodes
     scalars[layout.SITE_WORDS] = words
-    scalars[layout.SITE_RELEASE] = release_of(params.slurm_version)
-    scalars[layout.SITE_BY_NAME] = plans_by_name(params)
+    scalars[layout.SITE_RELEASE] = find_release(params.slurm_version)
+    scalars[layout.SITE_BY_NAME] = should_plan_by_name(params)
     scalars[layout.SITE_SHARED] = params.select_type is SelectType.CONS_TRES
     scalars[layout.SITE_RATE] = (params.priority_weight_age << FRACTION_BITS) // max(
         1, params.priority_max_age_s
@@ -125,17 +129,19 @@ def site_array(params: Params, images: Ints) -> Ints:
     scalars[layout.SITE_BF_USER] = params.bf_max_job_user
     scalars[layout.SITE_OVER_TIME] = params.over_time_limit_s
     scalars[layout.SITE_PARTITIONS] = len(params.partitions)
-    scalars[layout.SITE_QOS] = len(qos_of(params))
+    scalars[layout.SITE_QOS] = len(list_qos(params))
     scalars[layout.SITE_RESERVATIONS] = len(params.reservations)
     scalars[layout.SITE_UNEQUAL] = (
-        len({(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params)}) > 1
+        len({(g.cpus, g.memory_mib, g.gpus) for g in list_node_groups(params)}) > 1
     )
-    limits = _qos_limits(params)
+    limits = _build_qos_limits(params)
     scalars[layout.SITE_LIMITS] = bool((limits < FAR).any())
-    return pack(scalars, [*_sections(params, words, limits), images], layout.PARTITION_BITS)
+    return pack_sections(
+        scalars, [*_build_sections(params, words, limits), images], layout.PARTITION_BITS
+    )
 
 
-def pack(header: Ints, sections: Sequence[Ints], first: int) -> Ints:
+def pack_sections(header: Ints, sections: Sequence[Ints], first: int) -> Ints:
     """Header and sections in one array, the header saying where each begins."""
     at = len(header)
     for i, part in enumerate(sections):
@@ -145,12 +151,12 @@ def pack(header: Ints, sections: Sequence[Ints], first: int) -> Ints:
     return np.concatenate([header, *sections])
 
 
-def _sections(params: Params, words: int, limits: Ints) -> list[Ints]:
-    groups = groups_of(params)
+def _build_sections(params: Params, words: int, limits: Ints) -> list[Ints]:
+    groups = list_node_groups(params)
     every = range(params.nodes)
     tiers = sorted({p.priority_tier for p in params.partitions})
-    bits = [bitmap(partition_nodes(params, p), words) for p in params.partitions]
-    reserved = [bitmap(r.nodes or every, words) for r in params.reservations]
+    bits = [build_bitmap(list_partition_nodes(params, p), words) for p in params.partitions]
+    reserved = [build_bitmap(r.nodes or every, words) for r in params.reservations]
     spans = [t for r in params.reservations for t in (r.start, r.end)]
     nothing = np.zeros(0, dtype=np.int64)
     return [
@@ -158,22 +164,24 @@ def _sections(params: Params, words: int, limits: Ints) -> list[Ints]:
         limits.reshape(-1),
         np.array(spans, dtype=np.int64),
         np.concatenate(reserved) if reserved else nothing,
-        _per_node([g.cpus for g in groups], groups),
-        _per_node([g.memory_mib or FAR for g in groups], groups),
-        _per_node([g.gpus for g in groups], groups),
+        _repeat_per_node([g.cpus for g in groups], groups),
+        _repeat_per_node([g.memory_mib or FAR for g in groups], groups),
+        _repeat_per_node([g.gpus for g in groups], groups),
         np.array([tiers.index(p.priority_tier) for p in params.partitions], dtype=np.int64),
-        np.array([least_of(params, p) for p in params.partitions], dtype=np.int64).reshape(-1),
+        np.array(
+            [compute_least_resources(params, p) for p in params.partitions], dtype=np.int64
+        ).reshape(-1),
     ]
 
 
-def _per_node(values: Sequence[int], groups: Sequence[NodeGroup]) -> Ints:
+def _repeat_per_node(values: Sequence[int], groups: Sequence[NodeGroup]) -> Ints:
     return np.repeat(np.array(values, dtype=np.int64), [g.count for g in groups])
 
 
-def _qos_limits(params: Params) -> Ints:
+def _build_qos_limits(params: Params) -> Ints:
     """One row a QOS, in the order of USE's columns."""
     rows = []
-    for q in qos_of(params):
+    for q in list_qos(params):
         row = [q.max_jobs_pu, q.max_submit_pu, q.max_cpus_pu, q.max_memory_mib_pu]
         row += [q.max_gpus_pu, q.max_nodes_pu]
         rows.append([n or FAR for n in row])

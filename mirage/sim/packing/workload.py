@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
-from mirage.sim.packing.name_table import Names
+from mirage.sim.packing.name_table import NameTable
 from mirage.sim.packing.packed_params import (
-    check,
-    groups_of,
-    least_of,
-    most_time_s,
-    partition_nodes,
-    qos_of,
+    check_params,
+    compute_least_resources,
+    get_max_time_s,
+    list_node_groups,
+    list_partition_nodes,
+    list_qos,
 )
 from mirage.sim.types import Dependency, DependencyKind, Params, SelectType, SimJob
 
@@ -54,32 +54,32 @@ for _field in (layout.ROW, layout.ELIGIBLE, layout.START, layout.PIN, layout.ALL
 K = TypeVar("K", bound=Hashable)
 
 
-def _number(table: dict[K, int], name: K) -> int:
+def _assign_number(table: dict[K, int], name: K) -> int:
     """The number of a name, a new one if it has none."""
     return table.setdefault(name, len(table))
 
 
-class Recorder:
+class RecordBuilder:
     """Makes the records of jobs of one cluster."""
 
     def __init__(self, params: Params) -> None:
-        check(params)
+        check_params(params)
         self.params = params
         self._partitions = {p.name: i for i, p in enumerate(params.partitions)}
-        self._qos = {q.name: i for i, q in enumerate(qos_of(params))}
-        self._members = [frozenset(partition_nodes(params, p)) for p in params.partitions]
+        self._qos = {q.name: i for i, q in enumerate(list_qos(params))}
+        self._members = [frozenset(list_partition_nodes(params, p)) for p in params.partitions]
         self._shared = params.select_type is SelectType.CONS_TRES
-        groups = groups_of(params)
+        groups = list_node_groups(params)
         self._capacity = [
             (g.cpus, g.memory_mib or FAR, g.gpus) for g in groups for _ in range(g.count)
         ]
-        self._least = [least_of(params, p) for p in params.partitions]
+        self._least = [compute_least_resources(params, p) for p in params.partitions]
         self._equal = len(set(self._capacity)) == 1
         self._large_enough: dict[tuple[int, int, int, int], int] = {}
         self._most_factor = max(p.priority_job_factor for p in params.partitions)
-        self._most_qos = max(q.priority for q in qos_of(params))
+        self._most_qos = max(q.priority for q in list_qos(params))
 
-    def record(self, job: SimJob, names: Names, extras: list[int]) -> list[int]:
+    def build_record(self, job: SimJob, names: NameTable, extras: list[int]) -> list[int]:
         """The image of a job; its dependencies and node list are appended to `extras`.
 
         `names` gains what is new. A job that Slurm would refuse has the reason in it.
@@ -87,15 +87,15 @@ class Recorder:
         partition = self._partitions.get(job.partition, NONE) if job.partition else 0
         qos = self._qos.get(job.qos, NONE) if job.qos else 0
         whole = self._is_whole(job, partition)
-        asked = self._asked(job, whole=whole)
-        refusal = self._refusal(job, partition, qos, asked)
+        asked = self._compute_request(job, whole=whole)
+        refusal = self._find_refusal(job, partition, qos, asked)
         partition, qos = max(partition, 0), max(qos, 0)
-        user = _number(names.users, job.user)
+        user = _assign_number(names.users, job.user)
         # Who has nothing but refused jobs has no part in the fair tree.
-        association = 0 if refusal else names.association(job.account, job.user)
+        association = 0 if refusal else names.assign_association(job.account, job.user)
         if whole and self._equal:
             asked = _NOTHING
-        kind = _number(names.kinds, (whole, asked))
+        kind = _assign_number(names.kinds, (whole, asked))
         image = list(_BLANK)
         image[layout.ID] = job.job_id
         image[layout.SUBMIT] = job.submit
@@ -107,26 +107,28 @@ class Recorder:
         image[layout.QOS] = qos
         image[layout.CPUS], image[layout.MEMORY], image[layout.GPUS] = asked
         image[layout.WHOLE] = int(whole)
-        image[layout.STATIC] = 0 if refusal else self._static(job, partition, qos)
+        image[layout.STATIC] = 0 if refusal else self._compute_static_priority(job, partition, qos)
         image[layout.BEGIN] = job.begin
         image[layout.CANCEL] = NONE if job.cancel_at is None else max(job.cancel_at, 0)
         image[layout.ANY_OF] = int(job.any_dependency)
         image[layout.HELD] = layout.USER_HOLDS if job.held else 0
         image[layout.FAILS] = int(job.fails)
         image[layout.REQUEUES] = int(job.requeue)
-        image[layout.ARRAY] = _number(names.arrays, job.array_id)
+        image[layout.ARRAY] = _assign_number(names.arrays, job.array_id)
         image[layout.ARRAY_LIMIT] = job.array_limit if job.array_id else 0
         image[layout.KIND] = kind
-        image[layout.SHAPE] = _number(names.shapes, (kind, partition, job.nodes, job.time_limit_s))
+        image[layout.SHAPE] = _assign_number(
+            names.shapes, (kind, partition, job.nodes, job.time_limit_s)
+        )
         image[layout.CHARGE] = job.nodes * (self._least[partition] if whole else asked)[0]
-        image[layout.USE_ROW] = _number(names.use_rows, (job.user, qos))
-        image[layout.EXTRA] = _put_extras(job, extras)
+        image[layout.USE_ROW] = _assign_number(names.use_rows, (job.user, qos))
+        image[layout.EXTRA] = _append_extras(job, extras)
         image[layout.REFUSAL] = refusal
         image[layout.SHOWN] = NONE if job.priority is None else job.priority
         image[layout.USER] = user
         return image
 
-    def qos_number(self, name: str) -> int:
+    def get_qos_number(self, name: str) -> int:
         """The place of a QOS in the site, the default's for no name."""
         return self._qos.get(name, 0) if name else 0
 
@@ -135,28 +137,30 @@ class Recorder:
             return True
         return partition >= 0 and self.params.partitions[partition].exclusive
 
-    def _asked(self, job: SimJob, *, whole: bool) -> tuple[int, int, int]:
+    def _compute_request(self, job: SimJob, *, whole: bool) -> tuple[int, int, int]:
         """CPUs, MiB and GPUs that each of its nodes must have; select/linear only counts nodes."""
         if not self._shared:
             return _NOTHING
         return max(job.cpus, 0 if whole else 1), max(job.memory_mib, 0), max(job.gpus, 0)
 
-    def _refusal(self, job: SimJob, partition: int, qos: int, asked: tuple[int, int, int]) -> int:
+    def _find_refusal(
+        self, job: SimJob, partition: int, qos: int, asked: tuple[int, int, int]
+    ) -> int:
         reasons = (
             (partition < 0, 2),
             (qos < 0, 3),
             (job.nodes < 1, 4),
             (partition >= 0 and job.nodes > len(self._members[partition]), 5),
-            (partition >= 0 and self._enough(partition, asked) < job.nodes, 6),
+            (partition >= 0 and self._count_large_enough(partition, asked) < job.nodes, 6),
             (job.time_limit_s < 1, 7),
-            (partition >= 0 and qos >= 0 and self._too_long(job, partition, qos), 8),
+            (partition >= 0 and qos >= 0 and self._is_too_long(job, partition, qos), 8),
             (job.run_s < 0, 9),
-            (bool(job.node_list) and not self._list_matches(job, partition), 10),
-            (not _in_range(job), 12),
+            (bool(job.node_list) and not self._is_node_list_valid(job, partition), 10),
+            (not _is_in_range(job), 12),
         )
         return next((reason for fault, reason in reasons if fault), 0)
 
-    def _enough(self, partition: int, asked: tuple[int, int, int]) -> int:
+    def _count_large_enough(self, partition: int, asked: tuple[int, int, int]) -> int:
         """How many nodes of the partition have what is asked of one."""
         key = (partition, *asked)
         if key not in self._large_enough:
@@ -166,17 +170,17 @@ class Recorder:
             )
         return self._large_enough[key]
 
-    def _too_long(self, job: SimJob, partition: int, qos: int) -> bool:
-        most = most_time_s(self.params.partitions[partition], qos_of(self.params)[qos])
+    def _is_too_long(self, job: SimJob, partition: int, qos: int) -> bool:
+        most = get_max_time_s(self.params.partitions[partition], list_qos(self.params)[qos])
         return bool(most) and job.time_limit_s > most
 
-    def _list_matches(self, job: SimJob, partition: int) -> bool:
+    def _is_node_list_valid(self, job: SimJob, partition: int) -> bool:
         listed = set(job.node_list)
         return len(job.node_list) == len(listed) == job.nodes and (
             partition < 0 or listed <= self._members[partition]
         )
 
-    def _static(self, job: SimJob, partition: int, qos: int) -> int:
+    def _compute_static_priority(self, job: SimJob, partition: int, qos: int) -> int:
         """The part of priority that never changes, in fixed point (docs/simulator.md 3)."""
         p = self.params
         size = p.nodes - job.nodes if p.priority_favor_small else job.nodes
@@ -185,12 +189,12 @@ class Recorder:
             factor = p.partitions[partition].priority_job_factor
             value += (p.priority_weight_partition << FRACTION_BITS) * factor // self._most_factor
         if self._most_qos > 0:
-            priority = qos_of(p)[qos].priority
+            priority = list_qos(p)[qos].priority
             value += (p.priority_weight_qos << FRACTION_BITS) * priority // self._most_qos
         return value - (job.nice << FRACTION_BITS)
 
 
-def _in_range(job: SimJob) -> bool:
+def _is_in_range(job: SimJob) -> bool:
     numbers: tuple[int, ...] = (
         job.job_id,
         job.submit,
@@ -203,16 +207,16 @@ def _in_range(job: SimJob) -> bool:
     return all(n < _LARGEST for n in numbers) and job.job_id >= 0 and job.submit >= 0
 
 
-def dependency_numbers(dependencies: Iterable[Dependency]) -> list[int]:
+def encode_dependencies(dependencies: Iterable[Dependency]) -> list[int]:
     """Kind, job id and delay of each, one after the other."""
     return [n for kind, target, delay_s in dependencies for n in (_KINDS[kind], target, delay_s)]
 
 
-def _put_extras(job: SimJob, extras: list[int]) -> int:
+def _append_extras(job: SimJob, extras: list[int]) -> int:
     if not job.dependencies and not job.node_list:
         return NONE
     at = len(extras)
-    extras += [len(job.dependencies), *dependency_numbers(job.dependencies)]
+    extras += [len(job.dependencies), *encode_dependencies(job.dependencies)]
     extras += [len(job.node_list), *sorted(job.node_list)]
     return at
 
@@ -249,31 +253,31 @@ class JobColumns(Sequence[SimJob]):
 class Workload:
     """Jobs by submission, then job id, as the engine reads them."""
 
-    def __init__(self, recorder: Recorder, jobs: Sequence[SimJob]) -> None:
+    def __init__(self, recorder: RecordBuilder, jobs: Sequence[SimJob]) -> None:
         self.recorder = recorder
-        self.jobs = _in_order(jobs)
-        self.names = Names(recorder.params)
+        self.jobs = _sort_jobs(jobs)
+        self.names = NameTable(recorder.params)
         self.refused: dict[str, list[int]] = {}
         """Job ids by the reason for which they can never be in the queue."""
         extras, images = list[int](), dict[bytes, int]()
-        repeated = _repeated(self.jobs)
+        repeated = _find_repeated_ids(self.jobs)
         self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN)), dtype=np.int64)
         for row, job in enumerate(self.jobs):
-            image = recorder.record(job, self.names, extras)
+            image = recorder.build_record(job, self.names, extras)
             if repeated[row]:
                 image[layout.REFUSAL] = REFUSALS.index("job id is taken")
             if image[layout.REFUSAL]:
                 reason = REFUSALS[image[layout.REFUSAL]]
                 self.refused.setdefault(reason, []).append(job.job_id)
-            self.feed[row] = _split(_within(image), images)
+            self.feed[row] = _split_image(_clamp_refused(image), images)
         self.extras: Ints = np.array(extras, dtype=np.int64)
         self.images: Ints = np.frombuffer(b"".join(images), dtype=np.int64)
         """The records of the feed, each once, without what is a job's own."""
 
     @classmethod
-    def of(cls, params: Params, jobs: Iterable[SimJob]) -> Self:
+    def from_jobs(cls, params: Params, jobs: Iterable[SimJob]) -> Self:
         """The records of `jobs`; those that cannot be are named in `refused`."""
-        return cls(Recorder(params), jobs if isinstance(jobs, JobColumns) else list(jobs))
+        return cls(RecordBuilder(params), jobs if isinstance(jobs, JobColumns) else list(jobs))
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -297,13 +301,13 @@ class Workload:
         return instants
 
 
-def _in_order(jobs: Sequence[SimJob]) -> Sequence[SimJob]:
+def _sort_jobs(jobs: Sequence[SimJob]) -> Sequence[SimJob]:
     if isinstance(jobs, JobColumns):
         return jobs
-    return tuple(sorted(_numbered(jobs), key=lambda j: (j.submit, j.job_id)))
+    return tuple(sorted(_assign_ids(jobs), key=lambda j: (j.submit, j.job_id)))
 
 
-def _repeated(jobs: Sequence[SimJob]) -> NDArray[np.bool_]:
+def _find_repeated_ids(jobs: Sequence[SimJob]) -> NDArray[np.bool_]:
     """bool[rows]: whether an earlier row has the same job id."""
     if isinstance(jobs, JobColumns):
         ids: NDArray[Any] = jobs.job_id
@@ -315,22 +319,22 @@ def _repeated(jobs: Sequence[SimJob]) -> NDArray[np.bool_]:
     return found
 
 
-def _split(image: list[int], images: dict[bytes, int]) -> list[int]:
+def _split_image(image: list[int], images: dict[bytes, int]) -> list[int]:
     """A row of the feed; the image without what is the job's own is numbered in `images`."""
     own = [image[field] for field in OWN]
     for field in OWN:
         image[field] = 0
-    return [_number(images, array("q", image).tobytes()), *own]
+    return [_assign_number(images, array("q", image).tobytes()), *own]
 
 
-def _numbered(jobs: Sequence[SimJob]) -> list[SimJob]:
+def _assign_ids(jobs: Sequence[SimJob]) -> list[SimJob]:
     """Jobs without an id are given the next ones, in their order."""
     highest = max((j.job_id for j in jobs), default=0)
     numbers = count(highest + 1)
     return [j if j.job_id else replace(j, job_id=next(numbers)) for j in jobs]
 
 
-def _within(image: list[int]) -> list[int]:
+def _clamp_refused(image: list[int]) -> list[int]:
     """What is out of range is refused, and must still fit the array."""
     if image[layout.REFUSAL]:
         return [max(-_LARGEST, min(_LARGEST, n)) for n in image]

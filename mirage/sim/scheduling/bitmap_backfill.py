@@ -6,7 +6,7 @@ running jobs leave, and when, is in tables.py.
 
 from typing import Final
 
-from mirage.sim.arrays.jit import inner, kernel, ones
+from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
@@ -43,27 +43,32 @@ from mirage.sim.arrays.layout import (
     WANTED,
     WHOLE,
     Ints,
-    copy,
+    copy_into,
     section,
 )
-from mirage.sim.scheduling.fit_tables import end_groups, fill_table, list_pieces, now_of
-from mirage.sim.scheduling.node_timeline import (
-    beyond,
-    free_of_plans,
-    gain_after,
-    map_at,
-    map_behind,
-    unpromised,
+from mirage.sim.scheduling.fit_tables import (
+    compute_nodes_after_group,
+    ensure_later_rows,
+    ensure_pieces,
+    get_table_start,
 )
-from mirage.sim.state.node_selection import choose_by_name, count_alike
+from mirage.sim.scheduling.node_timeline import (
+    fill_unpromised_nodes,
+    find_gain_after,
+    find_map_at,
+    find_map_behind,
+    find_place_beyond,
+    is_free_of_plans,
+)
+from mirage.sim.state.node_selection import choose_by_name, should_count_alike
 
 WINDOW_S: Final = 30
 """Ends within this time are looked at together; it doubles from look to look."""
 NEVER: Final = -2
 
 
-@inner
-def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
+@inline_kernel
+def remove_reserved_nodes(site: Ints, begin: int, end: int, usable: Ints) -> None:
     """Take the nodes of reservations that meet [begin, end) out of `usable`."""
     words = site[SITE_WORDS]
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
@@ -73,32 +78,34 @@ def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
                 usable[w] &= ~reserved[r * words + w]
 
 
-@inner
-def could_start(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+@inline_kernel
+def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Whether the job would be planned for now, were it its turn; pinned ones: might be.
 
     In one pass it never becomes true again: nodes are promised and taken, none is given back.
     """
     live, words = section(state, LIVE), site[SITE_WORDS]
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
-    now, base = state[NOW], now_of(state, site, work, slot)
+    now, base = state[NOW], get_table_start(state, site, work, slot)
     need, end = live[slot * RECORD + NODES], now + live[slot * RECORD + LIMIT]
     row = section(work, TABLE)[base : base + words]
     part = live[slot * RECORD + PARTITION] * words
     ready = section(work, READY)[part : part + words]
-    first = map_at(at, work[MAPS], 0, now)
-    unpromised(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
+    first = find_map_at(at, work[MAPS], 0, now)
+    fill_unpromised_nodes(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
     # Most of them fail at this very instant.
-    if shared(usable, row) < need:
+    if count_shared_nodes(usable, row) < need:
         return False
-    unpromised(bits, at.size, ready, first, map_behind(at, work[MAPS], first, end), usable)
+    fill_unpromised_nodes(
+        bits, at.size, ready, first, find_map_behind(at, work[MAPS], first, end), usable
+    )
     if site[SITE_RESERVATIONS]:
-        keep_reserved(site, now, end, usable)
-    return shared(usable, row) >= need
+        remove_reserved_nodes(site, now, end, usable)
+    return count_shared_nodes(usable, row) >= need
 
 
-@inner
-def shared(these: Ints, those: Ints) -> int:
+@inline_kernel
+def count_shared_nodes(these: Ints, those: Ints) -> int:
     """How many nodes are in both sets."""
     n = 0
     for w in range(those.size):
@@ -106,16 +113,16 @@ def shared(these: Ints, those: Ints) -> int:
     return n
 
 
-@inner
-def enough(work: Ints, usable: Ints, row: Ints, need: int, pinned: bool) -> bool:
+@inline_kernel
+def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: bool) -> bool:
     """Whether a row of a table has enough usable nodes, or all the wanted ones."""
     if pinned:
-        return all_wanted(work, row)
-    return shared(usable, row) >= need
+        return has_all_wanted_nodes(work, row)
+    return count_shared_nodes(usable, row) >= need
 
 
 @kernel
-def all_wanted(work: Ints, row: Ints) -> bool:
+def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
     """Whether a row of a table has the wanted nodes, usable ones all of them."""
     usable, wanted = section(work, USABLE), section(work, WANTED)
     for w in range(row.size):  # noqa: SIM110 no generators in kernels
@@ -124,8 +131,8 @@ def all_wanted(work: Ints, row: Ints) -> bool:
     return True
 
 
-@inner
-def first_group(
+@inline_kernel
+def find_first_group(
     state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, pinned: bool
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit, where one comes.
@@ -133,8 +140,8 @@ def first_group(
     Not every end is looked at: see docs/simulator.md, "The ends that are looked at".
     """
     words, groups = usable.size, work[GROUPS]
-    list_pieces(state, work)
-    g = met(work, usable, 1)
+    ensure_pieces(state, work)
+    g = find_next_usable_group(work, usable, 1)
     # slurmctld counts windows from the next half minute of the clock, so that a second more or less
     # of the first end does not move them all.
     first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
@@ -142,18 +149,20 @@ def first_group(
         last = g
         if g + 1 < groups and ends[g + 1] <= first + window:
             # The window is not over: on to the first end that has the next one beyond it.
-            g = met(work, usable, max(g + 1, beyond(ends, groups, first + window) - 1))
+            g = find_next_usable_group(
+                work, usable, max(g + 1, find_place_beyond(ends, groups, first + window) - 1)
+            )
             continue
-        if enough(work, usable, rows[g * words : (g + 1) * words], need, pinned):
+        if has_enough_nodes(work, usable, rows[g * words : (g + 1) * words], need, pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
-        g = met(work, usable, g + 1)
-    return last_met(work, usable, last)
+        g = find_next_usable_group(work, usable, g + 1)
+    return find_last_usable_group(work, usable, last)
 
 
-@inner
-def met(work: Ints, usable: Ints, g: int) -> int:
+@inline_kernel
+def find_next_usable_group(work: Ints, usable: Ints, g: int) -> int:
     """The first group from g on whose job has a usable node; GROUPS: none."""
     firsts, words = section(work, GROUP_PIECE), section(work, PIECE_WORD)
     bits, groups = section(work, PIECE_BITS), work[GROUPS]
@@ -165,24 +174,24 @@ def met(work: Ints, usable: Ints, g: int) -> int:
     return g
 
 
-@inner
-def last_met(work: Ints, usable: Ints, g: int) -> int:
+@inline_kernel
+def find_last_usable_group(work: Ints, usable: Ints, g: int) -> int:
     """The last group whose job has a usable node, of g and those behind."""
     while True:
-        following = met(work, usable, g + 1)
+        following = find_next_usable_group(work, usable, g + 1)
         if following >= work[GROUPS]:
             return g
         g = following
 
 
 @kernel
-def choose(
+def choose_nodes_after_group(
     state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, pinned: bool
 ) -> None:
     """Section CHOSEN becomes the nodes that the job would be given after that group."""
     chosen, found, table = section(work, CHOSEN), section(work, FOUND), section(work, TABLE)
     if pinned:
-        copy(section(work, WANTED), chosen)
+        copy_into(section(work, WANTED), chosen)
         return
     live, words = section(state, LIVE), site[SITE_WORDS]
     usable = section(work, USABLE)
@@ -191,33 +200,33 @@ def choose(
     need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
         choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
-    elif group == 0 or count_alike(site, gpus):
+    elif group == 0 or should_count_alike(site, gpus):
         # Where nodes count alike nobody looks at the free CPUs.
-        alike = count_alike(site, gpus)
+        alike = should_count_alike(site, gpus)
         choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
     else:
-        end_groups(state, site, work, group)
+        compute_nodes_after_group(state, site, work, group)
         choose_by_name(site, found, section(work, THEN_CPUS), False, need, chosen)
 
 
-@inner
-def group_of(
+@inline_kernel
+def find_start_group(
     state: Ints, site: Ints, work: Ints, usable: Ints, slot: int, base: int, pinned: bool
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit, 0: now; NONE."""
     words, need = usable.size, section(state, LIVE)[slot * RECORD + NODES]
     rows = section(work, TABLE)[base:]
-    if enough(work, usable, rows[:words], need, pinned):
+    if has_enough_nodes(work, usable, rows[:words], need, pinned):
         return 0
-    fill_table(state, site, work, slot, base)
+    ensure_later_rows(state, site, work, slot, base)
     last = (work[GROUPS] - 1) * words
-    if not enough(work, usable, rows[last : last + words], need, pinned):
+    if not has_enough_nodes(work, usable, rows[last : last + words], need, pinned):
         return NONE
-    return first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
+    return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
 
 
-@inner
-def hindered_until(
+@inline_kernel
+def find_hindrance_end(
     bits: Ints, at: Ints, ready: Ints, left: Ints, first: int, behind: int, need: int
 ) -> int:
     """Until when the maps stay met that leave too few nodes, whoever ends; 0: there are none.
@@ -229,13 +238,13 @@ def hindered_until(
     for m in range(behind - 1, first - 1, -1):
         for w in range(left.size):
             left[w] &= bits[w * at.size + m]
-        if shared(left, left) < need:
+        if count_shared_nodes(left, left) < need:
             return at[m + 1]
     return 0
 
 
-@inner
-def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+@inline_kernel
+def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
     at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
@@ -243,27 +252,27 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
     part = live[slot * RECORD + PARTITION] * words
     ready = section(work, READY)[part : part + words]
-    pinned, base = live[slot * RECORD + PIN] != NONE, now_of(state, site, work, slot)
+    pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin < FAR:
-        m = map_at(at, maps, m, begin)
-        behind = map_behind(at, maps, m, begin + limit)
-        unpromised(bits, at.size, ready, m, behind, usable)
+        m = find_map_at(at, maps, m, begin)
+        behind = find_map_behind(at, maps, m, begin + limit)
+        fill_unpromised_nodes(bits, at.size, ready, m, behind, usable)
         if site[SITE_RESERVATIONS]:
-            keep_reserved(site, begin, begin + limit, usable)
-        group = group_of(state, site, work, usable, slot, base, pinned)
+            remove_reserved_nodes(site, begin, begin + limit, usable)
+        group = find_start_group(state, site, work, usable, slot, base, pinned)
         if group == 0 and begin == now:
-            choose(state, site, work, slot, base, group, pinned)
+            choose_nodes_after_group(state, site, work, slot, base, group, pinned)
             return now
-        later = gain_after(at, gains, maps, m, begin + limit)
+        later = find_gain_after(at, gains, maps, m, begin + limit)
         if group == NONE:
             begin = later
             latest = base + (work[GROUPS] - 1) * words
-            copy(section(work, TABLE)[latest : latest + words], left)
-            clear = hindered_until(bits, at, ready, left, m, behind, need)
+            copy_into(section(work, TABLE)[latest : latest + words], left)
+            clear = find_hindrance_end(bits, at, ready, left, m, behind, need)
             while begin < clear:
-                m = map_at(at, maps, m, begin)
-                begin = gain_after(at, gains, maps, m, begin + limit)
+                m = find_map_at(at, maps, m, begin)
+                begin = find_gain_after(at, gains, maps, m, begin + limit)
             continue
         start = max(ends[group], begin)
         if start > later:
@@ -271,8 +280,8 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
             continue
         if start > now + site[SITE_BF_WINDOW]:
             return NEVER
-        choose(state, site, work, slot, base, group, pinned)
-        if free_of_plans(site, work, start, start + limit):
+        choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+        if is_free_of_plans(site, work, start, start + limit):
             return start
         begin = start if start > begin else later
     return NEVER

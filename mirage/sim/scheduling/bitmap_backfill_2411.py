@@ -4,7 +4,7 @@ The search for a start begins anew at each `later`, looks at once at what is fre
 no further than the next `later`.
 """
 
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
     FAR,
@@ -46,75 +46,75 @@ from mirage.sim.scheduling import bitmap_backfill
 from mirage.sim.scheduling.bitmap_backfill import (
     NEVER,
     WINDOW_S,
-    choose,
-    enough,
-    keep_reserved,
-    met,
-    shared,
+    choose_nodes_after_group,
+    count_shared_nodes,
+    find_next_usable_group,
+    has_enough_nodes,
+    remove_reserved_nodes,
 )
-from mirage.sim.scheduling.fit_tables import fill_table, list_pieces, now_of
+from mirage.sim.scheduling.fit_tables import ensure_later_rows, ensure_pieces, get_table_start
 from mirage.sim.scheduling.node_timeline import (
-    beyond,
-    free_of_plans,
-    map_at,
-    map_behind,
-    unpromised,
+    fill_unpromised_nodes,
+    find_map_at,
+    find_map_behind,
+    find_place_beyond,
+    is_free_of_plans,
 )
 from mirage.sim.slurm_release import V24_11, V26_05
-from mirage.sim.state.node_selection import pins
+from mirage.sim.state.node_selection import copy_node_list
 
 
-@inner
-def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+@inline_kernel
+def plan_start_by_release(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start as the site's release finds it, or NEVER; its nodes are CHOSEN."""
     if section(state, LIVE)[slot * RECORD + PIN] != NONE:
-        pins(state, slot, section(work, WANTED))
+        copy_node_list(state, slot, section(work, WANTED))
     if site[SITE_RELEASE] >= V24_11:
-        return plan_anew(state, site, work, slot)
-    return bitmap_backfill.plan(state, site, work, slot)
+        return plan_start_2411(state, site, work, slot)
+    return bitmap_backfill.plan_start(state, site, work, slot)
 
 
 @kernel
-def plan_anew(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The same as 24.11 and later find it. WANTED holds the job's node list."""
     live, words = section(state, LIVE), site[SITE_WORDS]
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, limit, maps = state[NOW], live[slot * RECORD + LIMIT], work[MAPS]
     part = live[slot * RECORD + PARTITION] * words
     ready = section(work, READY)[part : part + words]
-    base = now_of(state, site, work, slot)
+    base = get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin != FAR:
         if site[SITE_RESERVATIONS]:
-            begin = unhindered(state, site, work, slot, begin)
+            begin = find_unhindered_begin(state, site, work, slot, begin)
         if begin > at[maps]:
             return NEVER
-        m = map_at(at, maps, m, begin)
-        behind = map_behind(at, maps, m, begin + limit)
-        unpromised(bits, at.size, ready, m, behind, usable)
+        m = find_map_at(at, maps, m, begin)
+        behind = find_map_behind(at, maps, m, begin + limit)
+        fill_unpromised_nodes(bits, at.size, ready, m, behind, usable)
         if site[SITE_RESERVATIONS]:
-            keep_reserved(site, begin, begin + limit, usable)
-        later = later_of(work, ready, m, begin + limit)
+            remove_reserved_nodes(site, begin, begin + limit, usable)
+        later = find_later_begin(work, ready, m, begin + limit)
         if site[SITE_RESERVATIONS]:
-            later = min(later, reservation_over(site, work, part, begin, begin + limit))
-        start = start_from(state, site, work, slot, base, begin, later)
+            later = min(later, find_reservation_end(site, work, part, begin, begin + limit))
+        start = find_start_from(state, site, work, slot, base, begin, later)
         if start == NEVER:
             begin = later
-        elif start == now or free_of_plans(site, work, start, start + limit):
+        elif start == now or is_free_of_plans(site, work, start, start + limit):
             return start if start <= now + site[SITE_BF_WINDOW] else NEVER
         else:
             begin = start + (site[SITE_BF_RESOLUTION] if start == begin else 0)
     return NEVER
 
 
-@inner
-def later_of(work: Ints, ready: Ints, first: int, end: int) -> int:
+@inline_kernel
+def find_later_begin(work: Ints, ready: Ints, first: int, end: int) -> int:
     """The `later` of the search whose first map is `first` and whose job would end at `end`."""
     at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
     maps = work[MAPS]
     m = first
     while m + 1 < maps:
-        if gains[m] and adds_ready(bits, at.size, ready, m):
+        if gains[m] and has_new_ready_node(bits, at.size, ready, m):
             return at[m + 1]
         if at[m] > end:
             return at[m + 2] if m + 2 < maps else FAR
@@ -123,7 +123,7 @@ def later_of(work: Ints, ready: Ints, first: int, end: int) -> int:
 
 
 @kernel
-def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
+def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
     """From `begin` on the first instant from which no reservation keeps every node, or one that a
     pinned job of whole nodes must have: each of them sends it to its own end."""
     live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
@@ -134,7 +134,8 @@ def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> in
         mine = reserved[r * words : (r + 1) * words]
         meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
         if meets and (
-            shared(mine, mine) == site[SITE_NODES] or (pinned and shared(mine, wanted) > 0)
+            count_shared_nodes(mine, mine) == site[SITE_NODES]
+            or (pinned and count_shared_nodes(mine, wanted) > 0)
         ):
             begin, r = spans[2 * r + 1], 0
         else:
@@ -143,7 +144,7 @@ def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> in
 
 
 @kernel
-def reservation_over(site: Ints, work: Ints, part: int, begin: int, end: int) -> int:
+def find_reservation_end(site: Ints, work: Ints, part: int, begin: int, end: int) -> int:
     """A second after the soonest end of a reservation from `begin` on, on the grid; FAR where none
     keeps a node of the partition from a job of [begin, end), or where the maps end before."""
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
@@ -154,15 +155,15 @@ def reservation_over(site: Ints, work: Ints, part: int, begin: int, end: int) ->
         if spans[2 * r + 1] >= begin:
             soonest = min(soonest, spans[2 * r + 1])
         if spans[2 * r] < end and spans[2 * r + 1] > begin:
-            kept = kept or shared(reserved[r * words : (r + 1) * words], members) > 0
+            kept = kept or count_shared_nodes(reserved[r * words : (r + 1) * words], members) > 0
     if not kept:
         return FAR
     over = (soonest + grid - 1) // grid * grid + 1
     return over if over < at[work[MAPS]] else FAR
 
 
-@inner
-def adds_ready(bits: Ints, room: int, ready: Ints, m: int) -> bool:
+@inline_kernel
+def has_new_ready_node(bits: Ints, room: int, ready: Ints, m: int) -> bool:
     """Whether the map behind map m has a node of `ready` that this one lacks."""
     for w in range(ready.size):  # noqa: SIM110 no generators in kernels
         if ready[w] & bits[w * room + m + 1] & ~bits[w * room + m]:
@@ -170,8 +171,8 @@ def adds_ready(bits: Ints, room: int, ready: Ints, m: int) -> bool:
     return False
 
 
-@inner
-def start_from(
+@inline_kernel
+def find_start_from(
     state: Ints, site: Ints, work: Ints, slot: int, base: int, begin: int, later: int
 ) -> int:
     """The first start from `begin` on that is not after `later`, or NEVER; its nodes are CHOSEN."""
@@ -180,25 +181,30 @@ def start_from(
     need, pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
     gone = 0
     if begin > state[NOW]:
-        fill_table(state, site, work, slot, base)
-        gone = beyond(ends, groups, begin if site[SITE_RELEASE] >= V26_05 else begin - 1) - 1
-    if enough(work, usable, rows[gone * words : (gone + 1) * words], need, pinned):
-        choose(state, site, work, slot, base, gone, pinned)
+        ensure_later_rows(state, site, work, slot, base)
+        gone = (
+            find_place_beyond(ends, groups, begin if site[SITE_RELEASE] >= V26_05 else begin - 1)
+            - 1
+        )
+    if has_enough_nodes(work, usable, rows[gone * words : (gone + 1) * words], need, pinned):
+        choose_nodes_after_group(state, site, work, slot, base, gone, pinned)
         return begin
-    fill_table(state, site, work, slot, base)
-    stop = beyond(ends, groups, later)
+    ensure_later_rows(state, site, work, slot, base)
+    stop = find_place_beyond(ends, groups, later)
     last = (stop - 1) * words
-    if stop - 1 <= gone or not enough(work, usable, rows[last : last + words], need, pinned):
+    if stop - 1 <= gone or not has_enough_nodes(
+        work, usable, rows[last : last + words], need, pinned
+    ):
         return NEVER
-    group = first_group(state, work, usable, rows, gone, stop, need, pinned)
-    choose(state, site, work, slot, base, group, pinned)
+    group = find_first_group(state, work, usable, rows, gone, stop, need, pinned)
+    choose_nodes_after_group(state, site, work, slot, base, group, pinned)
     if site[SITE_RELEASE] >= V26_05:
-        group = last_holder(work, group)
+        group = find_last_holder(work, group)
     return ends[group]
 
 
-@inner
-def first_group(
+@inline_kernel
+def find_first_group(
     state: Ints, work: Ints, usable: Ints, rows: Ints, gone: int, stop: int, need: int, pinned: bool
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit; one comes before `stop`.
@@ -206,29 +212,29 @@ def first_group(
     As by_name.first_group, but that it begins behind `gone` and ends with the last before `stop`.
     """
     words, groups, ends = usable.size, work[GROUPS], section(work, GROUP_END)
-    list_pieces(state, work)
-    g = met(work, usable, gone + 1)
+    ensure_pieces(state, work)
+    g = find_next_usable_group(work, usable, gone + 1)
     first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
     while g < stop:
         last = g
         if g + 1 < groups and ends[g + 1] <= first + window:
-            end = min(beyond(ends, groups, first + window), stop)
-            g = met(work, usable, max(g + 1, end - 1))
+            end = min(find_place_beyond(ends, groups, first + window), stop)
+            g = find_next_usable_group(work, usable, max(g + 1, end - 1))
             continue
-        if enough(work, usable, rows[g * words : (g + 1) * words], need, pinned):
+        if has_enough_nodes(work, usable, rows[g * words : (g + 1) * words], need, pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
-        g = met(work, usable, g + 1)
-    following = met(work, usable, last + 1)
+        g = find_next_usable_group(work, usable, g + 1)
+    following = find_next_usable_group(work, usable, last + 1)
     while following < stop:
         last = following
-        following = met(work, usable, last + 1)
+        following = find_next_usable_group(work, usable, last + 1)
     return last
 
 
-@inner
-def last_holder(work: Ints, group: int) -> int:
+@inline_kernel
+def find_last_holder(work: Ints, group: int) -> int:
     """The last group up to this one whose job has one of the chosen nodes."""
     firsts, words, bits = (
         section(work, GROUP_PIECE),

@@ -7,7 +7,7 @@ last step lasts for ever.
 from typing import Final
 
 from mirage.sim.arrays.array_shift import shift_back
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     CELL_NEXT,
@@ -40,20 +40,20 @@ from mirage.sim.arrays.layout import (
     column,
     section,
 )
-from mirage.sim.state.node_selection import has
+from mirage.sim.state.node_selection import has_node
 
 NEVER: Final = -2
 """No start within the window."""
 
 
-@inner
-def rounded(at: int, grid: int) -> int:
+@inline_kernel
+def round_to_grid(at: int, grid: int) -> int:
     """Up to the planning grid."""
     return (at + grid - 1) // grid * grid
 
 
-@inner
-def nodes_up(state: Ints, slot: int) -> int:
+@inline_kernel
+def count_nodes_up(state: Ints, slot: int) -> int:
     """How many of a running job's nodes others can have after it."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -62,13 +62,13 @@ def nodes_up(state: Ints, slot: int) -> int:
     names, nexts, up = section(state, CELL_NODE), section(state, CELL_NEXT), section(state, UP_BITS)
     n, cell = 0, live[at + ALLOCATED]
     while cell != NONE:
-        n += has(up, names[cell])
+        n += has_node(up, names[cell])
         cell = nexts[cell]
     return n
 
 
 @kernel
-def profile(state: Ints, site: Ints, work: Ints) -> int:
+def build_profile(state: Ints, site: Ints, work: Ints) -> int:
     """Free nodes from now on, by the running jobs' limits; the number of steps."""
     times, free = section(work, TIMES), section(work, FREE)
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
@@ -77,18 +77,18 @@ def profile(state: Ints, site: Ints, work: Ints) -> int:
     times[0], free[0] = now, state[IDLE]
     n = 1
     for i in range(state[RUNNING]):
-        at = rounded(max(ends[i], now + 1), grid)
+        at = round_to_grid(max(ends[i], now + 1), grid)
         if at >= horizon:
             break
         if at != times[n - 1]:
             times[n], free[n] = at, free[n - 1]
             n += 1
-        free[n - 1] += nodes_up(state, slots[i])
+        free[n - 1] += count_nodes_up(state, slots[i])
     return n
 
 
 @kernel
-def reach(work: Ints, steps: int, now: int) -> int:
+def compute_reach(work: Ints, steps: int, now: int) -> int:
     """REACH[n] becomes how long n nodes stay free from now on; how many are free now."""
     times, free, longest = section(work, TIMES), section(work, FREE), section(work, REACH)
     left = free[0]
@@ -104,8 +104,8 @@ def reach(work: Ints, steps: int, now: int) -> int:
     return free[0]
 
 
-@inner
-def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) -> int:
+@inline_kernel
+def find_last_startable(state: Ints, work: Ints, most: int, first: int, last: int) -> int:
     """The last place in [first, last] whose job could start now by number; or less than first.
 
     Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
@@ -118,7 +118,7 @@ def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) ->
 
 
 @kernel
-def plan(
+def plan_queue_places(
     state: Ints, site: Ints, work: Ints, first: int, end: int, steps: int, earliest: int
 ) -> tuple[int, int, int]:
     """Reserve the first place of its size for each job at the places [first, end) of the queue, up
@@ -134,10 +134,10 @@ def plan(
     horizon, start = now + site[SITE_BF_WINDOW], NEVER
     for at in range(first, end):
         need, limit, shape = sizes[at], limits[at], NONE if earliest else shapes[at]
-        i = first_step(times, steps, earliest) if earliest else 0
+        i = find_first_step(times, steps, earliest) if earliest else 0
         if shape != NONE and stamps[shape] == stamp:
             i = memos[shape]
-        i, j = gap(times[:steps], free, i, need, limit)
+        i, j = find_gap(times[:steps], free, i, need, limit)
         if shape != NONE:
             stamps[shape], memos[shape] = stamp, i
         if i == steps:
@@ -146,7 +146,7 @@ def plan(
         start = times[i]
         for k in range(i, j):
             free[k] -= need
-        over = rounded(start + limit, grid)
+        over = round_to_grid(start + limit, grid)
         if over < horizon and (j == steps or times[j] != over):
             shift_back(times[j : steps + 1])
             shift_back(free[j : steps + 1])
@@ -157,8 +157,8 @@ def plan(
     return end - 1, start, steps
 
 
-@inner
-def gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[int, int]:
+@inline_kernel
+def find_gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[int, int]:
     """The first steps [i, j), from step i on, with so many free nodes for so long; i behind all
     where there are none."""
     steps = times.size
@@ -177,8 +177,8 @@ def gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[int, in
     return steps, steps
 
 
-@inner
-def first_step(times: Ints, steps: int, earliest: int) -> int:
+@inline_kernel
+def find_first_step(times: Ints, steps: int, earliest: int) -> int:
     """The first step that does not begin before `earliest`."""
     low, high = 0, steps
     while low < high:
@@ -191,7 +191,7 @@ def first_step(times: Ints, steps: int, earliest: int) -> int:
 
 
 @kernel
-def pinned_from(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
+def find_pinned_start(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
     """When the last node of WANTED comes free by the limits; `given`: given away in this pass."""
     wanted = section(work, WANTED)
     up = section(state, UP_BITS)
@@ -205,7 +205,7 @@ def pinned_from(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
     for i in range(state[RUNNING] - 1, -1, -1):
         cell = live[slots[i] * RECORD + ALLOCATED]
         while cell != NONE:
-            if has(wanted, names[cell]):
-                return rounded(max(ends[i], now + 1), grid)
+            if has_node(wanted, names[cell]):
+                return round_to_grid(max(ends[i], now + 1), grid)
             cell = nexts[cell]
     return 0

@@ -4,7 +4,7 @@ Running jobs are looked through in the order of their ends; a *table* has a bitm
 for each end, and there is one a kind of job, built when first asked for.
 """
 
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -50,10 +50,10 @@ from mirage.sim.arrays.layout import (
     THEN_MEMORY,
     WHOLE,
     Ints,
-    copy,
+    copy_into,
     section,
 )
-from mirage.sim.state.node_selection import WORD, fits, lowest, word_of
+from mirage.sim.state.node_selection import WORD, find_lowest_bit, get_word_index, has_room_for_job
 
 
 @kernel
@@ -75,16 +75,16 @@ def begin_groups(state: Ints, work: Ints) -> None:
 
 
 @kernel
-def begin_then(state: Ints, work: Ints) -> None:
+def copy_present_nodes(state: Ints, work: Ints) -> None:
     """Nodes as they are now, to take running jobs from."""
-    copy(section(state, NODE_JOBS), section(work, THEN_JOBS))
-    copy(section(state, NODE_CPUS), section(work, THEN_CPUS))
-    copy(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
-    copy(section(state, NODE_GPUS), section(work, THEN_GPUS))
+    copy_into(section(state, NODE_JOBS), section(work, THEN_JOBS))
+    copy_into(section(state, NODE_CPUS), section(work, THEN_CPUS))
+    copy_into(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
+    copy_into(section(state, NODE_GPUS), section(work, THEN_GPUS))
 
 
-@inner
-def leave_then(
+@inline_kernel
+def remove_job_from_node(
     live: Ints, site: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
 ) -> None:
     """The job at `at` would have left this node."""
@@ -99,8 +99,8 @@ def leave_then(
         gpus[node] += live[at + GPUS]
 
 
-@inner
-def fits_then(
+@inline_kernel
+def has_room_then(
     live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
 ) -> bool:
     """Whether one node's part of the job at `at` would fit then."""
@@ -112,8 +112,8 @@ def fits_then(
     )
 
 
-@inner
-def list_pieces(state: Ints, work: Ints) -> None:
+@inline_kernel
+def ensure_pieces(state: Ints, work: Ints) -> None:
     """The nodes of the running jobs, where they have not been asked for in this pass."""
     if work[PIECES_STAMP] != work[TABLE_STAMP]:
         work[PIECES_STAMP] = work[TABLE_STAMP]
@@ -131,7 +131,7 @@ def fill_pieces(state: Ints, work: Ints) -> None:
         firsts[i + 1], last = n, NONE
         cell = live[slots[i] * RECORD + ALLOCATED]
         while cell != NONE:
-            w = word_of(names[cell])
+            w = get_word_index(names[cell])
             if w != last:
                 words[n], bits[n], last = w, 0, w
                 n += 1
@@ -140,20 +140,20 @@ def fill_pieces(state: Ints, work: Ints) -> None:
     firsts[state[RUNNING] + 1] = n
 
 
-@inner
-def now_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+@inline_kernel
+def get_table_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """Where the table of the job's kind begins, whose first row, what fits now, is filled."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     height = section(work, GROUP_END).size * site[SITE_WORDS]
     places = section(work, KIND_TABLE)
     if section(work, KIND_STAMP)[kind] != work[TABLE_STAMP]:
-        take_place(work, kind)
-        fill_now(state, site, work, slot, places[kind] * height)
+        assign_table(work, kind)
+        fill_first_row(state, site, work, slot, places[kind] * height)
     return places[kind] * height
 
 
 @kernel
-def take_place(work: Ints, kind: int) -> None:
+def assign_table(work: Ints, kind: int) -> None:
     """Give the kind the next place; where all are taken, what stood there is forgotten."""
     if work[NEXT_TABLE] == work[TABLES]:
         work[TABLE_STAMP] += 1
@@ -164,27 +164,27 @@ def take_place(work: Ints, kind: int) -> None:
 
 
 @kernel
-def fill_now(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+def fill_first_row(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """The first row of a table: the nodes that fit now."""
     live, table, words = section(state, LIVE), section(work, TABLE), site[SITE_WORDS]
     for w in range(words):
         first, word = w * WORD, 0
         for node in range(first, min(first + WORD, site[SITE_NODES])):
-            word |= int(fits(state, node, live, slot * RECORD)) << (node - first)
+            word |= int(has_room_for_job(state, node, live, slot * RECORD)) << (node - first)
         table[base + w] = word
 
 
-@inner
-def fill_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+@inline_kernel
+def ensure_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """The other rows, where they have not been asked for in this pass."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     if section(work, KIND_WHOLE)[kind] != work[TABLE_STAMP]:
         section(work, KIND_WHOLE)[kind] = work[TABLE_STAMP]
-        fill_later(state, site, work, slot, base)
+        fill_later_rows(state, site, work, slot, base)
 
 
 @kernel
-def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+def fill_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """The other rows of a table: what fits more after each group of ends."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     firsts, pieces = section(work, GROUP_PIECE), section(work, PIECE_BITS)
@@ -192,39 +192,39 @@ def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> Non
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     words, at = site[SITE_WORDS], slot * RECORD
     table = section(work, TABLE)[base:]
-    list_pieces(state, work)
-    begin_then(state, work)
+    ensure_pieces(state, work)
+    copy_present_nodes(state, work)
     for g in range(1, work[GROUPS]):
         row = table[g * words : (g + 1) * words]
-        copy(table[(g - 1) * words : g * words], row)
+        copy_into(table[(g - 1) * words : g * words], row)
         who = slots[g - 1] * RECORD
         for i in range(firsts[g], firsts[g + 1]):
             w = section(work, PIECE_WORD)[i]
             # Where it fits already, whoever leaves changes nothing.
             word = pieces[i] & ~row[w]
             while word:
-                node = w * WORD + lowest(word)
+                node = w * WORD + find_lowest_bit(word)
                 # Of equal nodes an empty one fits every kind, and nobody looks at it again.
                 fit = jobs[node] == 1 and not site[SITE_UNEQUAL]
                 if not fit:
-                    leave_then(live, site, jobs, cpus, memory, gpus, who, node)
-                    fit = fits_then(live, jobs, cpus, memory, gpus, at, node)
+                    remove_job_from_node(live, site, jobs, cpus, memory, gpus, who, node)
+                    fit = has_room_then(live, jobs, cpus, memory, gpus, at, node)
                 if fit:
                     row[w] |= word & -word
                 word &= word - 1
 
 
 @kernel
-def end_groups(state: Ints, site: Ints, work: Ints, group: int) -> None:
+def compute_nodes_after_group(state: Ints, site: Ints, work: Ints, group: int) -> None:
     """The nodes as they would be when that group has ended."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     slots = section(state, RUN_SLOT)
-    begin_then(state, work)
+    copy_present_nodes(state, work)
     for i in range(section(work, GROUP_LAST)[group]):
         who = slots[i] * RECORD
         cell = live[who + ALLOCATED]
         while cell != NONE:
-            leave_then(live, site, jobs, cpus, memory, gpus, who, names[cell])
+            remove_job_from_node(live, site, jobs, cpus, memory, gpus, who, names[cell])
             cell = nexts[cell]

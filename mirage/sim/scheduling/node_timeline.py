@@ -3,7 +3,7 @@
 In order: map m is of [at[m], at[m + 1]); two that follow each other differ.
 """
 
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
     FAR,
@@ -47,57 +47,57 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] > now:
-            lose(
+            remove_nodes(
                 site, work, max(spans[2 * r], now), spans[2 * r + 1],
                 reserved[r * words : (r + 1) * words],
             )  # fmt: skip
 
 
 @kernel
-def lose(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
+def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
     """The maps lose `nodes` in [begin, end)."""
     at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
     begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
     if begin >= end:
         return
-    first = split(work, words, begin)
-    behind = split(work, words, end)
+    first = split_map(work, words, begin)
+    behind = split_map(work, words, end)
     for w in range(words):
         row = w * at.size
         for m in range(first, behind):
             bits[row + m] &= ~nodes[w]
     if site[SITE_RELEASE] >= V24_11:
-        join_one(work, words, first, behind)
+        merge_equal_map(work, words, first, behind)
         return
     # Between two of them that lost the same nodes a difference may have gone too.
     for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
-        if adds(bits, at.size, m - 1, m) or adds(bits, at.size, m, m - 1):
+        if has_new_node(bits, at.size, m - 1, m) or has_new_node(bits, at.size, m, m - 1):
             continue
-        shift(work, words, m + 1, -1)
-    note_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
+        shift_maps(work, words, m + 1, -1)
+    mark_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
 
 
 @kernel
-def join_one(work: Ints, words: int, first: int, behind: int) -> None:
+def merge_equal_map(work: Ints, words: int, first: int, behind: int) -> None:
     """Of the maps around [first, behind) the first that equals the one before it becomes part of
     that one, and no other does."""
     at, bits = section(work, MAP_AT), section(work, MAP_BITS)
     for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
-        if not adds(bits, at.size, m - 1, m) and not adds(bits, at.size, m, m - 1):
-            shift(work, words, m + 1, -1)
+        if not has_new_node(bits, at.size, m - 1, m) and not has_new_node(bits, at.size, m, m - 1):
+            shift_maps(work, words, m + 1, -1)
             break
-    note_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
+    mark_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
 
 
 @kernel
-def split(work: Ints, words: int, instant: int) -> int:
+def split_map(work: Ints, words: int, instant: int) -> int:
     """The map that begins at an instant, which is made where there is none."""
     at, bits = section(work, MAP_AT), section(work, MAP_BITS)
-    m = beyond(at, work[MAPS] + 1, instant - 1)
+    m = find_place_beyond(at, work[MAPS] + 1, instant - 1)
     m = 0 if at[0] == instant else m
     if at[m] == instant:
         return m
-    shift(work, words, m, 1)
+    shift_maps(work, words, m, 1)
     at[m] = instant
     for w in range(words):
         bits[w * at.size + m] = bits[w * at.size + m - 1]
@@ -105,18 +105,18 @@ def split(work: Ints, words: int, instant: int) -> int:
 
 
 @kernel
-def shift(work: Ints, words: int, first: int, by: int) -> None:
+def shift_maps(work: Ints, words: int, first: int, by: int) -> None:
     """Move the maps from `first` on by one place."""
     at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
     work[MAPS] = maps + by
-    move(at, first, maps + 1, by)
-    move(section(work, MAP_GAINS), first, maps, by)
+    move_slice(at, first, maps + 1, by)
+    move_slice(section(work, MAP_GAINS), first, maps, by)
     for w in range(words):
-        move(bits, w * at.size + first, w * at.size + maps, by)
+        move_slice(bits, w * at.size + first, w * at.size + maps, by)
 
 
-@inner
-def move(values: Ints, first: int, end: int, by: int) -> None:
+@inline_kernel
+def move_slice(values: Ints, first: int, end: int, by: int) -> None:
     """Move what stands in [first, end) by one place."""
     if by > 0:
         for i in range(end - 1, first - 1, -1):
@@ -126,8 +126,8 @@ def move(values: Ints, first: int, end: int, by: int) -> None:
             values[i - 1] = values[i]
 
 
-@inner
-def adds(bits: Ints, room: int, m: int, n: int) -> bool:
+@inline_kernel
+def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
     """Whether map n has a node that map m lacks."""
     for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
         if bits[row + n] & ~bits[row + m]:
@@ -135,8 +135,8 @@ def adds(bits: Ints, room: int, m: int, n: int) -> bool:
     return False
 
 
-@inner
-def note_gains(work: Ints, first: int, end: int) -> None:
+@inline_kernel
+def mark_gains(work: Ints, first: int, end: int) -> None:
     """Section MAP_GAINS for the maps [first, end)."""
     gains, bits, room = (
         section(work, MAP_GAINS),
@@ -144,11 +144,11 @@ def note_gains(work: Ints, first: int, end: int) -> None:
         section(work, MAP_AT).size,
     )
     for m in range(first, end):
-        gains[m] = int(m + 1 < work[MAPS] and adds(bits, room, m, m + 1))
+        gains[m] = int(m + 1 < work[MAPS] and has_new_node(bits, room, m, m + 1))
 
 
-@inner
-def beyond(instants: Ints, n: int, instant: int) -> int:
+@inline_kernel
+def find_place_beyond(instants: Ints, n: int, instant: int) -> int:
     """The first place but 0 of ascending instants that is after an instant; n: none."""
     low, high = 1, n
     while low < high:
@@ -160,24 +160,24 @@ def beyond(instants: Ints, n: int, instant: int) -> int:
     return low
 
 
-@inner
-def map_at(at: Ints, maps: int, m: int, instant: int) -> int:
+@inline_kernel
+def find_map_at(at: Ints, maps: int, m: int, instant: int) -> int:
     """The first map from m on that ends after an instant; `maps`: none."""
     while m < maps and at[m + 1] <= instant:
         m += 1
     return m
 
 
-@inner
-def map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
+@inline_kernel
+def find_map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
     """The first map from m on that begins after an instant; `maps`: none."""
     while m < maps and at[m] <= instant:
         m += 1
     return m
 
 
-@inner
-def gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
+@inline_kernel
+def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
     """The `later` of step 1 for [begin, end], or FAR; map `first` is the first after `begin`."""
     m = first
     while m < maps:
@@ -189,8 +189,10 @@ def gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
     return FAR
 
 
-@inner
-def unpromised(bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints) -> None:
+@inline_kernel
+def fill_unpromised_nodes(
+    bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints
+) -> None:
     """`usable` becomes the nodes of `ready` that all maps [first, behind) have."""
     for w in range(ready.size):
         word = ready[w]
@@ -199,13 +201,13 @@ def unpromised(bits: Ints, room: int, ready: Ints, first: int, behind: int, usab
         usable[w] = word
 
 
-@inner
-def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
+@inline_kernel
+def is_free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
     at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
     grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
-    begin, end = begin // grid * grid, end_on_grid(site, end)
-    m = map_at(at, maps, 0, begin)
+    begin, end = begin // grid * grid, round_plan_end(site, end)
+    m = find_map_at(at, maps, 0, begin)
     while m < maps and at[m] < end:
         for w in range(site[SITE_WORDS]):
             if chosen[w] & ~bits[w * at.size + m]:
@@ -215,21 +217,23 @@ def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
 
 
 @kernel
-def reserve(site: Ints, work: Ints, start: int, limit: int) -> None:
+def book_plan(site: Ints, work: Ints, start: int, limit: int) -> None:
     """The maps lose the chosen nodes for the time of the plan, on the grid."""
     grid = site[SITE_BF_RESOLUTION]
-    lose(site, work, start // grid * grid, end_on_grid(site, start + limit), section(work, CHOSEN))
+    remove_nodes(
+        site, work, start // grid * grid, round_plan_end(site, start + limit), section(work, CHOSEN)
+    )
 
 
 @kernel
-def keep_running(state: Ints, site: Ints, work: Ints, limit: int) -> None:
+def book_running_job(state: Ints, site: Ints, work: Ints, limit: int) -> None:
     """The maps lose the chosen nodes of a whole-node job that has started in this pass."""
-    end = end_on_grid(site, state[NOW] + limit)
-    lose(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
+    end = round_plan_end(site, state[NOW] + limit)
+    remove_nodes(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
 
 
-@inner
-def end_on_grid(site: Ints, end: int) -> int:
+@inline_kernel
+def round_plan_end(site: Ints, end: int) -> int:
     """Where a plan that ends then ends in the maps."""
     grid = site[SITE_BF_RESOLUTION]
     return (end + grid - 1 if site[SITE_RELEASE] >= V24_11 else end) // grid * grid

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim.arrays.jit import inlined, inner, kernel, ones
+from mirage.sim.arrays.jit import expand_inline, inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     BACKFILL_AT,
     CAPACITY_CPUS,
@@ -60,7 +60,7 @@ from mirage.sim.arrays.layout import (
     YOUNG_FIRST,
     Ints,
     column,
-    copy,
+    copy_into,
     section,
 )
 from mirage.sim.scheduling import (
@@ -71,34 +71,39 @@ from mirage.sim.scheduling import (
     node_timeline,
 )
 from mirage.sim.scheduling.queue_cursor import (
-    begin_tests,
+    adjust_after_start,
+    begin_test_walk,
     begin_walk,
-    go_to,
-    note_taken,
-    pass_by,
-    run_end,
-    walk,
+    find_run_end,
+    find_turn,
+    move_to_place,
+    pass_place,
 )
 from mirage.sim.slurm_release import V24_11
-from mirage.sim.state.job_lifecycle import start
+from mirage.sim.state.job_lifecycle import start_job
 from mirage.sim.state.node_selection import (
-    all_pins,
     choose_by_name,
     choose_by_number,
-    count_alike,
-    fitting,
-    pinned_fit,
-    pins,
+    collect_pinned_nodes,
+    copy_node_list,
+    find_fitting_nodes,
+    is_node_list_usable,
+    should_count_alike,
 )
-from mirage.sim.state.priority_queue import refresh
-from mirage.sim.state.usage_limits import may_test, note_planned, over_limits, passed_over
+from mirage.sim.state.priority_queue import refresh_saturated
+from mirage.sim.state.usage_limits import (
+    claim_test,
+    count_planned,
+    is_over_limits,
+    is_skipped_for_limit,
+)
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
 
 
 @kernel
-def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
+def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     """Start jobs strictly in order; the first of a partition that does not fit closes it."""
     state[MAIN_DUE] = 0
     full = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
@@ -106,21 +111,21 @@ def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
         state[FULL_AT] = FAR
     if not state[QUEUED]:
         return
-    refresh(state, site)
+    refresh_saturated(state, site)
     usable = section(work, SPARE)
-    copy(section(state, UP_BITS), usable)
+    copy_into(section(state, UP_BITS), usable)
     closed = section(work, CLOSED)
     closed[:] = 0
     live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
     begin_walk(state, work)
     while open_left:
-        at = walk(state, site, work)
+        at = find_turn(state, site, work)
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
         partition = live[slot * RECORD + PARTITION]
-        if closed[partition] or over_limits(state, site, slot):
-            pass_by(state, work, at)
+        if closed[partition] or is_over_limits(state, site, slot):
+            pass_place(state, work, at)
             continue
         if attempts == site[SITE_DEPTH] and not full:
             interval = site[SITE_SCHED_INTERVAL]
@@ -129,18 +134,18 @@ def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
         attempts += 1
         # Planning by number every partition has all nodes: one that is closed leaves none.
         none_left = not site[SITE_BY_NAME] and open_left < site[SITE_PARTITIONS]
-        if not none_left and attempt(state, site, work, slot, usable):
-            take_turn(state, site, results, work, at)
+        if not none_left and try_start(state, site, work, slot, usable):
+            start_current_job(state, site, results, work, at)
             continue
-        pass_by(state, work, at)
+        pass_place(state, work, at)
         if live[slot * RECORD + PIN] == NONE:
             closed[partition] = 1
             open_left -= 1
-            close(site, usable, partition)
+            close_partition(site, usable, partition)
 
 
 @kernel
-def close(site: Ints, usable: Ints, partition: int) -> None:
+def close_partition(site: Ints, usable: Ints, partition: int) -> None:
     """A closed partition's nodes are nobody's in this pass."""
     bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
     for w in range(words):
@@ -148,32 +153,34 @@ def close(site: Ints, usable: Ints, partition: int) -> None:
 
 
 @kernel
-def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Whether the job can start now, on section CHOSEN then."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PIN] != NONE:
-        return attempt_pinned(state, site, work, slot, usable)
+        return try_start_pinned(state, site, work, slot, usable)
     need, chosen = live[at + NODES], section(work, CHOSEN)
     if not site[SITE_BY_NAME]:
-        if need > state[IDLE] or (state[PINNED] and not fits_beside(state, work, slot, usable)):
+        if need > state[IDLE] or (
+            state[PINNED] and not has_room_beside_pinned(state, work, slot, usable)
+        ):
             return False
-        by_number_choice(state, work, need, usable)
+        choose_idle_nodes(state, work, need, usable)
         return True
     mine, found = section(work, USABLE), section(work, FOUND)
-    allowed(site, state, slot, usable, mine)
-    if fitting(state, site, live, at, mine, found) < need:
+    filter_allowed_nodes(site, state, slot, usable, mine)
+    if find_fitting_nodes(state, site, live, at, mine, found) < need:
         return False
     if live[at + WHOLE]:
         choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        alike = count_alike(site, live[at + GPUS])
+        alike = should_count_alike(site, live[at + GPUS])
         choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
     return True
 
 
 @kernel
-def fits_beside(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Whether enough idle nodes are left by the pinned jobs ahead."""
     idle, found = section(state, IDLE_BITS), section(work, FOUND)
     n = 0
@@ -184,7 +191,7 @@ def fits_beside(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
 
 
 @kernel
-def by_number_choice(state: Ints, work: Ints, need: int, usable: Ints) -> None:
+def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
     """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
     chosen = section(work, CHOSEN)
     if not state[PINNED]:
@@ -193,19 +200,19 @@ def by_number_choice(state: Ints, work: Ints, need: int, usable: Ints) -> None:
     idle, mine, wanted = section(state, IDLE_BITS), section(work, USABLE), section(work, WANTED)
     for w in range(idle.size):
         mine[w] = idle[w] & usable[w]
-    all_pins(state, wanted)
+    collect_pinned_nodes(state, wanted)
     choose_by_number(mine, need, wanted, section(work, FOUND), chosen)
 
 
 @kernel
-def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """As `attempt`, for a job with a node list, which leaves `usable` where it does not start."""
+def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+    """As `try_start`, for a job with a node list, which leaves `usable` where it does not start."""
     live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
-    pins(state, slot, wanted)
-    allowed(site, state, slot, usable, mine)
-    fit = pinned_fit(state, site, live, slot * RECORD, mine, wanted)
+    copy_node_list(state, slot, wanted)
+    filter_allowed_nodes(site, state, slot, usable, mine)
+    fit = is_node_list_usable(state, site, live, slot * RECORD, mine, wanted)
     if fit:
-        copy(wanted, section(work, CHOSEN))
+        copy_into(wanted, section(work, CHOSEN))
     else:
         for w in range(site[SITE_WORDS]):
             usable[w] &= ~wanted[w]
@@ -213,17 +220,17 @@ def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints)
 
 
 @kernel
-def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
+def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
     """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
     live, bits = section(state, LIVE), section(site, PARTITION_BITS)
     at, words = slot * RECORD, site[SITE_WORDS]
     for w in range(words):
         mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
-    bitmap_backfill.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
+    bitmap_backfill.remove_reserved_nodes(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
-@inlined
-def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
+@expand_inline
+def run_backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """Plan in order and start who is planned for now; ends when nobody behind could start.
 
     Where `plans` has room it goes on to the end, and `plans[slot]` becomes each planned start.
@@ -232,7 +239,7 @@ def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Int
     state[LAST_BACKFILL] = state[NOW]
     if not state[QUEUED]:
         return
-    refresh(state, site)
+    refresh_saturated(state, site)
     work[STAMP] += 1
     work[PASS] += 1
     if site[SITE_BY_NAME]:
@@ -242,22 +249,22 @@ def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Int
 
 
 @kernel
-def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
+def start_current_job(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN."""
     was_old = at < state[YOUNG_FIRST]
     first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
-    start(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
-    note_taken(state, work, was_old, first)
+    start_job(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
+    adjust_after_start(state, work, was_old, first)
 
 
-@inner
-def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
+@inline_kernel
+def bound_walk_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     """Nobody behind the last places could start now, by number or by limits."""
-    most = count_backfill.reach(work, steps, state[NOW])
+    most = count_backfill.compute_reach(work, steps, state[NOW])
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
-        last = count_backfill.last_startable(state, work, most, work[first], work[which])
-        while last >= work[first] and passed_over(state, site, work, last):
-            last = count_backfill.last_startable(state, work, most, work[first], last - 1)
+        last = count_backfill.find_last_startable(state, work, most, work[first], work[which])
+        while last >= work[first] and is_skipped_for_limit(state, site, work, last):
+            last = count_backfill.find_last_startable(state, work, most, work[first], last - 1)
         work[which] = last
 
 
@@ -266,55 +273,61 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
     """The pass over the profile of free nodes."""
     if not state[IDLE] and not plans.size:
         return
-    steps = count_backfill.profile(state, site, work)
-    begin_tests(state, site, work)
+    steps = count_backfill.build_profile(state, site, work)
+    begin_test_walk(state, site, work)
     if not plans.size:
-        bound_by_number(state, site, work, steps)
+        bound_walk_by_number(state, site, work, steps)
     section(work, SPARE)[:] = 0
     tests, slots = 0, column(state, QUEUE_SLOT)
     while tests < site[SITE_BF_TEST]:
-        at = walk(state, site, work)
+        at = find_turn(state, site, work)
         if at < 0:
             return
-        if passed_over(state, site, work, at) or not may_test(state, site, work, slots[at]):
-            pass_by(state, work, at)
+        if is_skipped_for_limit(state, site, work, at) or not claim_test(
+            state, site, work, slots[at]
+        ):
+            pass_place(state, work, at)
             continue
-        end = run_end(
-            state, site, work, at, 1 if plans.size else most_at_once(state, site, at, tests)
+        end = find_run_end(
+            state,
+            site,
+            work,
+            at,
+            1 if plans.size else count_plannable_at_once(state, site, at, tests),
         )
         at, planned, steps, tests = plan_by_number(state, site, work, at, end, steps, tests)
         if plans.size and planned != count_backfill.NEVER:
             plans[slots[at]] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
-        if planned == state[NOW] and choose_now(state, site, work, slots[at]):
-            give(work)
-            take_turn(state, site, results, work, at)
+        if planned == state[NOW] and choose_nodes_now(state, site, work, slots[at]):
+            mark_given_nodes(work)
+            start_current_job(state, site, results, work, at)
             look = True
         else:
             if planned != count_backfill.NEVER:
-                note_planned(state, site, work, at)
-            pass_by(state, work, at)
+                count_planned(state, site, work, at)
+            pass_place(state, work, at)
         if look and not plans.size:
-            bound_by_number(state, site, work, steps)
+            bound_walk_by_number(state, site, work, steps)
 
 
-@inner
-def most_at_once(state: Ints, site: Ints, at: int, tests: int) -> int:
+@inline_kernel
+def count_plannable_at_once(state: Ints, site: Ints, at: int, tests: int) -> int:
     """How many jobs can be planned before anything else is to be looked at."""
     if site[SITE_LIMITS] or site[SITE_BF_USER] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
         return 1
     return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
 
 
-@inner
-def give(work: Ints) -> None:
+@inline_kernel
+def mark_given_nodes(work: Ints) -> None:
     """Note in section SPARE that the chosen nodes are given away in this pass."""
     given, chosen = section(work, SPARE), section(work, CHOSEN)
     for w in range(given.size):
         given[w] |= chosen[w]
 
 
-@inner
+@inline_kernel
 def plan_by_number(
     state: Ints, site: Ints, work: Ints, at: int, end: int, steps: int, tests: int
 ) -> tuple[int, int, int, int]:
@@ -322,35 +335,40 @@ def plan_by_number(
     its start, the steps of the profile and the tests then."""
     earliest = 0
     if column(state, QUEUE_MARK)[at] & MARK_PINNED:
-        pins(state, column(state, QUEUE_SLOT)[at], section(work, WANTED))
-        earliest, end = count_backfill.pinned_from(state, site, work, section(work, SPARE)), at + 1
-    last, planned, steps = count_backfill.plan(state, site, work, at, end, steps, earliest)
-    go_to(state, work, last)
+        copy_node_list(state, column(state, QUEUE_SLOT)[at], section(work, WANTED))
+        earliest, end = (
+            count_backfill.find_pinned_start(state, site, work, section(work, SPARE)),
+            at + 1,
+        )
+    last, planned, steps = count_backfill.plan_queue_places(
+        state, site, work, at, end, steps, earliest
+    )
+    move_to_place(state, work, last)
     return last, planned, steps, tests + last + 1 - at
 
 
 @kernel
-def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+def choose_nodes_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Section CHOSEN becomes its nodes now; whether it has them: a pinned one may not."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PIN] == NONE:
-        by_number_choice(state, work, live[at + NODES], section(state, UP_BITS))
+        choose_idle_nodes(state, work, live[at + NODES], section(state, UP_BITS))
         return True
-    pins(state, slot, section(work, WANTED))
+    copy_node_list(state, slot, section(work, WANTED))
     wanted = section(work, WANTED)
-    copy(wanted, section(work, CHOSEN))
-    return pinned_fit(state, site, live, at, section(state, UP_BITS), wanted)
+    copy_into(wanted, section(work, CHOSEN))
+    return is_node_list_usable(state, site, live, at, section(state, UP_BITS), wanted)
 
 
 @kernel
-def bound_by_name(state: Ints, site: Ints, work: Ints) -> int:
+def bound_walk_by_name(state: Ints, site: Ints, work: Ints) -> int:
     """The last places become those of the last jobs that would start now, were it their turn; no
     plan for after the instant that is returned keeps them from it."""
     until = state[NOW]
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
-        while last >= work[first] and not could_start(state, site, work, last):
+        while last >= work[first] and not can_place_start(state, site, work, last):
             last -= 1
         work[which] = last
         if last >= work[first]:
@@ -358,26 +376,26 @@ def bound_by_name(state: Ints, site: Ints, work: Ints) -> int:
     return until
 
 
-@inner
-def could_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
+@inline_kernel
+def can_place_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
     """Whether the job at this place would start now; of its shape asked only till it would not."""
     stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
-    if stamps[shape] == work[STAMP] or passed_over(state, site, work, at):
+    if stamps[shape] == work[STAMP] or is_skipped_for_limit(state, site, work, at):
         return False
-    if bitmap_backfill.could_start(state, site, work, column(state, QUEUE_SLOT)[at]):
+    if bitmap_backfill.can_start_now(state, site, work, column(state, QUEUE_SLOT)[at]):
         return True
     stamps[shape] = work[STAMP]
     return False
 
 
-@inner
+@inline_kernel
 def start_by_name(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN; what runs is looked at anew."""
     live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
-    take_turn(state, site, results, work, at)
+    start_current_job(state, site, results, work, at)
     fit_tables.begin_groups(state, work)
     if live[slot + WHOLE] and site[SITE_RELEASE] >= V24_11:
-        node_timeline.keep_running(state, site, work, live[slot + LIMIT])
+        node_timeline.book_running_job(state, site, work, live[slot + LIMIT])
 
 
 @kernel
@@ -386,29 +404,31 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     node_timeline.begin_maps(state, site, work)
     fit_tables.begin_groups(state, work)
     begin_walk(state, work)
-    until = FAR if plans.size else bound_by_name(state, site, work)
+    until = FAR if plans.size else bound_walk_by_name(state, site, work)
     tests = 0
     while tests < site[SITE_BF_TEST]:
-        at = walk(state, site, work)
+        at = find_turn(state, site, work)
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
-        if passed_over(state, site, work, at) or not may_test(state, site, work, slot):
-            pass_by(state, work, at)
+        if is_skipped_for_limit(state, site, work, at) or not claim_test(state, site, work, slot):
+            pass_place(state, work, at)
             continue
         tests += 1
-        planned = bitmap_backfill_2411.plan(state, site, work, slot)
+        planned = bitmap_backfill_2411.plan_start_by_release(state, site, work, slot)
         if planned == bitmap_backfill.NEVER:
-            pass_by(state, work, at)
+            pass_place(state, work, at)
             continue
         if plans.size:
             plans[slot] = planned
         if planned == state[NOW]:
             start_by_name(state, site, results, work, at)
         else:
-            note_planned(state, site, work, at)
-            pass_by(state, work, at)
-            node_timeline.reserve(site, work, planned, section(state, LIVE)[slot * RECORD + LIMIT])
+            count_planned(state, site, work, at)
+            pass_place(state, work, at)
+            node_timeline.book_plan(
+                site, work, planned, section(state, LIVE)[slot * RECORD + LIMIT]
+            )
         # Whoever might have started now may have lost the nodes for it.
         if not plans.size and planned - site[SITE_BF_RESOLUTION] <= until:
-            until = bound_by_name(state, site, work)
+            until = bound_walk_by_name(state, site, work)

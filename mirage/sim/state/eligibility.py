@@ -1,6 +1,6 @@
 """Whether a pending job is eligible: dependencies, holds, begin times (docs/simulator.md 2)."""
 
-from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     AFTER,
@@ -40,14 +40,14 @@ from mirage.sim.arrays.layout import (
     VERSION,
     WAITING,
     Ints,
-    copy,
+    copy_into,
     section,
 )
-from mirage.sim.state.priority_queue import dequeue, enqueue
+from mirage.sim.state.priority_queue import dequeue_job, enqueue_job
 
 
 @kernel
-def touch(state: Ints, site: Ints) -> None:
+def schedule_passes(state: Ints, site: Ints) -> None:
     """Something changed: the main pass is due at once, the backfill at its next interval.
 
     A scheduler that is off has an interval below 0.
@@ -65,7 +65,7 @@ def touch(state: Ints, site: Ints) -> None:
 
 
 @kernel
-def find(state: Ints, job_id: int) -> int:
+def find_slot(state: Ints, job_id: int) -> int:
     """The slot of a pending or running job, or NONE."""
     live = section(state, LIVE)
     for slot in range(live.size // RECORD):
@@ -76,28 +76,28 @@ def find(state: Ints, job_id: int) -> int:
 
 
 @kernel
-def depend_on(state: Ints, slot: int, wanted: Ints) -> None:
+def add_dependencies(state: Ints, slot: int, wanted: Ints) -> None:
     """Wait for these: kind, job id and delay of each."""
     one_is_met = False
     for k in range(wanted.size // 3):
-        waits = depend(state, slot, wanted[3 * k], wanted[3 * k + 1], wanted[3 * k + 2])
+        waits = add_dependency(state, slot, wanted[3 * k], wanted[3 * k + 1], wanted[3 * k + 2])
         one_is_met = one_is_met or not waits
     if one_is_met and section(state, LIVE)[slot * RECORD + ANY_OF]:
-        drop_edges_of(state, slot)
+        drop_dependencies(state, slot)
 
 
 @kernel
-def depend(state: Ints, slot: int, kind: int, target_id: int, delay: int) -> bool:
+def add_dependency(state: Ints, slot: int, kind: int, target_id: int, delay: int) -> bool:
     """Wait for another job; whether it is there and can be waited for."""
     live = section(state, LIVE)
-    target = find(state, target_id)
+    target = find_slot(state, target_id)
     if target in (NONE, slot):
         return False
     if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
         ripe = live[target * RECORD + START] + delay
         if ripe <= state[NOW]:
             return False
-        push(state, ripe, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot)
+        push_event(state, ripe, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot)
     edges, i = section(state, EDGE), state[EDGES] * EDGE_COLUMNS
     edges[i], edges[i + 1], edges[i + 2], edges[i + 3] = slot, target, kind, delay
     state[EDGES] += 1
@@ -106,21 +106,21 @@ def depend(state: Ints, slot: int, kind: int, target_id: int, delay: int) -> boo
 
 
 @kernel
-def drop_edges_of(state: Ints, slot: int) -> None:
+def drop_dependencies(state: Ints, slot: int) -> None:
     """The job depends on nothing any more."""
     edges = section(state, EDGE)
     n = 0
     for k in range(state[EDGES]):
         i, j = k * EDGE_COLUMNS, n * EDGE_COLUMNS
         if edges[i] != slot:
-            copy(edges[i : i + EDGE_COLUMNS], edges[j : j + EDGE_COLUMNS])
+            copy_into(edges[i : i + EDGE_COLUMNS], edges[j : j + EDGE_COLUMNS])
             n += 1
     state[EDGES] = n
     section(state, LIVE)[slot * RECORD + UNMET] = 0
 
 
 @kernel
-def meets(kind: int, end_state: int) -> bool:
+def is_dependency_met(kind: int, end_state: int) -> bool:
     """Whether a target that starts (0) or ends so meets a dependency of this kind."""
     if kind == ON_START:
         return True
@@ -132,7 +132,7 @@ def meets(kind: int, end_state: int) -> bool:
 
 
 @kernel
-def meet(state: Ints, site: Ints, target: int, end_state: int) -> None:
+def resolve_dependents(state: Ints, site: Ints, target: int, end_state: int) -> None:
     """Dependents of a job that started (0) or ended: what is met goes, what never can be stays.
 
     An edge that can never be met points at no slot from then on.
@@ -147,13 +147,13 @@ def meet(state: Ints, site: Ints, target: int, end_state: int) -> None:
         if edges[i + 1] != target:
             k += 1
         elif kind == ON_START and delay and not end_state:
-            push(
+            push_event(
                 state, state[NOW] + delay, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot
             )
             k += 1
-        elif meets(kind, end_state):
+        elif is_dependency_met(kind, end_state):
             k = drop_edge(state, k)
-            consider(state, site, slot)
+            try_make_eligible(state, site, slot)
         else:
             if end_state:
                 edges[i + 1] = NONE
@@ -169,17 +169,17 @@ def drop_edge(state: Ints, k: int) -> int:
         before = 0
         for j in range(k):
             before += edges[j * EDGE_COLUMNS] != slot
-        drop_edges_of(state, slot)
+        drop_dependencies(state, slot)
         return before
     state[EDGES] -= 1
     i, last = k * EDGE_COLUMNS, state[EDGES] * EDGE_COLUMNS
-    copy(edges[last : last + EDGE_COLUMNS], edges[i : i + EDGE_COLUMNS])
+    copy_into(edges[last : last + EDGE_COLUMNS], edges[i : i + EDGE_COLUMNS])
     live[slot * RECORD + UNMET] -= 1
     return k
 
 
 @kernel
-def ripen(state: Ints, slot: int) -> None:
+def resolve_delayed_dependencies(state: Ints, slot: int) -> None:
     """What the job waits for so long after a start is met where that time has come."""
     live, edges = section(state, LIVE), section(state, EDGE)
     if not live[slot * RECORD + UNMET]:
@@ -196,7 +196,7 @@ def ripen(state: Ints, slot: int) -> None:
 
 
 @kernel
-def consider(state: Ints, site: Ints, slot: int) -> None:
+def try_make_eligible(state: Ints, site: Ints, slot: int) -> None:
     """Make a waiting job eligible if nothing keeps it."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -208,20 +208,20 @@ def consider(state: Ints, site: Ints, slot: int) -> None:
     ):
         if state[IN_PASS]:
             # The pass's order is made: this job comes after it, at the same instant.
-            push(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+            push_event(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
             return
         live[at + PHASE] = ELIGIBLE_NOW
         live[at + ELIGIBLE] = state[NOW]
-        enqueue(state, site, slot)
-        touch(state, site)
+        enqueue_job(state, site, slot)
+        schedule_passes(state, site)
 
 
 @kernel
-def withdraw(state: Ints, site: Ints, slot: int) -> None:
+def make_ineligible(state: Ints, site: Ints, slot: int) -> None:
     """A pending job is not eligible any more, if it was."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PHASE] == ELIGIBLE_NOW:
-        dequeue(state, slot)
+        dequeue_job(state, slot)
         live[at + PHASE], live[at + ELIGIBLE] = WAITING, NONE
-        touch(state, site)
+        schedule_passes(state, site)

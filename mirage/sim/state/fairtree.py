@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ACCOUNT_RAW,
     ACCOUNT_SHARES,
@@ -47,7 +47,7 @@ SURELY: Final = 1.0 + 1e-9
 
 
 @kernel
-def charge(state: Ints, site: Ints, slot: int, until: int) -> None:
+def charge_usage(state: Ints, site: Ints, slot: int, until: int) -> None:
     """Note what a running job used since the last tick, or since its start."""
     if not site[SITE_FAIR_WEIGHT]:
         return
@@ -58,21 +58,21 @@ def charge(state: Ints, site: Ints, slot: int, until: int) -> None:
 
 
 @kernel
-def tick(state: Ints, site: Ints, at: int) -> bool:
+def apply_tick(state: Ints, site: Ints, at: int) -> bool:
     """Usage and fair share as of the tick at `at`; whether any value changed."""
     slots = section(state, RUN_SLOT)
     for i in range(state[RUNNING]):
-        charge(state, site, slots[i], at)
+        charge_usage(state, site, slots[i], at)
     state[LAST_TICK] = at
     state[TICK_AT] = at + site[SITE_CALC_PERIOD]
     if at - state[ORIGIN] > MOST_HALF_LIVES * site[SITE_HALF_LIFE]:
-        decay(state, site, at)
+        decay_usage(state, site, at)
     add_usage(state, 2.0 ** ((at - state[ORIGIN]) / site[SITE_HALF_LIFE]))
-    return rank(state, site)
+    return rank_associations(state, site)
 
 
 @kernel
-def decay(state: Ints, site: Ints, at: int) -> None:
+def decay_usage(state: Ints, site: Ints, at: int) -> None:
     """All usage as it is worth at `at`, from where it grows anew: floats end at 2 ** 1024."""
     worth = 2.0 ** ((state[ORIGIN] - at) / site[SITE_HALF_LIFE])
     usage = section(state, FAIR_USAGE).view(np.float64)
@@ -85,10 +85,10 @@ def decay(state: Ints, site: Ints, at: int) -> None:
 
 
 @kernel
-def rank(state: Ints, site: Ints) -> bool:
+def rank_associations(state: Ints, site: Ints) -> bool:
     """Each association's fair share as its usage is now; whether any changed."""
     sort_associations(state)
-    return set_values(state, site)
+    return set_fair_values(state, site)
 
 
 @kernel
@@ -109,14 +109,14 @@ def add_usage(state: Ints, growth: float) -> None:
             accounts_raw[c] = 0
 
 
-@inner
-def level(shares: float, usage: float) -> float:
+@inline_kernel
+def compute_level(shares: float, usage: float) -> float:
     """What is due over what was used."""
     return shares / usage if usage > 0.0 else np.inf
 
 
-@inner
-def ahead(
+@inline_kernel
+def is_ahead(
     accounts: Ints, shares: Ints, account_usage: Floats, usage: Floats, a: int, b: int
 ) -> bool:
     """Whether association a's fair share is ahead of b's."""
@@ -128,14 +128,14 @@ def ahead(
             return True
         if second > first * SURELY:
             return False
-        first = level(float(shares[mine]), account_usage[mine])
-        second = level(float(shares[other]), account_usage[other])
+        first = compute_level(float(shares[mine]), account_usage[mine])
+        second = compute_level(float(shares[other]), account_usage[other])
         if first != second:
             return first > second
     if usage[b] > usage[a] * SURELY:
         return True
     # A division can make equal what was not, but cannot turn the order round.
-    return usage[a] < usage[b] and level(1.0, usage[a]) > level(1.0, usage[b])
+    return usage[a] < usage[b] and compute_level(1.0, usage[a]) > compute_level(1.0, usage[b])
 
 
 @kernel
@@ -146,14 +146,14 @@ def sort_associations(state: Ints) -> None:
     account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
     for i in range(1, state[ASSOCIATIONS]):
         a, j = order[i], i
-        while j > 0 and ahead(accounts, shares, account_usage, usage, a, order[j - 1]):
+        while j > 0 and is_ahead(accounts, shares, account_usage, usage, a, order[j - 1]):
             order[j] = order[j - 1]
             j -= 1
         order[j] = a
 
 
 @kernel
-def set_values(state: Ints, site: Ints) -> bool:
+def set_fair_values(state: Ints, site: Ints) -> bool:
     """Give each association its part of the weight; whether any changed."""
     order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
     accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
@@ -162,7 +162,7 @@ def set_values(state: Ints, site: Ints) -> bool:
     n, weight = state[ASSOCIATIONS], site[SITE_FAIR_WEIGHT]
     changed, rank = False, 0
     for i in range(n):
-        if i and ahead(accounts, shares, account_usage, usage, order[i - 1], order[i]):
+        if i and is_ahead(accounts, shares, account_usage, usage, order[i - 1], order[i]):
             rank = i
         # As weight * (n - rank) // n, which large weights would carry beyond 64 bits.
         value = weight // n * (n - rank) + weight % n * (n - rank) // n

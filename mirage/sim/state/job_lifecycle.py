@@ -1,6 +1,6 @@
 """What happens to one job: it arrives, becomes eligible, starts, ends, waits again."""
 
-from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     AFTER,
@@ -76,21 +76,34 @@ from mirage.sim.arrays.layout import (
     WATCHED_START,
     WHOLE,
     Ints,
-    copy,
+    copy_into,
     section,
 )
-from mirage.sim.state.eligibility import consider, depend_on, drop_edges_of, meet, touch, withdraw
-from mirage.sim.state.fairtree import charge
-from mirage.sim.state.node_selection import chain, give_back, take, total_of, unchain
-from mirage.sim.state.priority_queue import dequeue
-from mirage.sim.state.usage_limits import count_running, count_submitted, too_many_submitted
+from mirage.sim.state.eligibility import (
+    add_dependencies,
+    drop_dependencies,
+    make_ineligible,
+    resolve_dependents,
+    schedule_passes,
+    try_make_eligible,
+)
+from mirage.sim.state.fairtree import charge_usage
+from mirage.sim.state.node_selection import (
+    allocate_nodes,
+    deallocate_nodes,
+    free_cells,
+    push_cell,
+    sum_chain_capacity,
+)
+from mirage.sim.state.priority_queue import dequeue_job
+from mirage.sim.state.usage_limits import count_running, count_submitted, has_too_many_submitted
 
 REFUSAL_TOO_MANY = 1
 """Over MaxSubmitJobsPU; the others are found when the workload is made (workload.REFUSALS)."""
 
 
 @kernel
-def log(state: Ints, event: int, slot: int, end_state: int) -> None:
+def log_event(state: Ints, event: int, slot: int, end_state: int) -> None:
     """Tell the listener, if there is one; there is room (engine.py)."""
     if not state[LISTENING]:
         return
@@ -114,30 +127,30 @@ def log(state: Ints, event: int, slot: int, end_state: int) -> None:
 
 
 @kernel
-def write(results: Ints, row: int, column: int, value: int) -> None:
+def write_result(results: Ints, row: int, column: int, value: int) -> None:
     """Note an instant of a job of the workload, where the caller wants it."""
     if row != NONE and results.shape[0]:
         results[row, column] = value
 
 
 @kernel
-def place(state: Ints, record: Ints) -> int:
+def store_record(state: Ints, record: Ints) -> int:
     """Put a job's image into a free slot, which there is; its slot."""
     live = section(state, LIVE)
     slot = state[SLOT_FREE]
     at = slot * RECORD
     following = live[at + NEXT_FREE]
-    copy(record, live[at : at + RECORD])
+    copy_into(record, live[at : at + RECORD])
     state[SLOT_FREE] = following
     live[at + PHASE] = COMING
     return slot
 
 
 @kernel
-def place_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
-    """As `place`, for a job of the feed."""
+def store_feed_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
+    """As `store_record`, for a job of the feed."""
     image = feed[row, FEED_IMAGE] * RECORD
-    slot = place(state, section(site, IMAGES)[image : image + RECORD])
+    slot = store_record(state, section(site, IMAGES)[image : image + RECORD])
     live = section(state, LIVE)
     at = slot * RECORD
     for k in range(len(OWN)):
@@ -147,15 +160,15 @@ def place_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
 
 
 @kernel
-def arrive(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> None:
+def submit_job(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> None:
     """The job in this slot is submitted."""
     live = section(state, LIVE)
     at = slot * RECORD
     refusal = live[at + REFUSAL]
-    if not refusal and too_many_submitted(state, site, live[at + USE_ROW], live[at + QOS]):
+    if not refusal and has_too_many_submitted(state, site, live[at + USE_ROW], live[at + QOS]):
         refusal = REFUSAL_TOO_MANY
     if refusal:
-        refuse(state, results, slot, refusal)
+        refuse_job(state, results, slot, refusal)
         return
     live[at + PHASE], live[at + SUBMIT] = WAITING, min(live[at + SUBMIT], state[NOW])
     if live[at + SHOWN] != NONE:
@@ -164,26 +177,26 @@ def arrive(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> N
     state[LIVE_JOBS] += 1
     state[VERSION] += 1
     count_submitted(state, site, slot, 1)
-    log(state, EVENT_SUBMITTED, slot, 0)
+    log_event(state, EVENT_SUBMITTED, slot, 0)
     if live[at + EXTRA] != NONE:
-        depend_and_pin(state, slot, extras)
+        apply_extras(state, slot, extras)
     if live[at + BEGIN] > state[NOW]:
-        push(state, live[at + BEGIN], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+        push_event(state, live[at + BEGIN], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
     if live[at + CANCEL] != NONE:
         if live[at + CANCEL] <= state[NOW]:
-            finish(state, site, results, slot, END_CANCELLED)
+            finish_job(state, site, results, slot, END_CANCELLED)
             return
-        push(state, live[at + CANCEL], (AT_CANCEL << RANK_SHIFT) | live[at + ID], slot)
-    consider(state, site, slot)
+        push_event(state, live[at + CANCEL], (AT_CANCEL << RANK_SHIFT) | live[at + ID], slot)
+    try_make_eligible(state, site, slot)
 
 
 @kernel
-def refuse(state: Ints, results: Ints, slot: int, reason: int) -> None:
+def refuse_job(state: Ints, results: Ints, slot: int, reason: int) -> None:
     """The job never was in the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
-    log(state, EVENT_REFUSED, slot, reason)
-    write(results, live[at + ROW], 2, REFUSED_STATE)
+    log_event(state, EVENT_REFUSED, slot, reason)
+    write_result(results, live[at + ROW], 2, REFUSED_STATE)
     state[REFUSED] += 1
     free_slot(state, slot)
 
@@ -199,64 +212,66 @@ def free_slot(state: Ints, slot: int) -> None:
 
 
 @kernel
-def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
+def apply_extras(state: Ints, slot: int, extras: Ints) -> None:
     """Read the extras: how many dependencies, these; how many nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = 3 * extras[i]
-    depend_on(state, slot, extras[i + 1 : i + 1 + n])
+    add_dependencies(state, slot, extras[i + 1 : i + 1 + n])
     i += 1 + n
     for k in range(extras[i], 0, -1):
-        pin(state, slot, extras[i + k])
+        pin_node(state, slot, extras[i + k])
 
 
 @kernel
-def pin(state: Ints, slot: int, node: int) -> None:
+def pin_node(state: Ints, slot: int, node: int) -> None:
     """Ask for one node more by name."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PIN] == NONE:
         state[PINNED] += 1
-    live[at + PIN] = chain(state, live[at + PIN], node)
+    live[at + PIN] = push_cell(state, live[at + PIN], node)
 
 
 @kernel
-def unpin(state: Ints, slot: int) -> None:
+def unpin_nodes(state: Ints, slot: int) -> None:
     """Ask for no node by name."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PIN] != NONE:
         state[PINNED] -= 1
-        unchain(state, live[at + PIN])
+        free_cells(state, live[at + PIN])
         live[at + PIN] = NONE
 
 
 @kernel
-def start(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> None:
+def start_job(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> None:
     """A queued job gets the chosen nodes now."""
     live = section(state, LIVE)
     at = slot * RECORD
-    dequeue(state, slot)
+    dequeue_job(state, slot)
     live[at + PHASE], live[at + START] = RUNS, state[NOW]
-    take(state, site, slot, chosen)
+    allocate_nodes(state, site, slot, chosen)
     if live[at + WHOLE] and site[SITE_FAIR_WEIGHT]:
-        live[at + CHARGE] = total_of(state, live[at + ALLOCATED], section(site, CAPACITY_CPUS))
+        live[at + CHARGE] = sum_chain_capacity(
+            state, live[at + ALLOCATED], section(site, CAPACITY_CPUS)
+        )
     if live[at + PIN] != NONE:
         state[PINNED] -= 1
     count_running(state, site, slot, 1)
-    note_running(state, slot)
+    insert_running(state, slot)
     end = state[NOW] + min(live[at + RUN], live[at + LIMIT] + site[SITE_OVER_TIME])
     live[at + KEY] = end
-    push(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+    push_event(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slot)
     state[VERSION] += 1
-    write(results, live[at + ROW], 0, state[NOW])
+    write_result(results, live[at + ROW], 0, state[NOW])
     if live[at + ID] == state[WATCHED]:
         state[WATCHED_START] = state[NOW]
-    log(state, EVENT_STARTED, slot, 0)
-    meet(state, site, slot, 0)
+    log_event(state, EVENT_STARTED, slot, 0)
+    resolve_dependents(state, site, slot, 0)
 
 
 @kernel
-def note_running(state: Ints, slot: int) -> None:
+def insert_running(state: Ints, slot: int) -> None:
     """Into the running jobs, by end by the limit, then job id."""
     live, ends, slots = section(state, LIVE), section(state, RUN_END), section(state, RUN_SLOT)
     at = slot * RECORD
@@ -272,7 +287,7 @@ def note_running(state: Ints, slot: int) -> None:
 
 
 @kernel
-def forget_running(state: Ints, slot: int) -> None:
+def remove_running(state: Ints, slot: int) -> None:
     """Out of the running jobs."""
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
     n = state[RUNNING] - 1
@@ -285,64 +300,64 @@ def forget_running(state: Ints, slot: int) -> None:
 
 
 @kernel
-def stop(state: Ints, site: Ints, slot: int) -> None:
+def stop_job(state: Ints, site: Ints, slot: int) -> None:
     """A running job gives everything back."""
-    charge(state, site, slot, state[NOW])
-    forget_running(state, slot)
+    charge_usage(state, site, slot, state[NOW])
+    remove_running(state, slot)
     count_running(state, site, slot, -1)
-    give_back(state, site, slot)
+    deallocate_nodes(state, site, slot)
 
 
 @kernel
-def due_end(state: Ints, site: Ints, results: Ints, slot: int) -> None:
+def end_due_job(state: Ints, site: Ints, results: Ints, slot: int) -> None:
     """A running job's end has come."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + RUN] >= live[at + LIMIT] + site[SITE_OVER_TIME]:
-        finish(state, site, results, slot, END_TIMEOUT)
+        finish_job(state, site, results, slot, END_TIMEOUT)
     elif live[at + FAILS]:
-        finish(state, site, results, slot, END_FAILED)
+        finish_job(state, site, results, slot, END_FAILED)
     else:
-        finish(state, site, results, slot, END_COMPLETED)
+        finish_job(state, site, results, slot, END_COMPLETED)
 
 
 @kernel
-def finish(state: Ints, site: Ints, results: Ints, slot: int, end_state: int) -> None:
+def finish_job(state: Ints, site: Ints, results: Ints, slot: int, end_state: int) -> None:
     """A pending or running job is over; those that waited for it may go on."""
     live = section(state, LIVE)
     at = slot * RECORD
     was_pending = live[at + PHASE] != RUNS
-    log(state, EVENT_ENDED, slot, end_state)
+    log_event(state, EVENT_ENDED, slot, end_state)
     if was_pending:
-        withdraw(state, site, slot)
+        make_ineligible(state, site, slot)
     else:
-        stop(state, site, slot)
+        stop_job(state, site, slot)
     if was_pending:
-        unpin(state, slot)
+        unpin_nodes(state, slot)
     elif live[at + PIN] != NONE:
-        unchain(state, live[at + PIN])
+        free_cells(state, live[at + PIN])
         live[at + PIN] = NONE
-    touch(state, site)
+    schedule_passes(state, site)
     count_submitted(state, site, slot, -1)
-    write(results, live[at + ROW], 1, state[NOW])
-    write(results, live[at + ROW], 2, end_state)
-    drop_edges_of(state, slot)
-    meet(state, site, slot, end_state)
+    write_result(results, live[at + ROW], 1, state[NOW])
+    write_result(results, live[at + ROW], 2, end_state)
+    drop_dependencies(state, slot)
+    resolve_dependents(state, site, slot, end_state)
     state[LIVE_JOBS] -= 1
     free_slot(state, slot)
 
 
 @kernel
-def wait_again(state: Ints, site: Ints, slot: int) -> None:
+def return_to_waiting(state: Ints, site: Ints, slot: int) -> None:
     """A running job is requeued."""
     live = section(state, LIVE)
     at = slot * RECORD
-    log(state, EVENT_REQUEUED, slot, 0)
-    stop(state, site, slot)
+    log_event(state, EVENT_REQUEUED, slot, 0)
+    stop_job(state, site, slot)
     live[at + PHASE], live[at + ELIGIBLE], live[at + START] = WAITING, NONE, NONE
     live[at + AFTER] = state[NOW] + REQUEUE_WAIT_S
     live[at + CANCEL] = NONE
     if live[at + PIN] != NONE:
         state[PINNED] += 1
-    push(state, live[at + AFTER], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
-    touch(state, site)
+    push_event(state, live[at + AFTER], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+    schedule_passes(state, site)

@@ -6,7 +6,7 @@ a chain of cells, so that their room grows with the jobs and not with the machin
 
 from typing import Final
 
-from mirage.sim.arrays.jit import inner, kernel, ones
+from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -42,7 +42,7 @@ from mirage.sim.arrays.layout import (
     WHOLE,
     Ints,
     column,
-    place_at,
+    get_queue_place,
     section,
 )
 from mirage.sim.slurm_release import V24_11, V26_05
@@ -52,41 +52,41 @@ FULL: Final = (1 << WORD) - 1
 """A word with all its nodes."""
 
 
-@inner
-def lowest(word: int) -> int:
+@inline_kernel
+def find_lowest_bit(word: int) -> int:
     """Number of the lowest bit set in a positive word."""
     return ones((word & -word) - 1)
 
 
-@inner
-def word_of(node: int) -> int:
+@inline_kernel
+def get_word_index(node: int) -> int:
     """node // WORD of a node's number, below 2^30: a product, which spares a signed division."""
     return (node * 0x41041042) >> 36
 
 
-@inner
-def has(bits: Ints, node: int) -> int:
+@inline_kernel
+def has_node(bits: Ints, node: int) -> int:
     """Whether the node is in the set."""
-    w = word_of(node)
+    w = get_word_index(node)
     return (bits[w] >> (node - w * WORD)) & 1
 
 
-@inner
-def add(bits: Ints, node: int) -> None:
+@inline_kernel
+def add_node(bits: Ints, node: int) -> None:
     """Put a node into the set."""
-    w = word_of(node)
+    w = get_word_index(node)
     bits[w] |= 1 << (node - w * WORD)
 
 
-@inner
-def drop(bits: Ints, node: int) -> None:
+@inline_kernel
+def drop_node(bits: Ints, node: int) -> None:
     """Take a node out of the set."""
-    w = word_of(node)
+    w = get_word_index(node)
     bits[w] &= ~(1 << (node - w * WORD))
 
 
 @kernel
-def size(bits: Ints) -> int:
+def count_nodes(bits: Ints) -> int:
     """Number of nodes in the set."""
     n = 0
     for w in range(bits.size):
@@ -94,8 +94,8 @@ def size(bits: Ints) -> int:
     return n
 
 
-@inner
-def chain(state: Ints, head: int, node: int) -> int:
+@inline_kernel
+def push_cell(state: Ints, head: int, node: int) -> int:
     """A new cell with `node` before `head`; the new head."""
     cell = state[CELL_FREE]
     nexts = section(state, CELL_NEXT)
@@ -107,7 +107,7 @@ def chain(state: Ints, head: int, node: int) -> int:
 
 
 @kernel
-def unchain(state: Ints, head: int) -> None:
+def free_cells(state: Ints, head: int) -> None:
     """Give a chain's cells back."""
     nexts = section(state, CELL_NEXT)
     while head != NONE:
@@ -118,8 +118,8 @@ def unchain(state: Ints, head: int) -> None:
         head = following
 
 
-@inner
-def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
+@inline_kernel
+def has_room_for_job(state: Ints, node: int, record: Ints, at: int) -> bool:
     """Whether the node, up or not, has room now for one node's part of the job."""
     # No `and`: that would be jumps which nobody can foretell.
     return bool(
@@ -131,20 +131,22 @@ def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
 
 
 @kernel
-def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints) -> int:
+def find_fitting_nodes(
+    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints
+) -> int:
     """`found` becomes the usable nodes that are up and fit now; their number."""
     if record[at + WHOLE] and not site[SITE_UNEQUAL]:
         idle = section(state, IDLE_BITS)
         for w in range(site[SITE_WORDS]):
             found[w] = usable[w] & idle[w]
-        return size(found)
+        return count_nodes(found)
     states = section(state, NODE_STATE)
     n = 0
     for w in range(site[SITE_WORDS]):
         word, kept = usable[w], 0
         while word:
-            node = w * WORD + lowest(word)
-            if states[node] == UP and fits(state, node, record, at):
+            node = w * WORD + find_lowest_bit(word)
+            if states[node] == UP and has_room_for_job(state, node, record, at):
                 kept |= word & -word
             word &= word - 1
         found[w] = kept
@@ -153,7 +155,7 @@ def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found:
 
 
 @kernel
-def take(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
+def allocate_nodes(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
     """Give the chosen nodes to the job."""
     idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
     at = slot * RECORD
@@ -165,17 +167,17 @@ def take(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
         state[IDLE] -= ones(idle[w] & word)
         idle[w] &= ~word
         while word:
-            node = w * WORD + lowest(word)
+            node = w * WORD + find_lowest_bit(word)
             word &= word - 1
-            head = chain(state, head, node)
+            head = push_cell(state, head, node)
             jobs[node] += 1
             if site[SITE_SHARED]:
-                use(state, site, node, at, -1)
+                adjust_node_use(state, site, node, at, -1)
     section(state, LIVE)[at + ALLOCATED] = head
 
 
 @kernel
-def give_back(state: Ints, site: Ints, slot: int) -> None:
+def deallocate_nodes(state: Ints, site: Ints, slot: int) -> None:
     """Take the job's nodes from it."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -187,17 +189,17 @@ def give_back(state: Ints, site: Ints, slot: int) -> None:
         node = names[cell]
         jobs[node] -= 1
         if site[SITE_SHARED]:
-            use(state, site, node, at, 1)
+            adjust_node_use(state, site, node, at, 1)
         if jobs[node] == 0 and states[node] == UP:
-            add(idle, node)
+            add_node(idle, node)
             state[IDLE] += 1
         cell = nexts[cell]
-    unchain(state, live[at + ALLOCATED])
+    free_cells(state, live[at + ALLOCATED])
     live[at + ALLOCATED] = NONE
 
 
-@inner
-def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
+@inline_kernel
+def adjust_node_use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
     """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
 
     Where all nodes are whole nobody asks, and nobody counts.
@@ -217,7 +219,7 @@ def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
 
 
 @kernel
-def total_of(state: Ints, cell: int, capacity: Ints) -> int:
+def sum_chain_capacity(state: Ints, cell: int, capacity: Ints) -> int:
     """What the chain of nodes has together; what is not counted (FAR) counts nothing."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     n = 0
@@ -229,31 +231,31 @@ def total_of(state: Ints, cell: int, capacity: Ints) -> int:
 
 
 @kernel
-def pins(state: Ints, slot: int, found: Ints) -> None:
+def copy_node_list(state: Ints, slot: int, found: Ints) -> None:
     """`found` becomes the job's node list."""
     found[:] = 0
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     cell = section(state, LIVE)[slot * RECORD + PIN]
     while cell != NONE:
-        add(found, names[cell])
+        add_node(found, names[cell])
         cell = nexts[cell]
 
 
 @kernel
-def all_pins(state: Ints, found: Ints) -> None:
+def collect_pinned_nodes(state: Ints, found: Ints) -> None:
     """`found` becomes the nodes that queued pinned jobs ask for."""
     found[:] = 0
     live, names = section(state, LIVE), section(state, CELL_NODE)
     nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
     for k in range(state[QUEUED]):
-        cell = live[slots[place_at(state, k)] * RECORD + PIN]
+        cell = live[slots[get_queue_place(state, k)] * RECORD + PIN]
         while cell != NONE:
-            add(found, names[cell])
+            add_node(found, names[cell])
             cell = nexts[cell]
 
 
 @kernel
-def first_of(usable: Ints, need: int, chosen: Ints) -> int:
+def move_lowest_nodes(usable: Ints, need: int, chosen: Ints) -> int:
     """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
     for w in range(usable.size):
         word = usable[w]
@@ -271,18 +273,18 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
     """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
     chosen[:] = 0
     if not wanted.size:
-        first_of(idle, need, chosen)
+        move_lowest_nodes(idle, need, chosen)
         return
     for w in range(idle.size):
         scratch[w] = idle[w] & ~wanted[w]
-    need = first_of(scratch, need, chosen)
+    need = move_lowest_nodes(scratch, need, chosen)
     for w in range(idle.size):
         scratch[w] = idle[w] & wanted[w]
-    first_of(scratch, need, chosen)
+    move_lowest_nodes(scratch, need, chosen)
 
 
-@inner
-def count_alike(site: Ints, gpus: int) -> bool:
+@inline_kernel
+def should_count_alike(site: Ints, gpus: int) -> bool:
     """Whether nodes that a shared job fits on count with the CPUs that it takes, not the free."""
     return gpus > 0 or site[SITE_RELEASE] >= V24_11
 
@@ -294,16 +296,16 @@ def choose_by_name(
     """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
     chosen[:] = 0
     if need == 1 and site[SITE_RELEASE] >= V26_05:
-        first_of(usable, need, chosen)
+        move_lowest_nodes(usable, need, chosen)
         return
     while need > 0:
-        first, count = best_run(usable, cpus, counted, need)
+        first, count = find_best_run(usable, cpus, counted, need)
         taken = min(count, need)
         move_run(usable, chosen, first, first + taken)
         need -= taken
 
 
-@inner
+@inline_kernel
 def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
     """Move the nodes [first, end) from one set to another."""
     for w in range(first // WORD, (end - 1) // WORD + 1):
@@ -314,19 +316,19 @@ def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
 
 
 @kernel
-def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
+def find_best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
     """First node and length of the best run: sufficient with fewest CPUs, else with the most.
 
     `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
     """
     best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
-    first, count = next_run(usable, 0)
+    first, count = find_next_run(usable, 0)
     while count:
         enough, total = count >= need, count
         if counted and count == need:
             return first, count
         if not counted:
-            total = sum_of(cpus, first, first + count)
+            total = sum_slice(cpus, first, first + count)
         if (
             best == NONE
             or (enough and not best_enough)
@@ -334,12 +336,12 @@ def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, i
             or (not enough and not best_enough and total > best_cpus)
         ):
             best, best_count, best_cpus, best_enough = first, count, total, enough
-        first, count = next_run(usable, first + count)
+        first, count = find_next_run(usable, first + count)
     return best, best_count
 
 
-@inner
-def next_run(usable: Ints, node: int) -> tuple[int, int]:
+@inline_kernel
+def find_next_run(usable: Ints, node: int) -> tuple[int, int]:
     """First node and length of the first run from a node on; a length of 0: there is none."""
     w, words = node // WORD, usable.size
     if w == words:
@@ -350,25 +352,25 @@ def next_run(usable: Ints, node: int) -> tuple[int, int]:
         if w == words:
             return NONE, 0
         word = usable[w]
-    low = lowest(word)
-    count = ones_below(word >> low)
+    low = find_lowest_bit(word)
+    count = count_ones_below(word >> low)
     end = low + count
     while end == WORD and w + 1 < words:
         w += 1
-        end = ones_below(usable[w])
+        end = count_ones_below(usable[w])
         count += end
     return w * WORD + end - count, count
 
 
-@inner
-def ones_below(word: int) -> int:
+@inline_kernel
+def count_ones_below(word: int) -> int:
     """Number of bits set below the lowest one that is not."""
     gaps = ~word & FULL
-    return lowest(gaps) if gaps else WORD
+    return find_lowest_bit(gaps) if gaps else WORD
 
 
-@inner
-def sum_of(values: Ints, first: int, end: int) -> int:
+@inline_kernel
+def sum_slice(values: Ints, first: int, end: int) -> int:
     """Sum of a slice."""
     total = 0
     for i in range(first, end):
@@ -377,12 +379,16 @@ def sum_of(values: Ints, first: int, end: int) -> int:
 
 
 @kernel
-def pinned_fit(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints) -> bool:
+def is_node_list_usable(
+    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints
+) -> bool:
     """Whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
     for node in range(site[SITE_NODES]):
-        if has(wanted, node) and not (
-            has(usable, node) and states[node] == UP and fits(state, node, record, at)
+        if has_node(wanted, node) and not (
+            has_node(usable, node)
+            and states[node] == UP
+            and has_room_for_job(state, node, record, at)
         ):
             return False
     return True

@@ -11,7 +11,7 @@ who comes or goes moves only those between its place and the nearer end of its p
 """
 
 from mirage.sim.arrays.array_shift import shift_ahead, shift_back
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ARRAY_LIMIT,
     ASSOCIATION,
@@ -61,21 +61,21 @@ from mirage.sim.arrays.layout import (
 )
 
 
-@inner
-def age_from(live: Ints, site: Ints, at: int) -> int:
+@inline_kernel
+def get_age_start(live: Ints, site: Ints, at: int) -> int:
     """The instant from which the age of the job whose record begins at `at` counts."""
     return live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE]
 
 
-@inner
-def saturated(state: Ints, site: Ints, slot: int) -> bool:
+@inline_kernel
+def is_saturated(state: Ints, site: Ints, slot: int) -> bool:
     """Whether the job's age is at its maximum."""
-    since = age_from(section(state, LIVE), site, slot * RECORD)
+    since = get_age_start(section(state, LIVE), site, slot * RECORD)
     return state[NOW] - since >= site[SITE_MAX_AGE]
 
 
-@inner
-def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
+@inline_kernel
+def compute_key(state: Ints, site: Ints, slot: int, old: int) -> int:
     """The job's key as one of the old or of the young."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -84,23 +84,23 @@ def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
     state[LEAST_VALUE] = min(state[LEAST_VALUE], value)
     key = -value
     if not old:
-        key += site[SITE_RATE] * (age_from(live, site, at) - state[ORIGIN])
+        key += site[SITE_RATE] * (get_age_start(live, site, at) - state[ORIGIN])
     return key
 
 
-@inner
-def part(state: Ints, old: int) -> tuple[int, int]:
+@inline_kernel
+def get_part_bounds(state: Ints, old: int) -> tuple[int, int]:
     """The first place of the old or of the young, and the one behind their last."""
     if old:
         return state[OLD_FIRST], state[OLD_FIRST] + state[SATURATED]
     return state[YOUNG_FIRST], state[YOUNG_FIRST] + state[QUEUED] - state[SATURATED]
 
 
-@inner
-def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
+@inline_kernel
+def find_place(state: Ints, key: int, job_id: int, old: int) -> int:
     """The first place in its part of the queue that is not before (key, job id)."""
     keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
-    low, high = part(state, old)
+    low, high = get_part_bounds(state, old)
     while low < high:
         middle = (low + high) >> 1
         if keys[middle] < key or (keys[middle] == key and ids[middle] < job_id):
@@ -110,8 +110,8 @@ def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     return low
 
 
-@inner
-def mark_of(live: Ints, at: int) -> int:
+@inline_kernel
+def get_marks(live: Ints, at: int) -> int:
     """The MARK_ bits of the job whose record begins at `at`."""
     mark = 0
     if live[at + PIN] != NONE:
@@ -122,39 +122,39 @@ def mark_of(live: Ints, at: int) -> int:
 
 
 @kernel
-def put(state: Ints, site: Ints, slot: int, old: int) -> None:
+def insert_job(state: Ints, site: Ints, slot: int, old: int) -> None:
     """Into one part of the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
-    key = key_of(state, site, slot, old)
-    place = make_gap(state, place_of(state, key, live[at + ID], old), old)
+    key = compute_key(state, site, slot, old)
+    place = make_gap(state, find_place(state, key, live[at + ID], old), old)
     column(state, QUEUE_KEY)[place] = key
     column(state, QUEUE_ID)[place] = live[at + ID]
     column(state, QUEUE_SLOT)[place] = slot
     column(state, QUEUE_NODES)[place] = live[at + NODES]
     column(state, QUEUE_LIMIT)[place] = live[at + LIMIT]
     column(state, QUEUE_SHAPE)[place] = live[at + SHAPE]
-    column(state, QUEUE_MARK)[place] = mark_of(live, at)
-    column(state, QUEUE_SINCE)[place] = age_from(live, site, at)
+    column(state, QUEUE_MARK)[place] = get_marks(live, at)
+    column(state, QUEUE_SINCE)[place] = get_age_start(live, site, at)
     live[at + KEY] = key
 
 
 @kernel
-def step_back(state: Ints, first: int, end: int) -> None:
+def shift_places_back(state: Ints, first: int, end: int) -> None:
     """Move the jobs at the places [first, end) of all columns by one, towards the end."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         shift_back(section(state, which)[first : end + 1])
 
 
 @kernel
-def step_ahead(state: Ints, first: int, end: int) -> None:
+def shift_places_ahead(state: Ints, first: int, end: int) -> None:
     """The same towards the beginning."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         shift_ahead(section(state, which)[first - 1 : end])
 
 
 @kernel
-def move(state: Ints, first: int, end: int, by: int) -> None:
+def move_places(state: Ints, first: int, end: int, by: int) -> None:
     """Move the jobs at the places [first, end) of all columns by so many places."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         values = section(state, which)
@@ -167,7 +167,7 @@ def move(state: Ints, first: int, end: int, by: int) -> None:
 
 
 @kernel
-def spread(state: Ints) -> None:
+def spread_parts(state: Ints) -> None:
     """Share the room left evenly: ahead of the old, between the two parts, behind the young."""
     old, young, n = state[OLD_FIRST], state[YOUNG_FIRST], state[SATURATED]
     rest = state[QUEUED] - n
@@ -175,86 +175,86 @@ def spread(state: Ints) -> None:
     state[OLD_FIRST], state[YOUNG_FIRST] = gap, 2 * gap + n
     # Who moves away from the other goes first.
     if state[YOUNG_FIRST] > young:
-        move(state, young, young + rest, state[YOUNG_FIRST] - young)
-        move(state, old, old + n, gap - old)
+        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
+        move_places(state, old, old + n, gap - old)
     else:
-        move(state, old, old + n, gap - old)
-        move(state, young, young + rest, state[YOUNG_FIRST] - young)
+        move_places(state, old, old + n, gap - old)
+        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
 
 
 @kernel
 def make_gap(state: Ints, place: int, old: int) -> int:
     """Room for one more job at this place of one part: its shorter side moves. Where it is then."""
-    first, end = part(state, old)
+    first, end = get_part_bounds(state, old)
     ahead = place - first < end - place
-    if not has_room(state, old, ahead):
-        spread(state)
-        place += part(state, old)[0] - first
-        first, end = part(state, old)
+    if not has_free_place(state, old, ahead):
+        spread_parts(state)
+        place += get_part_bounds(state, old)[0] - first
+        first, end = get_part_bounds(state, old)
     if ahead:
-        step_ahead(state, first, place)
+        shift_places_ahead(state, first, place)
         state[OLD_FIRST if old else YOUNG_FIRST] -= 1
         place -= 1
     else:
-        step_back(state, place, end)
+        shift_places_back(state, place, end)
     state[QUEUED] += 1
     state[SATURATED] += old
     return place
 
 
-@inner
-def has_room(state: Ints, old: int, ahead: int) -> bool:
+@inline_kernel
+def has_free_place(state: Ints, old: int, ahead: int) -> bool:
     """Whether the place ahead of one part, or the one behind it, is free."""
     if old:
-        return state[OLD_FIRST] > 0 if ahead else part(state, 1)[1] < state[YOUNG_FIRST]
+        return state[OLD_FIRST] > 0 if ahead else get_part_bounds(state, 1)[1] < state[YOUNG_FIRST]
     if ahead:
-        return state[YOUNG_FIRST] > part(state, 1)[1]
-    return part(state, 0)[1] < section(state, QUEUE_KEY).size
+        return state[YOUNG_FIRST] > get_part_bounds(state, 1)[1]
+    return get_part_bounds(state, 0)[1] < section(state, QUEUE_KEY).size
 
 
 @kernel
-def cut(state: Ints, place: int, old: int) -> None:
+def close_gap(state: Ints, place: int, old: int) -> None:
     """Close the gap of the job that leaves this place of one part: its shorter side moves."""
-    first, end = part(state, old)
+    first, end = get_part_bounds(state, old)
     if place - first < end - place:
-        step_back(state, first, place)
+        shift_places_back(state, first, place)
         state[OLD_FIRST if old else YOUNG_FIRST] += 1
     else:
-        step_ahead(state, place + 1, end)
+        shift_places_ahead(state, place + 1, end)
     state[QUEUED] -= 1
     state[SATURATED] -= old
 
 
 @kernel
-def enqueue(state: Ints, site: Ints, slot: int) -> None:
+def enqueue_job(state: Ints, site: Ints, slot: int) -> None:
     """Put an eligible job into the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
-    old = int(saturated(state, site, slot))
-    put(state, site, slot, old)
+    old = int(is_saturated(state, site, slot))
+    insert_job(state, site, slot, old)
     state[QUEUED_NODES] += live[at + NODES]
     state[QUEUED_ARRAYS] += live[at + ARRAY_LIMIT] > 0
     if not old:
-        full = age_from(live, site, at) + site[SITE_MAX_AGE]
+        full = get_age_start(live, site, at) + site[SITE_MAX_AGE]
         state[SATURATES_AT] = min(state[SATURATES_AT], full)
 
 
 @kernel
-def dequeue(state: Ints, slot: int) -> None:
+def dequeue_job(state: Ints, slot: int) -> None:
     """Take a job out of the queue."""
     live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     at = slot * RECORD
     key, job_id = live[at + KEY], live[at + ID]
-    old, place = 0, place_of(state, key, job_id, 0)
-    if place == part(state, 0)[1] or slots[place] != slot:
-        old, place = 1, place_of(state, key, job_id, 1)
-    cut(state, place, old)
+    old, place = 0, find_place(state, key, job_id, 0)
+    if place == get_part_bounds(state, 0)[1] or slots[place] != slot:
+        old, place = 1, find_place(state, key, job_id, 1)
+    close_gap(state, place, old)
     state[QUEUED_NODES] -= live[at + NODES]
     state[QUEUED_ARRAYS] -= live[at + ARRAY_LIMIT] > 0
 
 
 @kernel
-def refresh(state: Ints, site: Ints) -> None:
+def refresh_saturated(state: Ints, site: Ints) -> None:
     """Before a pass: jobs whose age has reached its maximum join the old.
 
     They stand near the head of the young: of those with a key above `bound` none can be so old.
@@ -274,8 +274,8 @@ def refresh(state: Ints, site: Ints) -> None:
             break
         if state[NOW] - since[i] >= full:
             slot = column(state, QUEUE_SLOT)[i]
-            cut(state, i, 0)
-            put(state, site, slot, 1)
+            close_gap(state, i, 0)
+            insert_job(state, site, slot, 1)
         else:
             soonest = min(soonest, since[i] + full)
             k += 1
@@ -283,16 +283,16 @@ def refresh(state: Ints, site: Ints) -> None:
 
 
 @kernel
-def rekey(state: Ints, site: Ints) -> bool:
+def recompute_keys(state: Ints, site: Ints) -> bool:
     """New keys for all, and the order mended by insertion; whether a key changed."""
-    changed = mend(state, site, 1)
-    return mend(state, site, 0) or changed
+    changed = recompute_part_keys(state, site, 1)
+    return recompute_part_keys(state, site, 0) or changed
 
 
 @kernel
-def mend(state: Ints, site: Ints, old: int) -> bool:
+def recompute_part_keys(state: Ints, site: Ints, old: int) -> bool:
     """One part of it."""
-    first, end = part(state, old)
+    first, end = get_part_bounds(state, old)
     live = section(state, LIVE)
     keys, ids, slots = (
         column(state, QUEUE_KEY),
@@ -305,7 +305,7 @@ def mend(state: Ints, site: Ints, old: int) -> bool:
     changed = False
     for i in range(first, end):
         slot = slots[i]
-        key = key_of(state, site, slot, old)
+        key = compute_key(state, site, slot, old)
         changed = changed or key != keys[i]
         live[slot * RECORD + KEY] = key
         job_id, size, limit = ids[i], nodes[i], limits[i]

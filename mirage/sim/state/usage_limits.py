@@ -1,6 +1,6 @@
 """Limits per user and QOS, of arrays, and of tests in a pass (docs/simulator.md 4 and 7)."""
 
-from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     ARRAY,
@@ -49,11 +49,11 @@ from mirage.sim.arrays.layout import (
     section,
 )
 from mirage.sim.slurm_release import V24_11
-from mirage.sim.state.node_selection import total_of
+from mirage.sim.state.node_selection import sum_chain_capacity
 
 
-@inner
-def over_limits(state: Ints, site: Ints, slot: int) -> bool:
+@inline_kernel
+def is_over_limits(state: Ints, site: Ints, slot: int) -> bool:
     """Whether starting this job now would take its user or its array over a limit."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -67,7 +67,7 @@ def over_limits(state: Ints, site: Ints, slot: int) -> bool:
     use, limits = section(state, USE), section(site, QOS_LIMITS)
     u = live[at + USE_ROW] * USE_COLUMNS
     most = live[at + QOS] * USE_COLUMNS
-    cpus, memory, gpus = tres(state, site, slot)
+    cpus, memory, gpus = compute_tres(state, site, slot)
     return (
         use[u + USE_JOBS] + 1 > limits[most + USE_JOBS]
         or use[u + USE_NODES] + live[at + NODES] > limits[most + USE_NODES]
@@ -77,8 +77,8 @@ def over_limits(state: Ints, site: Ints, slot: int) -> bool:
     )
 
 
-@inner
-def tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
+@inline_kernel
+def compute_tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
     """CPUs, MiB and GPUs that the job counts with: of the nodes that it has, or asks for."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -87,9 +87,9 @@ def tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
         cell = live[at + ALLOCATED] if live[at + ALLOCATED] != NONE else live[at + PIN]
         if site[SITE_UNEQUAL] and cell != NONE:
             return (
-                total_of(state, cell, section(site, CAPACITY_CPUS)),
-                total_of(state, cell, section(site, CAPACITY_MEMORY)),
-                total_of(state, cell, section(site, CAPACITY_GPUS)),
+                sum_chain_capacity(state, cell, section(site, CAPACITY_CPUS)),
+                sum_chain_capacity(state, cell, section(site, CAPACITY_MEMORY)),
+                sum_chain_capacity(state, cell, section(site, CAPACITY_GPUS)),
             )
         least, i = section(site, PARTITION_LEAST), 3 * live[at + PARTITION]
         return nodes * least[i], nodes * least[i + 1], nodes * least[i + 2]
@@ -97,7 +97,7 @@ def tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
 
 
 @kernel
-def too_many_submitted(state: Ints, site: Ints, row: int, qos: int) -> bool:
+def has_too_many_submitted(state: Ints, site: Ints, row: int, qos: int) -> bool:
     """Whether one more job of that user and QOS would pass MaxSubmitJobsPU."""
     if not site[SITE_LIMITS]:
         return False
@@ -124,7 +124,7 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
         return
     use = section(state, USE)
     u = live[at + USE_ROW] * USE_COLUMNS
-    cpus, memory, gpus = tres(state, site, slot)
+    cpus, memory, gpus = compute_tres(state, site, slot)
     use[u + USE_JOBS] += change
     use[u + USE_NODES] += live[at + NODES] * change
     use[u + USE_CPUS] += cpus * change
@@ -132,20 +132,20 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
     use[u + USE_GPUS] += gpus * change
 
 
-@inner
-def passed_over(state: Ints, site: Ints, work: Ints, at: int) -> bool:
+@inline_kernel
+def is_skipped_for_limit(state: Ints, site: Ints, work: Ints, at: int) -> bool:
     """Whether backfill skips the job at this place of the queue for a limit; looks only where it
     can be."""
     array = column(state, QUEUE_MARK)[at] & MARK_ARRAY
-    if array and site[SITE_RELEASE] >= V24_11 and array_is_full(state, work, at):
+    if array and site[SITE_RELEASE] >= V24_11 and is_array_full(state, work, at):
         return True
     if site[SITE_LIMITS] or array:
-        return over_limits(state, site, column(state, QUEUE_SLOT)[at])
+        return is_over_limits(state, site, column(state, QUEUE_SLOT)[at])
     return False
 
 
 @kernel
-def array_is_full(state: Ints, work: Ints, at: int) -> bool:
+def is_array_full(state: Ints, work: Ints, at: int) -> bool:
     """Whether the tasks that run, with those planned in this pass, are at the array's limit."""
     live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
     array = live[slot + ARRAY]
@@ -155,8 +155,8 @@ def array_is_full(state: Ints, work: Ints, at: int) -> bool:
     return bool(tasks >= live[slot + ARRAY_LIMIT])
 
 
-@inner
-def note_planned(state: Ints, site: Ints, work: Ints, at: int) -> None:
+@inline_kernel
+def count_planned(state: Ints, site: Ints, work: Ints, at: int) -> None:
     """The job at this place of the queue is planned in this pass, and does not start."""
     if site[SITE_RELEASE] < V24_11 or not column(state, QUEUE_MARK)[at] & MARK_ARRAY:
         return
@@ -167,8 +167,8 @@ def note_planned(state: Ints, site: Ints, work: Ints, at: int) -> None:
     planned[array] += 1
 
 
-@inner
-def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+@inline_kernel
+def claim_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
     most = site[SITE_BF_USER]
     if not most:

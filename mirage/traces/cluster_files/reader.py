@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import ConfigError, MalformedText
-from mirage.sim.slurm_release import is_unchecked, planned_as
+from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.sim.types import (
     OFF,
     NodeEvent,
@@ -322,7 +322,7 @@ def _without_a_scheduler(params: Params) -> list[str]:
 
 def _of_another_release(params: Params) -> list[str]:
     version = params.slurm_version
-    return [f"SLURM_VERSION: {planned_as(version)}"] if is_unchecked(version) else []
+    return [f"SLURM_VERSION: {describe_planner(version)}"] if is_unchecked(version) else []
 
 
 def _overlaps(reservations: Sequence[Reservation]) -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import InputError
-from mirage.sim.packing.packed_params import groups_of, partition_nodes
+from mirage.sim.packing.packed_params import list_node_groups, list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, Partition, SelectType, SimJob
 from mirage.traces.formats.suspect_flags import suspects
@@ -96,14 +96,14 @@ def read(path: Path, params: Params, cluster: str | None = None) -> Replay:
     )
     until = _end_of(rows)
     pairs = _replayed(rows, params, faults, until)
-    made = Workload.of(params, [sim for sim, _ in pairs])
+    made = Workload.from_jobs(params, [sim for sim, _ in pairs])
     if made.refused:
         for reason, ids in made.refused.items():
             faults.refused[reason] += len(ids)
             faults.named.setdefault(reason, []).extend(ids)
         out = {job_id for ids in made.refused.values() for job_id in ids}
         pairs = [pair for pair in pairs if pair[0].job_id not in out]
-        made = Workload.of(params, [sim for sim, _ in pairs])
+        made = Workload.from_jobs(params, [sim for sim, _ in pairs])
     return Replay(
         workload=made,
         logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
@@ -164,7 +164,7 @@ def as_cancelled(taken: Replay, params: Params) -> Replay:
         else replace(job, run_s=_cancelled_s(params, job.cancel_at - job.submit, job.time_limit_s))
         for job in taken.workload.jobs
     ]
-    return replace(taken, workload=Workload.of(params, jobs))
+    return replace(taken, workload=Workload.from_jobs(params, jobs))
 
 
 @dataclass(slots=True)
@@ -293,7 +293,7 @@ def _counts_memory(params: Params) -> bool:
     if params.select_type is not SelectType.CONS_TRES:
         return False
     limited = any(q.max_memory_mib_pu for q in params.qos)
-    return limited or any(group.memory_mib for group in groups_of(params))
+    return limited or any(group.memory_mib for group in list_node_groups(params))
 
 
 def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
@@ -346,7 +346,7 @@ def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
 
 def _takes(params: Params, partition: Partition, sim: SimJob) -> bool:
     within = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
-    return within and sim.nodes <= len(partition_nodes(params, partition))
+    return within and sim.nodes <= len(list_partition_nodes(params, partition))
 
 
 def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mirage.sim.slurm_release import Release, release_of
+from mirage.sim.slurm_release import SlurmRelease, find_release
 from mirage.sim.types import Params
 from tests.sim.reference.cluster import (
     Entry,
@@ -101,13 +101,13 @@ class ByName:
     def __init__(self, params: Params, now: int, nodes: list[Node], running: list[Entry]) -> None:
         self.params = params
         self.now = now
-        self.release = release_of(params.slurm_version)
+        self.release = find_release(params.slurm_version)
         self.grid = params.bf_resolution_s
         self.horizon = now + params.bf_window_s
         end = self.horizon
         self.nodes = nodes
         up = {n.number for n in nodes if n.up}
-        late = self.release >= Release.V24_11
+        late = self.release >= SlurmRelease.V24_11
         if late:
             end = self.horizon // self.grid * self.grid
         self.maps = Maps([Map(now // self.grid * self.grid, end, up)], joins_one=late)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mirage.sim.slurm_release import Release
+from mirage.sim.slurm_release import SlurmRelease
 from mirage.sim.types import Reservation
 from tests.sim.reference.by_name import WINDOW_S, ByName, Map, Plan
 from tests.sim.reference.cluster import Entry, meets
@@ -93,7 +93,7 @@ class BySlot(ByName):
 
         def is_gone(r: Entry) -> bool:
             end = self._end(r)
-            return end < look.begin or (self.release >= Release.V26_05 and end == look.begin)
+            return end < look.begin or (self.release >= SlurmRelease.V26_05 and end == look.begin)
 
         left = [r for r in self.running if not is_gone(r)]
         nodes = self._choice(entry, look.usable, left)
@@ -127,7 +127,7 @@ class BySlot(ByName):
 
     def _start(self, nodes: tuple[int, ...], gone: list[Entry]) -> int:
         """The end of the last of those that had to go."""
-        if self.release >= Release.V26_05:
+        if self.release >= SlurmRelease.V26_05:
             gone = [r for r in gone if set(r.allocated) & set(nodes)]
         return self._end(gone[-1])
 

@@ -1,6 +1,6 @@
 """Which nodes a job takes (section 5)."""
 
-from mirage.sim.slurm_release import Release
+from mirage.sim.slurm_release import SlurmRelease
 from tests.sim.reference.cluster import Entry, Room
 
 
@@ -10,10 +10,10 @@ def choose_by_number(able: list[int], count: int, wanted: set[int]) -> tuple[int
 
 
 def choose_by_name(
-    able: list[int], count: int, rooms: list[Room], release: Release, *, by_nodes: bool
+    able: list[int], count: int, rooms: list[Room], release: SlurmRelease, *, by_nodes: bool
 ) -> tuple[int, ...]:
     """Runs of consecutive numbers, the tightest first."""
-    if release >= Release.V26_05 and count == 1:
+    if release >= SlurmRelease.V26_05 and count == 1:
         return (min(able),)
     left = _runs(able)
     taken: list[int] = []
@@ -44,7 +44,7 @@ def _best(runs: list[list[int]], need: int, rooms: list[Room], *, by_nodes: bool
 
 
 def choice(
-    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None, release: Release
+    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None, release: SlurmRelease
 ) -> tuple[int, ...] | None:
     """The nodes for the job out of those that fit it; None: too few. `wanted` None: by name."""
     if entry.pinned:
@@ -52,7 +52,7 @@ def choice(
     if len(able) < entry.job.nodes:
         return None
     if wanted is None:
-        alike = entry.job.gpus > 0 or release >= Release.V24_11
+        alike = entry.job.gpus > 0 or release >= SlurmRelease.V24_11
         by_nodes = alike and not entry.whole
         return choose_by_name(able, entry.job.nodes, rooms, release, by_nodes=by_nodes)
     return choose_by_number(able, entry.job.nodes, wanted)

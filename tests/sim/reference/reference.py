@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim.slurm_release import Release, release_of
+from mirage.sim.slurm_release import SlurmRelease, find_release
 from mirage.sim.types import OFF, Dependency, NodeEvent, Outage, Params, SimJob
 from tests.sim.reference.by_name import ByName
 from tests.sim.reference.by_number import Profile
@@ -26,7 +26,7 @@ class Reference:
     def __init__(self, params: Params, jobs: Iterable[SimJob], now: int | None = None) -> None:
         workload = sorted(jobs, key=lambda j: (j.submit, j.job_id))
         self.params = params
-        self.slurm = release_of(params.slurm_version)
+        self.slurm = find_release(params.slurm_version)
         self.now = (workload[0].submit if workload else 0) if now is None else now
         self.nodes = nodes_of(params)
         self.tree = FairTree(params, self.now)
@@ -235,7 +235,7 @@ class Reference:
             of_user = by_user.get(e.job.user, 0)
             if 0 < self.params.bf_max_job_user <= of_user or self._over_limits(e):
                 continue
-            if self.slurm >= Release.V24_11 and self._array_is_full(e, plans):
+            if self.slurm >= SlurmRelease.V24_11 and self._array_is_full(e, plans):
                 continue
             tests += 1
             by_user[e.job.user] = of_user + 1
@@ -268,7 +268,7 @@ class Reference:
 
     def _plan_by_name(self, order: list[Entry]) -> dict[int, int]:
         plans: dict[int, int] = {}
-        how = BySlot if self.slurm >= Release.V24_11 else ByName
+        how = BySlot if self.slurm >= SlurmRelease.V24_11 else ByName
         view = how(self.params, self.now, self.nodes, self.queue.running())
         for e in self._tests(order, plans):
             plan = view.plan(e)
