@@ -23,8 +23,8 @@ from mirage.episodes.generation.event_history import Past
 from mirage.episodes.generation.replay_fork import World, enter
 from mirage.episodes.table.pair_settings import Settings, pair_job
 from mirage.features.futures.future_sampler import Resampling
-from mirage.features.futures.submission_history import History
-from mirage.features.handover_input import Link
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
 from mirage.policy.rules.lead_rules import like_waits
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.packing.workload import Workload
@@ -69,7 +69,7 @@ class Followed:
 
     def __init__(self, jobs: dict[int, SimJob], since: int) -> None:
         self._jobs = jobs
-        self.past, self.history = Past(jobs), History(since)
+        self.past, self.history = Past(jobs), SubmissionHistory(since)
 
     def fork(self) -> "Followed":
         twin = Followed(self._jobs, self.history.since)
@@ -81,7 +81,7 @@ class Followed:
         events = world.advance(until)
         self.past.hear(world, events, since)
         # The pair is not the trace's: no day to come brings another one.
-        self.history.hear(events, self._jobs.get)
+        self.history.record_events(events, self._jobs.get)
         world.forget_ended(until)
 
 
@@ -122,9 +122,9 @@ class Asking:
         found: Floats = np.sort(like) / _HOUR_S
         return found
 
-    def _link(self) -> Link:
+    def _link(self) -> HandoverInput:
         world, job = self._world, self._job
-        return Link(
+        return HandoverInput(
             nodes=job.nodes,
             cpus=job.cpus,
             gpus=job.gpus,

@@ -10,31 +10,31 @@ from mirage.slurm.text import dependency
 _MINUTE_S = 60
 
 
-class Waits(NamedTuple):
+class DependencyList(NamedTuple):
     dependencies: tuple[Dependency, ...]
     any_dependency: bool
     """`?` between them: one that is met is enough."""
 
 
-def read(text: str) -> Waits:
+def parse_dependency_list(text: str) -> DependencyList:
     """Raises MalformedText for a list that does not read, or has what the simulator has not:
     tasks of arrays, `singleton`."""
     terms = dependency.parse_all_terms(text)
-    return Waits(tuple(_read(term) for term in terms), "?" in text)
+    return DependencyList(tuple(_parse_term(term) for term in terms), "?" in text)
 
 
-def _read(term: dependency.Term) -> Dependency:
+def _parse_term(term: dependency.Term) -> Dependency:
     if term.job_id is None or term.kind not in set(DependencyKind):
         raise MalformedText(f"the simulator has no dependency {term.text!r}")
     return Dependency(DependencyKind(term.kind), term.job_id, _MINUTE_S * term.minutes)
 
 
-def written(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
+def format_dependency_list(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
     """As squeue prints it of a pending job, none of it met."""
     separator = "?" if any_dependency else ","
-    return separator.join(f"{_written(one)}(unfulfilled)" for one in dependencies)
+    return separator.join(f"{_format_dependency(one)}(unfulfilled)" for one in dependencies)
 
 
-def _written(one: Dependency) -> str:
+def _format_dependency(one: Dependency) -> str:
     delay = f"+{one.delay_s // _MINUTE_S}" if one.delay_s else ""
     return f"{one.kind}:{one.job_id}{delay}"

@@ -6,7 +6,7 @@ from mirage.sim.types import SimJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class HandoverInput:
     """A successor and its running predecessor. Instants are epoch seconds, durations seconds."""
 
     nodes: int
@@ -34,7 +34,7 @@ class Link:
     predecessor_nodes: int | None = None
     """None: as many as the successor's."""
 
-    def successor(self, now: int) -> SimJob:
+    def build_successor(self, now: int) -> SimJob:
         """The job that would become eligible at `now`; its run time is not known: the limit."""
         return SimJob(
             submit=now if self.submit is None else min(self.submit, now),

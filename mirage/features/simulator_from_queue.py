@@ -26,7 +26,7 @@ from mirage.slurm.text import hostlist
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class QueueSimulator:
     """The simulator at the queue's instant, before any pass, and the jobs it could not take."""
 
     simulator: Simulator
@@ -34,57 +34,67 @@ class StandIn:
     """Why, by job id."""
 
 
-def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> StandIn:
+def build_queue_simulator(
+    params: Params, queue: Queue, nodes: tuple[Node, ...] = ()
+) -> QueueSimulator:
     """Continue from `queue`. `nodes`: in the order of the cluster file; empty: all up.
 
     A running job whose nodes are not among them stands on any that are free.
     """
-    running, waiting = _jobs(queue, queue.running_mask), _jobs(queue, queue.pending_mask)
-    as_running = {int(job.job_id): submitted(params, job) for job in running}
-    as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
-    left_out = _refused(params, (*as_running.values(), *as_pending.values()))
-    places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
+    running, waiting = _list_jobs(queue, queue.running_mask), _list_jobs(queue, queue.pending_mask)
+    as_running = {int(job.job_id): build_submitted_job(params, job) for job in running}
+    as_pending = {
+        int(job.job_id): _build_pending_job(params, job, queue.taken_at) for job in waiting
+    }
+    left_out = _find_refused(params, (*as_running.values(), *as_pending.values()))
+    places = _assign_nodes(
+        [job for job in running if job.job_id not in left_out], nodes, params.nodes
+    )
     left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
     simulator = Simulator.from_queue(
-        _lenient(params),
+        _drop_submit_limits(params),
         now=queue.taken_at,
         running=[
-            (as_running[job.job_id], _since(job, queue.taken_at), places[job.job_id] or ())
+            (
+                as_running[job.job_id],
+                _get_running_since(job, queue.taken_at),
+                places[job.job_id] or (),
+            )
             for job in running
             if job.job_id not in left_out
         ],
         pending=[
-            (as_pending[job.job_id], _eligible(job, queue.taken_at))
+            (as_pending[job.job_id], _get_eligible_since(job, queue.taken_at))
             for job in waiting
             if job.job_id not in left_out
         ],
     )
-    _drain(simulator, nodes)
-    return StandIn(simulator, left_out)
+    _drain_nodes(simulator, nodes)
+    return QueueSimulator(simulator, left_out)
 
 
-def submitted(params: Params, job: Job) -> SimJob:
+def build_submitted_job(params: Params, job: Job) -> SimJob:
     """What its user asked for; its run time is not known: the limit."""
-    limit_s = _limit(job)
-    return SimJob(**_common(params, job), time_limit_s=limit_s, run_s=limit_s)
+    limit_s = _get_limit_s(job)
+    return SimJob(**_build_common_fields(params, job), time_limit_s=limit_s, run_s=limit_s)
 
 
-def _jobs(queue: Queue, which: Any) -> list[Job]:
+def _list_jobs(queue: Queue, which: Any) -> list[Job]:
     return [queue.get_job(i) for i in which.nonzero()[0].tolist()]
 
 
-def _refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
+def _find_refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
     """Jobs that the cluster file says cannot be, by id."""
     refused = Workload.from_jobs(params, jobs).refused
     return {job_id: reason for reason, ids in refused.items() for job_id in ids}
 
 
-def _lenient(params: Params) -> Params:
+def _drop_submit_limits(params: Params) -> Params:
     """Slurm has taken these jobs already: MaxSubmitPU is not asked again."""
     return replace(params, qos=tuple(replace(q, max_submit_pu=0) for q in params.qos))
 
 
-def _places(
+def _assign_nodes(
     running: Sequence[Job], nodes: Sequence[Node], count: int
 ) -> dict[int, tuple[int, ...] | None]:
     """Node numbers by job id; None where there are too few."""
@@ -104,29 +114,29 @@ def _places(
     return found
 
 
-def _drain(simulator: Simulator, nodes: Sequence[Node]) -> None:
+def _drain_nodes(simulator: Simulator, nodes: Sequence[Node]) -> None:
     """No new jobs on nodes that take none; what runs there runs on."""
     for i, node in enumerate(nodes[: simulator.params.nodes]):
         if not node.is_usable:
             simulator.set_node(i, Outage.DRAIN)
 
 
-def _since(job: Job, now: int) -> int:
+def _get_running_since(job: Job, now: int) -> int:
     return now if job.start is None else min(job.start, now)
 
 
-def _eligible(job: Job, now: int) -> int | None:
+def _get_eligible_since(job: Job, now: int) -> int | None:
     return job.eligible if job.eligible is not None and job.eligible <= now else None
 
 
-def _pending(params: Params, job: Job, now: int) -> SimJob:
+def _build_pending_job(params: Params, job: Job, now: int) -> SimJob:
     """Held for ever where its dependencies do not read."""
-    found = _waits(job.dependency)
-    eligible = _eligible(job, now) is not None
-    limit_s = _limit(job)
+    found = _parse_dependencies(job.dependency)
+    eligible = _get_eligible_since(job, now) is not None
+    limit_s = _get_limit_s(job)
     able = found is not None and (eligible or found.dependencies or job.eligible)
     return SimJob(
-        **_common(params, job),
+        **_build_common_fields(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
         begin=0 if eligible else job.eligible or 0,
@@ -137,14 +147,14 @@ def _pending(params: Params, job: Job, now: int) -> SimJob:
     )
 
 
-def _waits(text: str) -> dependency_text.Waits | None:
+def _parse_dependencies(text: str) -> dependency_text.DependencyList | None:
     try:
-        return dependency_text.read(text)
+        return dependency_text.parse_dependency_list(text)
     except MalformedText:
         return None
 
 
-def _common(params: Params, job: Job) -> dict[str, Any]:
+def _build_common_fields(params: Params, job: Job) -> dict[str, Any]:
     shared = params.select_type is not SelectType.LINEAR
     wide = max(1, job.nodes)
     return {
@@ -155,18 +165,18 @@ def _common(params: Params, job: Job) -> dict[str, Any]:
         "gpus": -(-job.gpus // wide) if shared else 0,
         "user": job.user,
         "account": job.account,
-        "partition": _known(job.partition.split(","), params.partitions),
-        "qos": _known([job.qos], params.qos),
+        "partition": _find_known(job.partition.split(","), params.partitions),
+        "qos": _find_known([job.qos], params.qos),
         "name": job.name,
         "comment": job.comment,
     }
 
 
-def _known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
+def _find_known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
     """The first that the cluster file has; empty, the default one, where it has none of them."""
     known = {one.name for one in given}
     return next((name for name in names if name in known), "")
 
 
-def _limit(job: Job) -> int:
+def _get_limit_s(job: Job) -> int:
     return UNLIMITED if job.time_limit_s is None else max(1, job.time_limit_s)

@@ -28,18 +28,18 @@ _HOUR_S = 3600.0
 Floats = NDArray[np.float64]
 
 
-def late(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
+def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
     """[...]: P(wait > time left) by quantiles [..., 19] at `LEVELS`; never 0 or 1 for sure."""
     later: Floats = (quantile_s > np.asarray(left_s)[..., None]).sum(axis=-1)
     return (later + 0.5) / (len(LEVELS) + 1)
 
 
-def numbers(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
+def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
     """[..., len(NAMES)], of quantiles [..., 19] and the time left of the predecessor, seconds."""
     wait_h = np.asarray(quantile_s, dtype=np.float64) / _HOUR_S
     left_h = np.asarray(left_s, dtype=np.float64)[..., None] / _HOUR_S
     shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])
     after_h = wait_h[..., [LEVELS.index(q) for q in _AGAINST]] - left_h
     signed = np.sign(after_h) * np.log1p(np.abs(after_h))
-    columns = (shown, signed, late(quantile_s, left_s)[..., None])
+    columns = (shown, signed, compute_late_probability(quantile_s, left_s)[..., None])
     return np.concatenate(columns, axis=-1).astype(np.float32)

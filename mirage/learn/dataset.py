@@ -117,7 +117,7 @@ def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
     if table.twins is None:
         raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
     left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
-    return twin_features.numbers(table.twins.of_instants(taken), left_s)
+    return twin_features.compute_twin_features(table.twins.of_instants(taken), left_s)
 
 
 def _seen(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:

@@ -11,9 +11,9 @@ from mirage.episodes.generation.builder import Builder, build, describe
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.pair_settings import PAIR_USER, Settings, pair_job
 from mirage.errors import InputError
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
@@ -155,7 +155,7 @@ def seen_at(
     now = int(episode.instants[k])
     sim.advance(now)
     memory = remembered(sim, [*(j.job_id for j in jobs), predecessor, standby], now)
-    link = Link(
+    link = HandoverInput(
         nodes=settings.nodes,
         time_limit_s=settings.time_limit_s,
         user=PAIR_USER,
@@ -166,11 +166,11 @@ def seen_at(
         predecessor_start=episode.predecessor_start,
         predecessor_end=episode.predecessor_end,
     )
-    return feature_vector.from_simulator(sim, link, memory)
+    return feature_vector.observe_simulator(sim, link, memory)
 
 
-def remembered(sim: Simulator, job_ids: Sequence[int], now: int) -> Memory:
-    memory = Memory()
+def remembered(sim: Simulator, job_ids: Sequence[int], now: int) -> RunningStats:
+    memory = RunningStats()
     happened = []
     for job_id in job_ids:
         record = sim.find(job_id)
@@ -185,12 +185,12 @@ def remembered(sim: Simulator, job_ids: Sequence[int], now: int) -> Memory:
         job = record.job
         limit_s = job.time_limit_s
         if what == 1:
-            memory.saw_submit(at, nodes=job.nodes, time_limit_s=limit_s, user=job.user)
+            memory.record_submit(at, nodes=job.nodes, time_limit_s=limit_s, user=job.user)
         elif what == 2:
             wait_s = at - (record.eligible or record.submit)
-            memory.saw_start(at, wait_s=wait_s, nodes=job.nodes, time_limit_s=limit_s)
+            memory.record_start(at, wait_s=wait_s, nodes=job.nodes, time_limit_s=limit_s)
         else:
-            memory.saw_end(run_s=at - (record.start or at), time_limit_s=limit_s, user=job.user)
+            memory.record_end(run_s=at - (record.start or at), time_limit_s=limit_s, user=job.user)
     return memory
 
 

@@ -170,7 +170,7 @@ def test_the_observed_successor_asks_for_whole_nodes_as_the_pair_does() -> None:
     worlds = Worlds(GPUS, [], small.settings())
     world, _ = worlds.at(small.START_POINT)
     assert world is not None
-    asked = world.link(worlds.link, small.START_POINT).successor(world.start)
+    asked = world.link(worlds.link, small.START_POINT).build_successor(world.start)
     assert asked == replace(worlds.link, submit=world.start)
 
 

@@ -7,13 +7,22 @@ from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
 from mirage.features.observation import spec
-from mirage.features.observation.compute import Past, Pending, Running, Standing
+from mirage.features.observation.compute import (
+    PendingColumns,
+    RecentPast,
+    RunningColumns,
+    ScalarInputs,
+)
 
 _FAR_S = 7 * 86400
 
 
 def numbers(
-    s: Standing, pending: Pending, running: Running, everywhere: Ints, past: Past
+    s: ScalarInputs,
+    pending: PendingColumns,
+    running: RunningColumns,
+    everywhere: Ints,
+    past: RecentPast,
 ) -> dict[str, float]:
     usual = Usual(past)
     return (
@@ -28,7 +37,7 @@ def numbers(
 
 
 class Usual:
-    def __init__(self, past: Past) -> None:
+    def __init__(self, past: RecentPast) -> None:
         self.all = past.all_runs[0] / past.all_runs[1]
         self.runs = past.runs
 
@@ -46,7 +55,7 @@ def _spread(name: str, values: Ints) -> dict[str, float]:
     return {f"{name}_p{p}": float(v) for p, v in zip(points, told, strict=True)}
 
 
-def _paper(s: Standing, pending: Pending, running: Running) -> dict[str, float]:
+def _paper(s: ScalarInputs, pending: PendingColumns, running: RunningColumns) -> dict[str, float]:
     limit = s.predecessor_end - s.predecessor_start
     return {
         "pending_jobs": len(pending.nodes),
@@ -70,7 +79,7 @@ def _paper(s: Standing, pending: Pending, running: Running) -> dict[str, float]:
     }
 
 
-def _nodes(s: Standing) -> dict[str, float]:
+def _nodes(s: ScalarInputs) -> dict[str, float]:
     return {
         "nodes_up": s.nodes_up,
         "nodes_down": s.nodes_all - s.nodes_up,
@@ -82,7 +91,7 @@ def _nodes(s: Standing) -> dict[str, float]:
     }
 
 
-def _profile(s: Standing, running: Running, usual: Usual) -> dict[str, float]:
+def _profile(s: ScalarInputs, running: RunningColumns, usual: Usual) -> dict[str, float]:
     by_limit = np.maximum(0, running.time_limit_s - running.elapsed_s).astype(float)
     as_usual = by_limit * usual.of(running.user)
     told: dict[str, float] = {}
@@ -98,12 +107,14 @@ def _profile(s: Standing, running: Running, usual: Usual) -> dict[str, float]:
     return told
 
 
-def _capped(s: Standing, users: Ints, everywhere: Ints) -> NDArray[np.bool_]:
+def _capped(s: ScalarInputs, users: Ints, everywhere: Ints) -> NDArray[np.bool_]:
     counts = np.array([(everywhere == user).sum() for user in users], dtype=np.int64)
     return (counts >= s.max_jobs_pu) & (s.max_jobs_pu > 0)
 
 
-def _ahead(s: Standing, pending: Pending, everywhere: Ints, usual: Usual) -> dict[str, float]:
+def _ahead(
+    s: ScalarInputs, pending: PendingColumns, everywhere: Ints, usual: Usual
+) -> dict[str, float]:
     hours = pending.nodes * pending.time_limit_s / 3600
     ahead = pending.priority >= s.priority
     open_hours = hours[ahead & ~_capped(s, pending.user, everywhere)].sum()
@@ -119,7 +130,9 @@ def _ahead(s: Standing, pending: Pending, everywhere: Ints, usual: Usual) -> dic
     }
 
 
-def _users(s: Standing, pending: Pending, everywhere: Ints, usual: Usual) -> dict[str, float]:
+def _users(
+    s: ScalarInputs, pending: PendingColumns, everywhere: Ints, usual: Usual
+) -> dict[str, float]:
     capped = _capped(s, pending.user, everywhere)
     own = (everywhere == s.user).sum()
     return {
@@ -133,7 +146,7 @@ def _users(s: Standing, pending: Pending, everywhere: Ints, usual: Usual) -> dic
     }
 
 
-def _lately(s: Standing, past: Past) -> dict[str, float]:
+def _lately(s: ScalarInputs, past: RecentPast) -> dict[str, float]:
     told: dict[str, float] = {}
     for h in spec.ARRIVALS_H:
         new = past.arrivals[past.arrivals[:, 0] > s.now - h * 3600]
@@ -150,7 +163,7 @@ def _lately(s: Standing, past: Past) -> dict[str, float]:
     return told
 
 
-def _rest(s: Standing) -> dict[str, float]:
+def _rest(s: ScalarInputs) -> dict[str, float]:
     day = 2 * math.pi * ((s.now + s.utc_offset_s) % 86400) / 86400
     # 1970-01-05 was a Monday.
     week = 2 * math.pi * ((s.now + s.utc_offset_s - 4 * 86400) % 604800) / 604800

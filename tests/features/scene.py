@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirage.features.handover_input import Link
-from mirage.features.observation.running_stats import Memory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import DEFAULT_PARTITION, Params, SelectType, SimJob
 
@@ -57,9 +57,9 @@ def dressed(jobs: Sequence[SimJob], params: Params, seed: int = 0) -> list[SimJo
     ]
 
 
-def link(now: int, nodes: int = 2) -> Link:
+def link(now: int, nodes: int = 2) -> HandoverInput:
     """Its predecessor started six hours ago and is not one of the scene's jobs."""
-    return Link(
+    return HandoverInput(
         nodes=nodes,
         time_limit_s=24 * HOUR,
         user="user-3",
@@ -69,9 +69,11 @@ def link(now: int, nodes: int = 2) -> Link:
     )
 
 
-def played(jobs: Sequence[SimJob], until: int, params: Params = PARAMS) -> tuple[Simulator, Memory]:
+def played(
+    jobs: Sequence[SimJob], until: int, params: Params = PARAMS
+) -> tuple[Simulator, RunningStats]:
     """The cluster at `until`, and what is remembered of its past."""
     simulator = Simulator(params, jobs, now=BEGIN)
-    memory = Memory(utc_offset_s=-6 * HOUR)
-    memory.saw_events(simulator, simulator.advance(until))
+    memory = RunningStats(utc_offset_s=-6 * HOUR)
+    memory.record_events(simulator, simulator.advance(until))
     return simulator, memory

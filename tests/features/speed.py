@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import feature_vector
-from mirage.features.observation.queue_view import View
-from mirage.features.observation.running_stats import Memory
-from mirage.features.observation.sim_columns import usual_by_slot
+from mirage.features.observation.queue_view import LinkQueueView
+from mirage.features.observation.running_stats import RunningStats
+from mirage.features.observation.sim_columns import compute_usual_limits
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, build_afterany
 from mirage.traces.cluster_files.reader import read_cluster_file
@@ -41,20 +41,20 @@ def least_us(call: Callable[[], object], *, rounds: int = 500, calls: int = 3) -
 def main() -> None:
     params = read_cluster_file(_SHARED / "clusters" / "ls6.toml")
     simulator = Simulator(params, workload(_SHARED / "traces" / "tacc-ls6-a100.parquet", params))
-    memory = Memory()
+    memory = RunningStats()
     for moment in _MOMENTS:
         while simulator.now < moment:
             simulator.forget_ended(simulator.now)
-            memory.saw_events(simulator, simulator.advance(min(moment, simulator.now + _DAY_S)))
+            memory.record_events(simulator, simulator.advance(min(moment, simulator.now + _DAY_S)))
         measure(simulator.fork(), memory.fork())
 
 
-def measure(simulator: Simulator, memory: Memory) -> None:
+def measure(simulator: Simulator, memory: RunningStats) -> None:
     predecessor = simulator.list_running()[0]
     start = predecessor.start or 0
     job = SimJob(nodes=1, time_limit_s=2 * _DAY_S, run_s=2 * _DAY_S, user="pair")
     behind = replace(job, dependencies=build_afterany(predecessor.job_id))
-    link = Link(
+    link = HandoverInput(
         nodes=1,
         time_limit_s=job.time_limit_s,
         user=job.user,
@@ -65,24 +65,24 @@ def measure(simulator: Simulator, memory: Memory) -> None:
     standby = simulator.inject(behind)
     known = replace(link, job_id=standby)
     columns = simulator.get_live_columns()
-    view = View.of_simulator(simulator, link, memory.users)
-    usual = usual_by_slot(
+    view = LinkQueueView.from_simulator(simulator, link, memory.users)
+    usual = compute_usual_limits(
         simulator.arena.state,
-        memory.users.of_associations(simulator.arena.names.associations),
-        memory.past(simulator.now),
+        memory.users.map_associations(simulator.arena.names.associations),
+        memory.get_past(simulator.now),
         standby,
     )
     out = sys.stdout.write
     out(f"{len(columns.queued)} jobs pending, {len(columns.running)} running\n")
     cases = {
-        "from_simulator, in the queue": lambda: feature_vector.from_simulator(
+        "from_simulator, in the queue": lambda: feature_vector.observe_simulator(
             simulator, known, memory
         ),
-        "from_simulator, not in the queue": lambda: feature_vector.from_simulator(
+        "from_simulator, not in the queue": lambda: feature_vector.observe_simulator(
             simulator, link, memory
         ),
-        "  the view": lambda: View.of_simulator(simulator, link, memory.users),
-        "  the numbers": lambda: feature_vector.observe(view, link, memory, None, None),
+        "  the view": lambda: LinkQueueView.from_simulator(simulator, link, memory.users),
+        "  the numbers": lambda: feature_vector.build_observation(view, link, memory, None, None),
         "  the plan by limits": lambda: simulator.plan_unrestricted(standby),
         "  the plan as usual": lambda: simulator.plan_unrestricted(standby, usual),
         "fork of the memory": memory.fork,

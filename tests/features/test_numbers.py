@@ -7,14 +7,20 @@ from hypothesis import strategies as st
 
 from mirage.domain.snapshot import Ints
 from mirage.features.observation import spec
-from mirage.features.observation.compute import Past, Pending, Running, Standing, numbers
+from mirage.features.observation.compute import (
+    PendingColumns,
+    RecentPast,
+    RunningColumns,
+    ScalarInputs,
+    compute_numbers,
+)
 from mirage.features.observation.feature_vector import TABLE
 from tests.features import by_hand
 
 NOW = 1_675_000_000
 
 
-def _past(rng: np.random.Generator, users: int) -> Past:
+def _past(rng: np.random.Generator, users: int) -> RecentPast:
     n, m = int(rng.integers(0, 200)), int(rng.integers(0, 200))
     arrivals = np.stack([np.sort(NOW - rng.integers(0, 86400, n)), *_sizes(rng, n)], axis=1)
     starts = np.stack(
@@ -23,7 +29,7 @@ def _past(rng: np.random.Generator, users: int) -> Past:
     )
     counts = rng.integers(0, 20, users) * rng.random(users)
     runs = np.stack([counts * rng.random(users), counts], axis=1)
-    return Past(arrivals, starts, runs, np.array([3.0, 10.0]))
+    return RecentPast(arrivals, starts, runs, np.array([3.0, 10.0]))
 
 
 def _sizes(rng: np.random.Generator, n: int) -> tuple[Ints, Ints]:
@@ -31,23 +37,23 @@ def _sizes(rng: np.random.Generator, n: int) -> tuple[Ints, Ints]:
     return rng.integers(1, 9, n), rng.integers(60, 172801, n)
 
 
-def _case(seed: int) -> tuple[Standing, Pending, Running, Ints, Past]:
+def _case(seed: int) -> tuple[ScalarInputs, PendingColumns, RunningColumns, Ints, RecentPast]:
     rng = np.random.default_rng(seed)
     n, m, users = (int(rng.integers(*of)) for of in ((0, 60), (0, 60), (1, 12)))
-    pending = Pending(
+    pending = PendingColumns(
         *_sizes(rng, n),
         rng.integers(0, 10**5, n),
         rng.integers(0, users, n),
         rng.integers(0, 7000, n),
     )
-    running = Running(
+    running = RunningColumns(
         *_sizes(rng, m),
         rng.integers(0, 180000, m),
         rng.integers(0, 10**5, m),
         rng.integers(0, users, m),
     )
     start = NOW - int(rng.integers(0, 172800))
-    standing = Standing(
+    standing = ScalarInputs(
         now=NOW,
         utc_offset_s=int(rng.integers(-12, 13)) * 3600,
         nodes=int(rng.integers(1, 9)),
@@ -76,7 +82,7 @@ def _case(seed: int) -> tuple[Standing, Pending, Running, Ints, Past]:
 @given(st.integers(0, 2**32))
 def test_the_numbers_are_those_worked_out_by_hand(seed: int) -> None:
     case = _case(seed)
-    told = dict(zip(spec.NAMES, numbers(*case, TABLE), strict=True))
+    told = dict(zip(spec.NAMES, compute_numbers(*case, TABLE), strict=True))
     expected = by_hand.numbers(*case)
     assert set(told) == set(expected)
     wrong = {n: (told[n], expected[n]) for n in told if not _close(told[n], expected[n])}
@@ -93,12 +99,12 @@ def _none() -> Ints:
 
 def test_an_empty_cluster_gives_finite_numbers() -> None:
     standing = _case(1)[0]
-    past = Past(
+    past = RecentPast(
         np.zeros((0, 3), np.int64), np.zeros((0, 4), np.int64), np.zeros((0, 2)), np.ones(2)
     )
-    pending = Pending(*[_none()] * 5)
-    running = Running(*[_none()] * 5)
-    out = numbers(
+    pending = PendingColumns(*[_none()] * 5)
+    running = RunningColumns(*[_none()] * 5)
+    out = compute_numbers(
         standing._replace(nodes_up=0, nodes_free=0), pending, running, _none(), past, TABLE
     )
     assert np.isfinite(out).all()
@@ -108,5 +114,5 @@ def test_a_monday_begins_the_week_in_local_time() -> None:
     """2023-01-30 was a Monday; 06:00 UTC is midnight six hours to the west."""
     standing, pending, running, everywhere, past = _case(2)
     standing = standing._replace(now=1675058400, utc_offset_s=-6 * 3600)
-    out = numbers(standing, pending, running, everywhere, past, TABLE)
-    assert out[spec.part("clock")] == pytest.approx([0, 1, 0, 1], abs=1e-9)
+    out = compute_numbers(standing, pending, running, everywhere, past, TABLE)
+    assert out[spec.get_group_slice("clock")] == pytest.approx([0, 1, 0, 1], abs=1e-9)

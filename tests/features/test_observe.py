@@ -7,8 +7,8 @@ import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.queue_view import View
-from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.queue_view import LinkQueueView
+from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, SelectType
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
 
@@ -43,14 +43,18 @@ SITES = {
 
 def _both(
     params: Params, seed: int, at: int
-) -> tuple[tuple[View, Memory], tuple[View, Memory], SimulatedCluster]:
+) -> tuple[
+    tuple[LinkQueueView, RunningStats], tuple[LinkQueueView, RunningStats], SimulatedCluster
+]:
     jobs = dressed(workload(seed), params)
     simulator, memory = played(jobs, at, params)
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
-    told = Memory.of_history(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
-    simulated = View.of_simulator(simulator, link(at), memory.users)
-    live = View.of_queue(cluster.fetch_queue(), cluster.fetch_nodes(), params, link(at), told.users)
+    told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
+    simulated = LinkQueueView.from_simulator(simulator, link(at), memory.users)
+    live = LinkQueueView.from_queue(
+        cluster.fetch_queue(), cluster.fetch_nodes(), params, link(at), told.users
+    )
     return (simulated, memory), (live, told), cluster
 
 
@@ -60,7 +64,8 @@ def test_a_live_and_a_simulated_snapshot_give_the_same_numbers(site: str, at: in
     simulated, live, _ = _both(SITES[site], 1, at)
     plans = (at + 100, None)
     a, b = (
-        feature_vector.raw(view, link(at), memory, *plans) for view, memory in (simulated, live)
+        feature_vector.compute_raw_numbers(view, link(at), memory, *plans)
+        for view, memory in (simulated, live)
     )
     assert {n: (x, y) for n, x, y in zip(spec.NAMES, a, b, strict=True) if x != y} == {}
 
@@ -72,7 +77,8 @@ def test_the_scene_shows_something_in_every_group() -> None:
         for seed, at in enumerate(_INSTANTS):
             view, memory = _both(params, seed, at)[0]
             seen = np.maximum(
-                seen, np.abs(feature_vector.raw(view, link(at, 8), memory, None, None))
+                seen,
+                np.abs(feature_vector.compute_raw_numbers(view, link(at, 8), memory, None, None)),
             )
     never = {n for n, x in zip(spec.NAMES, seen, strict=True) if x == 0.0}
     assert never == {f"pending_run_p{p}" for p in (0, 25, 50, 75, 100)} | {

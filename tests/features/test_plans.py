@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.running_stats import Memory
-from mirage.features.observation.sim_columns import usual_by_slot
-from mirage.features.simulator_from_queue import stand_in
+from mirage.features.observation.running_stats import RunningStats
+from mirage.features.observation.sim_columns import compute_usual_limits
+from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.arrays import layout
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
@@ -26,21 +26,21 @@ def _jobs(seed: int, params: Params) -> list[SimJob]:
     return dressed([j for j in workload(seed, jobs=460) if j.time_limit_s <= 12 * HOUR], params)
 
 
-def _successor(seen: Link) -> SimJob:
-    return replace(seen.successor(AT), submit=0)
+def _successor(seen: HandoverInput) -> SimJob:
+    return replace(seen.build_successor(AT), submit=0)
 
 
-def _scene(params: Params, seed: int = 5) -> tuple[Simulator, Memory, Link]:
+def _scene(params: Params, seed: int = 5) -> tuple[Simulator, RunningStats, HandoverInput]:
     simulator, memory = played(_jobs(seed, params), AT, params)
     return simulator, memory, link(AT)
 
 
-def _plan(simulator: Simulator, seen: Link, memory: Memory) -> dict[str, float]:
-    told = spec.raw(feature_vector.from_simulator(simulator, seen, memory))
+def _plan(simulator: Simulator, seen: HandoverInput, memory: RunningStats) -> dict[str, float]:
+    told = spec.invert_scaling(feature_vector.observe_simulator(simulator, seen, memory))
     return dict(zip(spec.NAMES, told.tolist(), strict=True))
 
 
-def _standby(simulator: Simulator, seen: Link) -> int:
+def _standby(simulator: Simulator, seen: HandoverInput) -> int:
     """Behind the job that runs longest."""
     last = simulator.list_running()[-1].job_id
     return simulator.inject(replace(_successor(seen), dependencies=build_afterany(last)))
@@ -61,9 +61,9 @@ def test_the_plan_is_the_simulators_plan_of_such_a_job(site: str) -> None:
 def test_a_standby_in_the_queue_changes_nothing(site: str) -> None:
     """Held, it is planned as if it were free; and it is no rival of its own."""
     simulator, memory, seen = _scene(SITES[site])
-    without = feature_vector.from_simulator(simulator, seen, memory)
+    without = feature_vector.observe_simulator(simulator, seen, memory)
     known = replace(seen, job_id=_standby(simulator, seen))
-    assert feature_vector.from_simulator(simulator, known, memory).tobytes() == without.tobytes()
+    assert feature_vector.observe_simulator(simulator, known, memory).tobytes() == without.tobytes()
 
 
 def test_the_age_that_a_standby_earns_counts() -> None:
@@ -100,21 +100,25 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
     params = SITES[site]
     cluster = SimulatedCluster(params, _jobs(6, params), now=BEGIN)
     cluster.advance(AT - BEGIN)
-    memory = Memory.of_history(cluster.fetch_history(0, AT + 1), AT)
-    simulator = stand_in(params, cluster.fetch_queue(), cluster.fetch_nodes()).simulator
+    memory = RunningStats.from_accounting(cluster.fetch_history(0, AT + 1), AT)
+    simulator = build_queue_simulator(
+        params, cluster.fetch_queue(), cluster.fetch_nodes()
+    ).simulator
     limits = _usual_limits(simulator, memory)
     queue = cluster.fetch_queue()
     shorter = np.array([limits.get(i, 1) for i in queue.job_id.tolist()], dtype=np.int64)
-    other = stand_in(params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()).simulator
+    other = build_queue_simulator(
+        params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()
+    ).simulator
     seen = replace(_successor(link(AT, nodes=8)), user="a newcomer", exclusive=True)
     assert simulator.plan_job(seen, limits) == other.plan_job(seen)
     assert simulator.plan_job(seen, limits) != simulator.plan_job(seen)
 
 
-def _usual_limits(simulator: Simulator, memory: Memory) -> dict[int, int]:
+def _usual_limits(simulator: Simulator, memory: RunningStats) -> dict[int, int]:
     state = simulator.arena.state
-    number = memory.users.of_associations(simulator.arena.names.associations)
-    by_slot = usual_by_slot(state, number, memory.past(simulator.now), 0)
+    number = memory.users.map_associations(simulator.arena.names.associations)
+    by_slot = compute_usual_limits(state, number, memory.get_past(simulator.now), 0)
     live = (*simulator.list_pending(), *simulator.list_running())
     table = layout.get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
     slot_of = {int(row[layout.ID]): slot for slot, row in enumerate(table)}
@@ -127,8 +131,8 @@ def test_as_usual_a_running_job_uses_the_usual_share_of_what_is_left() -> None:
         simulator.inject(SimJob(job_id=i, user=f"u{i}", time_limit_s=3600, run_s=9999))
     simulator.advance(AT)
     simulator.inject(SimJob(job_id=3, user="u3", time_limit_s=1000, run_s=9))
-    memory = Memory()
+    memory = RunningStats()
     for _ in range(2000):
-        memory.saw_end(run_s=900, time_limit_s=3600, user="u1")
+        memory.record_end(run_s=900, time_limit_s=3600, user="u1")
     limits = _usual_limits(simulator, memory)
     assert limits == {1: 1600 + 500, 2: 1600 + 500, 3: 250}

@@ -4,27 +4,32 @@ import numpy as np
 import pytest
 
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.futures.run_time_distribution import ALL_KEPT, OWN_KEPT, RunTimes, drawn
+from mirage.features.futures.run_time_distribution import (
+    ALL_KEPT,
+    OWN_KEPT,
+    RunTimeDistribution,
+    draw_shares,
+)
 
 HOUR = 3600
 
 
-def known(*runs: tuple[str, int, float]) -> RunTimes:
+def known(*runs: tuple[str, int, float]) -> RunTimeDistribution:
     """(user, limit in hours, share of it that was run)."""
-    times = RunTimes()
+    times = RunTimeDistribution()
     for user, hours, share in runs:
         limit_s = hours * HOUR
-        groups = times.groups(user, limit_s, 1)
-        times.saw_end(groups, run_s=round(share * limit_s), time_limit_s=limit_s)
+        groups = times.assign_groups(user, limit_s, 1)
+        times.record_end(groups, run_s=round(share * limit_s), time_limit_s=limit_s)
     return times
 
 
 def draws(
-    times: RunTimes, user: str, hours: int, least: float = -1.0, n: int = 2000
+    times: RunTimeDistribution, user: str, hours: int, least: float = -1.0, n: int = 2000
 ) -> list[float]:
-    groups = np.array([times.groups(user, hours * HOUR, 1)] * n, dtype=np.int64)
+    groups = np.array([times.assign_groups(user, hours * HOUR, 1)] * n, dtype=np.int64)
     dice = np.random.default_rng(1).random((n, 2))
-    found: list[float] = drawn(times.shares(), groups, np.full(n, least), dice).tolist()
+    found: list[float] = draw_shares(times.build_shares(), groups, np.full(n, least), dice).tolist()
     return found
 
 
@@ -38,7 +43,7 @@ def test_a_job_that_has_run_so_long_runs_longer() -> None:
 def test_what_nobody_ever_ran_is_run_to_the_limit() -> None:
     times = known(("ann", 10, 0.4))
     assert set(draws(times, "ann", 10, least=0.6)) == {1.0}
-    assert set(draws(RunTimes(), "ann", 10)) == {1.0}
+    assert set(draws(RunTimeDistribution(), "ann", 10)) == {1.0}
 
 
 def test_the_odds_are_those_of_the_cut_mixture() -> None:
@@ -62,9 +67,13 @@ def test_many_own_runs_outweigh_everybody() -> None:
 
 def test_the_second_die_orders_the_runs() -> None:
     times = known(*(("ann", 10, share) for share in (0.9, 0.1, 0.5)))
-    groups = np.array([times.groups("ann", 10 * HOUR, 1)] * 3, dtype=np.int64)
+    groups = np.array([times.assign_groups("ann", 10 * HOUR, 1)] * 3, dtype=np.int64)
     dice = np.array([[0.0, 0.0], [0.0, 0.5], [0.0, 0.99]])
-    assert drawn(times.shares(), groups, np.full(3, -1.0), dice).tolist() == [0.1, 0.5, 0.9]
+    assert draw_shares(times.build_shares(), groups, np.full(3, -1.0), dice).tolist() == [
+        0.1,
+        0.5,
+        0.9,
+    ]
 
 
 def test_old_runs_are_forgotten() -> None:
@@ -75,14 +84,16 @@ def test_old_runs_are_forgotten() -> None:
 def test_a_fork_learns_by_itself() -> None:
     times = known(("ann", 10, 0.5))
     twin = times.fork()
-    twin.saw_end(twin.groups("eve", 10 * HOUR, 1), run_s=HOUR, time_limit_s=10 * HOUR)
+    twin.record_end(twin.assign_groups("eve", 10 * HOUR, 1), run_s=HOUR, time_limit_s=10 * HOUR)
     assert set(draws(times, "eve", 10)) == {0.5}
     assert 0.1 in draws(twin, "eve", 10)
 
 
 def test_a_job_without_a_limit_has_a_run_time() -> None:
-    times = RunTimes()
-    groups = times.groups("ann", UNLIMITED, 1)
-    times.saw_end(groups, run_s=HOUR, time_limit_s=UNLIMITED)
-    share = drawn(times.shares(), np.array([groups]), np.array([-1.0]), np.zeros((1, 2)))
+    times = RunTimeDistribution()
+    groups = times.assign_groups("ann", UNLIMITED, 1)
+    times.record_end(groups, run_s=HOUR, time_limit_s=UNLIMITED)
+    share = draw_shares(
+        times.build_shares(), np.array([groups]), np.array([-1.0]), np.zeros((1, 2))
+    )
     assert share.tolist() == [HOUR / (30 * 24 * HOUR)]

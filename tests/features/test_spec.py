@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.features.observation import spec
-from mirage.features.observation.compute import scaled
+from mirage.features.observation.compute import scale_numbers
 from mirage.features.observation.spec import Scale
 
 
@@ -18,8 +18,8 @@ def test_every_number_has_one_name_one_scale_and_one_place() -> None:
 
 
 def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
-    paper = spec.NAMES[spec.part("paper")]
-    assert spec.part("paper") == slice(0, 42)
+    paper = spec.NAMES[spec.get_group_slice("paper")]
+    assert spec.get_group_slice("paper") == slice(0, 42)
     assert (paper[0], paper[1], paper[17], paper[18]) == (
         "pending_jobs",
         "pending_nodes",
@@ -35,7 +35,7 @@ def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
 
 
 def test_the_groups_follow_each_other_without_gap() -> None:
-    parts = [spec.part(group) for group in spec.GROUPS]
+    parts = [spec.get_group_slice(group) for group in spec.GROUPS]
     assert [p.stop for p in parts[:-1]] == [p.start for p in parts[1:]]
     assert parts[-1].stop == len(spec.NAMES)
 
@@ -57,7 +57,7 @@ _TWO = {"a": (("x", Scale.LOG), ("y", Scale.LOG))}
 def test_the_fingerprint_is_another_one_after_any_change(
     groups: dict[str, tuple[tuple[str, Scale], ...]], computation: int
 ) -> None:
-    assert spec.fingerprint(groups, computation) != spec.fingerprint(_TWO, 1)
+    assert spec.compute_fingerprint(groups, computation) != spec.compute_fingerprint(_TWO, 1)
 
 
 def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
@@ -69,7 +69,9 @@ def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
 def test_scaling_can_be_undone(numbers: list[float]) -> None:
     raw = np.array(numbers)
     raw[spec.SCALES == Scale.SIGNED_LOG_HOURS] *= -1.0
-    assert np.allclose(spec.raw(scaled(raw, spec.SCALES)), raw, rtol=1e-4, atol=1e-2)
+    assert np.allclose(
+        spec.invert_scaling(scale_numbers(raw, spec.SCALES)), raw, rtol=1e-4, atol=1e-2
+    )
 
 
 def test_the_documentation_names_every_number() -> None:

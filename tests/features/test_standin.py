@@ -11,8 +11,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.running_stats import Memory
-from mirage.features.simulator_from_queue import stand_in
+from mirage.features.observation.running_stats import RunningStats
+from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.features.scene import BEGIN, HOUR, dressed, link, played, workload
 from tests.features.test_observe import SITES
@@ -60,7 +60,7 @@ def _running(job_id: int, node_list: str, **fields: Any) -> Job:
 
 def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
     queue = Queue.from_jobs(NOW, [_running(1, "n[1-2]", nodes=2), _running(2, "n0")])
-    simulator = stand_in(SMALL, queue, _nodes("aaai")).simulator
+    simulator = build_queue_simulator(SMALL, queue, _nodes("aaai")).simulator
     first, second = simulator.find(1), simulator.find(2)
     assert first is not None
     assert second is not None
@@ -70,7 +70,9 @@ def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
 
 
 def test_a_running_job_ends_at_its_limit() -> None:
-    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_running(1, "n0")]), _nodes("aiii")).simulator
+    simulator = build_queue_simulator(
+        SMALL, Queue.from_jobs(NOW, [_running(1, "n0")]), _nodes("aiii")
+    ).simulator
     simulator.advance(NOW + 1799)
     assert len(simulator.list_running()) == 1
     simulator.advance(NOW + 1800)
@@ -79,14 +81,14 @@ def test_a_running_job_ends_at_its_limit() -> None:
 
 def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
     queue = Queue.from_jobs(NOW, [_running(1, "x[7-8]", nodes=2), _running(2, "n0")])
-    stood = stand_in(SMALL, queue, _nodes("aiii"))
+    stood = build_queue_simulator(SMALL, queue, _nodes("aiii"))
     assert stood.left_out == {}
     assert stood.simulator.list_free_nodes() == (3,)
 
 
 def test_jobs_that_do_not_fit_are_named() -> None:
     queue = Queue.from_jobs(NOW, [_running(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)])
-    stood = stand_in(SMALL, queue)
+    stood = build_queue_simulator(SMALL, queue)
     assert set(stood.left_out) == {3, 4}
     assert all(stood.left_out.values())
     assert [r.job_id for r in stood.simulator.list_running()] == [1, 2]
@@ -94,7 +96,7 @@ def test_jobs_that_do_not_fit_are_named() -> None:
 
 def test_pending_jobs_stand_in_slurms_order() -> None:
     jobs = [_job(i, priority=p) for i, p in ((1, 50), (2, 300), (3, 200), (4, 300))]
-    simulator = stand_in(SMALL, Queue.from_jobs(NOW, jobs)).simulator
+    simulator = build_queue_simulator(SMALL, Queue.from_jobs(NOW, jobs)).simulator
     assert simulator.list_pending_ids() == [2, 4, 3, 1]
 
 
@@ -111,7 +113,7 @@ def test_pending_jobs_stand_in_slurms_order() -> None:
 )
 def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any]) -> None:
     queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **fields)])
-    simulator = stand_in(SMALL, queue, _nodes("aiii")).simulator
+    simulator = build_queue_simulator(SMALL, queue, _nodes("aiii")).simulator
     simulator.advance(NOW + 30)
     assert [r.job_id for r in simulator.list_pending()] == [2]
     assert simulator.list_pending_ids() == []
@@ -120,18 +122,22 @@ def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any
 def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
     waits: dict[str, Any] = {"eligible": None, "dependency": "afterany:1(unfulfilled)"}
     queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **waits)])
-    simulator = stand_in(SMALL, queue, _nodes("aiii")).simulator
+    simulator = build_queue_simulator(SMALL, queue, _nodes("aiii")).simulator
     assert simulator.run_until_started(2) == NOW + 1800
 
 
 def test_nothing_starts_on_a_node_that_is_down() -> None:
-    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, nodes=2)]), _nodes("diii")).simulator
+    simulator = build_queue_simulator(
+        SMALL, Queue.from_jobs(NOW, [_job(1, nodes=2)]), _nodes("diii")
+    ).simulator
     simulator.advance(NOW)
     assert [r.allocated for r in simulator.list_running()] == [(1, 2)]
 
 
 def test_no_time_limit_is_none() -> None:
-    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, time_limit_s=None)])).simulator
+    simulator = build_queue_simulator(
+        SMALL, Queue.from_jobs(NOW, [_job(1, time_limit_s=None)])
+    ).simulator
     assert simulator.list_pending()[0].job.time_limit_s == UNLIMITED
 
 
@@ -142,7 +148,7 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
     queue = Queue.from_jobs(
         NOW, [_job(1, partition="gpu,b", qos="long"), _job(2, partition="gpu", qos="q")]
     )
-    stood = stand_in(params, queue)
+    stood = build_queue_simulator(params, queue)
     jobs = {r.job_id: r.job for r in stood.simulator.list_pending()}
     assert (jobs[1].partition, jobs[1].qos) == ("b", "")
     assert (jobs[2].partition, jobs[2].qos) == ("", "q")
@@ -150,13 +156,13 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
 
 def test_a_limit_on_submissions_is_not_asked_of_jobs_that_slurm_has_taken() -> None:
     params = replace(SMALL, qos=(Qos(max_submit_pu=1),))
-    assert stand_in(params, Queue.from_jobs(NOW, [_job(1), _job(2)])).left_out == {}
+    assert build_queue_simulator(params, Queue.from_jobs(NOW, [_job(1), _job(2)])).left_out == {}
 
 
 def test_on_shared_nodes_each_node_gives_its_part() -> None:
     params = replace(SMALL, select_type=SelectType.CONS_TRES)
     queue = Queue.from_jobs(NOW, [_running(1, "n[0-1]", nodes=2, cpus=6)])
-    simulator = stand_in(params, queue, _nodes("aaii")).simulator
+    simulator = build_queue_simulator(params, queue, _nodes("aaii")).simulator
     assert [simulator.get_node_use(i)[0] for i in range(4)] == [3, 3, 0, 0]
 
 
@@ -169,7 +175,7 @@ def test_the_stand_in_plans_what_the_cluster_plans(site: str) -> None:
         cluster = SimulatedCluster(params, dressed(workload(hours), params), now=BEGIN)
         cluster.advance(at - BEGIN)
         planned = cluster.simulator.compute_planned_starts()
-        stood = stand_in(params, cluster.fetch_queue(), cluster.fetch_nodes())
+        stood = build_queue_simulator(params, cluster.fetch_queue(), cluster.fetch_nodes())
         found = stood.simulator.compute_planned_starts()
         assert stood.left_out == {}
         count += len(planned)
@@ -187,10 +193,10 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     simulator, memory = played(jobs, at, params)
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
-    told = Memory.of_history(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
+    told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
     snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=cluster.fetch_nodes())
-    live = feature_vector.from_snapshot(snapshot, params, link(at), told)
-    simulated = feature_vector.from_simulator(simulator, link(at), memory)
-    plans = spec.part("plan")
+    live = feature_vector.observe_snapshot(snapshot, params, link(at), told)
+    simulated = feature_vector.observe_simulator(simulator, link(at), memory)
+    plans = spec.get_group_slice("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()

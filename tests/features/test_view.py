@@ -8,14 +8,14 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.handover_input import Link
-from mirage.features.observation.queue_view import View
-from mirage.features.observation.running_stats import Users
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.queue_view import LinkQueueView
+from mirage.features.observation.running_stats import UserNumbers
 from mirage.sim.types import Params, Partition, Qos
 
 NOW = 1_675_000_000
 HOUR = 3600
-LINK = Link(
+LINK = HandoverInput(
     nodes=2,
     time_limit_s=48 * HOUR,
     user="ann",
@@ -62,8 +62,8 @@ def job(job_id: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
     return Job(job_id=JobId(job_id), state=state, **given | fields)
 
 
-def view(*jobs: Job, link: Link = LINK, params: Params = PARAMS) -> View:
-    return View.of_queue(Queue.from_jobs(NOW, jobs), NODES, params, link, Users())
+def view(*jobs: Job, link: HandoverInput = LINK, params: Params = PARAMS) -> LinkQueueView:
+    return LinkQueueView.from_queue(Queue.from_jobs(NOW, jobs), NODES, params, link, UserNumbers())
 
 
 @pytest.mark.parametrize(

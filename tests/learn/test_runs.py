@@ -47,7 +47,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
     # At the end nothing is left of the run.
     twins = tables[1].twins
     assert twins is not None
-    last = twin_features.numbers(twins.quantile_s[:, -1], np.zeros(8))
+    last = twin_features.compute_twin_features(twins.quantile_s[:, -1], np.zeros(8))
     np.testing.assert_array_equal(now[:8, -1, plain:], last)
     few = made.part(np.array([3, 9]))
     np.testing.assert_array_equal(few.sight(0).now.numpy().reshape(2, 5, -1), now[[3, 9]])

@@ -17,7 +17,9 @@ ANSWER = np.arange(1, 20, dtype=np.int32) * HOUR
     ("left_h", "share"), [(0.5, 19.5 / 20), (9.5, 10.5 / 20), (19.0, 0.5 / 20), (40.0, 0.5 / 20)]
 )
 def test_late_is_the_share_of_quantiles_beyond_the_time_left(left_h: float, share: float) -> None:
-    assert twin_features.late(ANSWER, np.array(left_h * HOUR)) == pytest.approx(share)
+    assert twin_features.compute_late_probability(ANSWER, np.array(left_h * HOUR)) == pytest.approx(
+        share
+    )
 
 
 def test_numbers_say_how_long_and_how_late() -> None:
@@ -25,7 +27,7 @@ def test_numbers_say_how_long_and_how_late() -> None:
     told = dict(
         zip(
             twin_features.NAMES,
-            twin_features.numbers(np.stack([ANSWER] * 2), left_s).T,
+            twin_features.compute_twin_features(np.stack([ANSWER] * 2), left_s).T,
             strict=True,
         )
     )

@@ -8,10 +8,10 @@ import pytest
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.features.futures.submission_history import History
-from mirage.features.handover_input import Link
-from mirage.features.observation.feature_vector import Look
-from mirage.features.observation.running_stats import Memory
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.feature_vector import SnapshotObserver
+from mirage.features.observation.running_stats import RunningStats
 from mirage.policy.twin.twin_forecast import Twin, TwinForecast
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
@@ -33,8 +33,8 @@ MIDNIGHT = BEGIN // DAY * DAY
 NOW = MIDNIGHT + 8 * DAY
 
 
-def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> Link:
-    return Link(
+def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
+    return HandoverInput(
         nodes=nodes,
         time_limit_s=DAY,
         user="chain",
@@ -55,10 +55,10 @@ def job(job_id: int, at: int, limit_h: int = 8, *, nice: int = 0) -> SimJob:
 
 def seen(
     jobs: list[SimJob], now: int = NOW, params: Params = ONE_NODE
-) -> tuple[Simulator, History]:
+) -> tuple[Simulator, SubmissionHistory]:
     simulator = Simulator(params, jobs, now=MIDNIGHT)
-    history = History(MIDNIGHT)
-    history.hear(simulator.advance(now), {j.job_id: j for j in jobs}.get)
+    history = SubmissionHistory(MIDNIGHT)
+    history.record_events(simulator.advance(now), {j.job_id: j for j in jobs}.get)
     return simulator, history
 
 
@@ -140,15 +140,15 @@ def test_a_live_queue_gives_the_same() -> None:
     ]
     _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
     snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
-    look = Look(snapshot, ONE_NODE, Memory())
+    look = SnapshotObserver(snapshot, ONE_NODE, RunningStats())
     found = SMALL.of_look(look, link(), history, seed=1)
     assert only(found) == HOUR
 
 
 def forecast_at(jobs: list[SimJob], at: int, seed: int = 5) -> tuple[TwinForecast, Simulator]:
     simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
-    history = History(BEGIN)
-    history.hear(simulator.advance(at), {j.job_id: j for j in jobs}.get)
+    history = SubmissionHistory(BEGIN)
+    history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
     return FAR.of_simulator(simulator, link(at, nodes=4), history, seed=seed), simulator
 
 

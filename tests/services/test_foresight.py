@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId
 from mirage.episodes.generation.replay import Worlds
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import LONGEST_SAVING, Foresight
@@ -19,7 +19,7 @@ from mirage.store.database.engine import Store
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services.test_observing import PAIR, POINT, Watching, worker
 
-LINK = Link(
+LINK = HandoverInput(
     nodes=1,
     time_limit_s=48 * HOUR,
     user="u",
@@ -116,7 +116,7 @@ class Oracle:
         self.clock_s = 0.0
         self._cost_s = cost_s
 
-    def __call__(self, link: Link) -> NDArray[np.int32]:
+    def __call__(self, link: HandoverInput) -> NDArray[np.int32]:
         self.asked.append(link.job_id)
         self.clock_s += self._cost_s
         return np.full(len(LEVELS), len(self.asked), dtype=np.int32)

@@ -15,8 +15,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
-from mirage.features.futures.submission_history import History
-from mirage.features.handover_input import Link
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.services.forecasts import forecast_calibration, submission_forecast
 from mirage.services.forecasts.shape_forecaster import Foreteller
@@ -96,7 +96,7 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
         snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
         history = Observer(params=PARAMS).history(tx, site.cluster_id, snapshot)
         look = Observer(params=PARAMS).look(tx, site.cluster_id, snapshot)
-    link = Link(
+    link = HandoverInput(
         nodes=usual.nodes,
         time_limit_s=usual.time_limit_s,
         user="",
@@ -106,7 +106,7 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
         predecessor_end=0,
     )
     again = Twin().of_look(look, link, history, seed=7).forecast()
-    assert isinstance(history, History)
+    assert isinstance(history, SubmissionHistory)
     assert found.forecast.p50_s == pytest.approx(again.p50_s, rel=0.3, abs=600)
 
 

@@ -76,7 +76,7 @@ def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[feature_v
     rows = []
     for after_s in AFTER_S:
         past.follow(world.sim, world.start + after_s)
-        rows.append(feature_vector.from_simulator(world.sim, link, past.memory))
+        rows.append(feature_vector.observe_simulator(world.sim, link, past.memory))
     return world.start, rows
 
 
@@ -111,7 +111,7 @@ def test_the_service_shows_what_training_has_shown(store: Store, site: str) -> N
     params, jobs = SITES[site], workload(3, jobs=LOAD)
     start, trained = in_training(params, jobs)
     served = in_service(store, params, jobs, start)
-    plans = spec.part("plan")
+    plans = spec.get_group_slice("plan")
     for a, b in zip(trained, served, strict=True):
         pairs = zip(spec.NAMES[: plans.start], a, b, strict=False)
         assert {name: (x, y) for name, x, y in pairs if x != y} == {}
@@ -140,14 +140,14 @@ def test_a_later_links_predecessor_waited_since_it_was_eligible(store: Store) ->
     assert observation is not None
     assert second.start is not None
     assert second.eligible is not None
-    waited = spec.raw(observation[None])[0, spec.PLACES["predecessor_wait"]]
+    waited = spec.invert_scaling(observation[None])[0, spec.PLACES["predecessor_wait"]]
     assert waited == pytest.approx(second.start - second.eligible, abs=1)
     assert second.eligible - second.submit > 11 * HOUR
 
 
 def planned(rows: list[feature_vector.Observation]) -> NDArray[np.float64]:
     """The numbers of the plans, seconds."""
-    return spec.raw(np.array(rows))[:, spec.part("plan")]
+    return spec.invert_scaling(np.array(rows))[:, spec.get_group_slice("plan")]
 
 
 def shown_in(store: Store, observer: Observer | None, snapshot: Snapshot) -> str:

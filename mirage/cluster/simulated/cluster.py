@@ -10,7 +10,7 @@ from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused, InputError
-from mirage.features.dependency_text import Waits
+from mirage.features.dependency_text import DependencyList
 from mirage.sim.arrays.layout import FAR
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
@@ -275,7 +275,7 @@ class SimulatedCluster:
     def _depend(self, standby: JobId, dependency: str) -> None:
         self._set_waits(standby, self._words.waits(dependency))
 
-    def _set_waits(self, standby: JobId, waits: Waits) -> None:
+    def _set_waits(self, standby: JobId, waits: DependencyList) -> None:
         any_of = waits.any_dependency
         self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
 

@@ -5,7 +5,11 @@ from collections.abc import Sequence
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterRefused, MalformedText
-from mirage.features.dependency_text import Waits, read, written
+from mirage.features.dependency_text import (
+    DependencyList,
+    format_dependency_list,
+    parse_dependency_list,
+)
 from mirage.sim.types import DEFAULT_QOS, JobRecord, Outage, Params, Partition, SelectType, SimJob
 
 _FIRST_UID = 10001
@@ -47,10 +51,10 @@ class Words:
         """The inverse of `node_numbers`, in the order of `nodes`."""
         return ",".join(self._names[i] for i in nodes)
 
-    def waits(self, dependency: str) -> Waits:
+    def waits(self, dependency: str) -> DependencyList:
         """The list's terms; ClusterRefused for what the simulator does not have."""
         try:
-            return read(dependency)
+            return parse_dependency_list(dependency)
         except MalformedText as error:
             raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
 
@@ -84,7 +88,9 @@ class Words:
             cpus=cpus,
             gpus=gpus,
             exit_code=_exit_code(record.state),
-            dependency=written(record.dependencies, any_dependency=record.any_dependency),
+            dependency=format_dependency_list(
+                record.dependencies, any_dependency=record.any_dependency
+            ),
             node_list=self.node_names(record.allocated),
             comment=job.comment,
         )

@@ -14,7 +14,7 @@ from mirage.domain.decision import Action, Decision, HandoverView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 from mirage.episodes.generation.sim_queries import free_nodes
-from mirage.features.observation.queue_view import place_of
+from mirage.features.observation.queue_view import get_partition_number
 from mirage.ports import Policy
 from mirage.sim.packing.packed_params import list_node_groups
 from mirage.sim.simulator import Simulator
@@ -59,7 +59,7 @@ class Standby:
             jobs=jobs,
             handovers=NO_WAITS,
             queue=replace(_EMPTY, taken_at=sim.now),
-            free_nodes=free_nodes(sim, place_of(sim.params, self.job.partition)),
+            free_nodes=free_nodes(sim, get_partition_number(sim.params, self.job.partition)),
             position=self.position,
             planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
             can_pin=self.allow_pin and self._can_pin(sim),

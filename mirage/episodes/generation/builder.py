@@ -20,7 +20,7 @@ from mirage.episodes.table.episode_table import NONE, Column, EpisodeTable
 from mirage.episodes.table.metadata import About
 from mirage.episodes.table.pair_settings import Settings
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.queue_view import place_of
+from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
@@ -87,7 +87,7 @@ class _Looks:
         self._point = point
         self._instant_s = instant_s
         self._link = world.link(job, point)
-        self._partition = place_of(world.sim.params, job.partition)
+        self._partition = get_partition_number(world.sim.params, job.partition)
         count = len(self._instant_s)
         self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
         self._line = np.zeros((3, count), dtype=np.int32)
@@ -111,7 +111,7 @@ class _Looks:
 
     def _look(self, k: int) -> None:
         sim = self._world.sim
-        self._observations[k] = feature_vector.from_simulator(sim, self._link, self._past.memory)
+        self._observations[k] = feature_vector.observe_simulator(sim, self._link, self._past.memory)
         self._line[:, k] = (*self._rivals(sim), free_nodes(sim, self._partition))
 
     def _rivals(self, sim: Simulator) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from typing import Self
 from mirage.domain.job import compute_wait_s
 from mirage.episodes.generation.sim_queries import eligible_of_running
 from mirage.episodes.judge.policy_runner import RECENT_JOBS
-from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord, SimJob
 
@@ -20,7 +20,7 @@ class Past:
     def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
         """`jobs`: those of the trace, by id. Rules are not shown the waits of `elsewhere`: names
         of partitions, as jobs have them, that are not the pair's."""
-        self.memory = Memory()
+        self.memory = RunningStats()
         self.started: list[StartedJob] = []
         self._jobs = jobs
         self._elsewhere = elsewhere
@@ -56,15 +56,15 @@ class Past:
             return
         nodes, limit_s = job.nodes, job.time_limit_s
         if kind is EventKind.SUBMITTED:
-            self.memory.saw_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
+            self.memory.record_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
         elif kind is EventKind.STARTED:
             since = (ended.eligible if ended else None) or eligible.get(job_id, at)
             wait_s = compute_wait_s(at, job.submit, since)
-            self.memory.saw_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
+            self.memory.record_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
             if job.partition not in self._elsewhere:
                 self.started.append((at, wait_s, nodes, limit_s))
         elif kind is EventKind.ENDED and ended is not None and ended.start is not None:
-            self.memory.saw_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
+            self.memory.record_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
 
 
 def _any_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:

@@ -7,7 +7,7 @@ from typing import Protocol, Self, TypeVar
 from mirage.episodes.generation.event_history import Past
 from mirage.episodes.generation.replay_fork import World, enter
 from mirage.episodes.table.pair_settings import Settings, pair_job
-from mirage.features.observation.queue_view import place_of
+from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
@@ -39,7 +39,7 @@ class Worlds:
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._account_holder(jobs)]
         self._main = Simulator(params, Workload.from_jobs(params, known), now=first)
-        ours = place_of(params, settings.partition)
+        ours = get_partition_number(params, settings.partition)
         elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
         if ours:
             # A job that names none goes to the first.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.errors import ClusterRefused
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, build_afterany
 
@@ -69,9 +69,9 @@ class World:
         record = self.sim.find(self.predecessor)
         return record is not None and (record.start, record.end) == (self.start, self.end)
 
-    def link(self, job: SimJob, point: int) -> Link:
+    def link(self, job: SimJob, point: int) -> HandoverInput:
         """The hand-over as observations have it; either job is like `job`, submitted at `point`."""
-        return Link(
+        return HandoverInput(
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,
             user=job.user,

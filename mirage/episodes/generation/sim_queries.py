@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.features.observation.sim_columns import capacity
+from mirage.features.observation.sim_columns import gather_capacity
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import get_section
 from mirage.sim.arrays.live_columns import list_queue_places
@@ -24,7 +24,7 @@ def free_nodes(sim: Simulator, partition: int) -> int:
     """How many of the partition's nodes are up and have no job."""
     if not sim.params.partitions[partition].nodes:
         return sim.count_idle_nodes()
-    return int(capacity(sim.arena.state, sim.arena.site, partition)[2])
+    return int(gather_capacity(sim.arena.state, sim.arena.site, partition)[2])
 
 
 def eligible_of_running(sim: Simulator) -> dict[int, int]:

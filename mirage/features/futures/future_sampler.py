@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
-from mirage.features.futures.run_time_distribution import Floats, RunTimes, Shares, counted, drawn
-from mirage.features.futures.submission_history import NONE, History, Submissions
-from mirage.features.handover_input import Link
+from mirage.features.futures.run_time_distribution import (
+    Floats,
+    RunShares,
+    RunTimeDistribution,
+    clamp_limit,
+    draw_shares,
+)
+from mirage.features.futures.submission_history import NONE, SubmissionHistory, Submissions
+from mirage.features.handover_input import HandoverInput
 from mirage.sim.arrays import layout
 from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
@@ -37,36 +43,38 @@ class Resampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class RunTimeInputs:
     """Of jobs whose run time is to be drawn; columns of equal length."""
 
     groups: Ints
-    """[n, 3] of `RunTimes.groups`."""
+    """[n, 3] of `RunTimeDistribution.assign_groups`."""
     time_limit_s: Ints
     least: Floats
     """The share of its limit that a job has run so far; below 0: it has not started."""
 
 
-class Recent:
+class RecentSubmissions:
     """The submissions of the last days, from which the ones to come are cut."""
 
-    def __init__(self, history: History, now: int, how: Resampling) -> None:
+    def __init__(self, history: SubmissionHistory, now: int, how: Resampling) -> None:
         seen = max(1, (now - history.since) // _DAY_S)
         self._days = min(how.days, seen)
         self._now, self._how = now, how
-        past = history.submissions(now - self._days * _DAY_S, now)
+        past = history.list_submissions(now - self._days * _DAY_S, now)
         used, self._kind = np.unique(past.kind, return_inverse=True)
         self.kinds: list[SimJob] = [history.kinds.jobs[k] for k in used]
         self._at = past.at.copy()
-        self._cancelled_after = np.where(_cancelled(past), past.end - past.at, NONE)
+        self._cancelled_after = np.where(_mark_cancelled(past), past.end - past.at, NONE)
         limits = np.array([job.time_limit_s for job in self.kinds], dtype=np.int64)[self._kind]
         groups = np.array([history.kinds.groups[k] for k in used], dtype=np.int64).reshape(-1, 3)
         ran_s = np.where(past.end == NONE, now, past.end) - past.start
-        share = np.clip(ran_s / _counted(limits), 0.0, 1.0)
-        self.jobs = Jobs(groups[self._kind], limits, np.where(past.start == NONE, _WAITS, share))
+        share = np.clip(ran_s / _clamp_limits(limits), 0.0, 1.0)
+        self.jobs = RunTimeInputs(
+            groups[self._kind], limits, np.where(past.start == NONE, _WAITS, share)
+        )
         self._known = (past.end != NONE) & (past.start != NONE)
 
-    def cut(
+    def cut_blocks(
         self, since: int, until: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.intp], Ints]:
         """Rows of the past for (since, until], in the order in which they come, and when."""
@@ -81,90 +89,99 @@ class Recent:
             instants.append(self._at[first:last] - source + begin)
         return np.concatenate(rows), np.concatenate(instants)
 
-    def arrivals(self, rows: NDArray[np.intp], at: Ints, share: Floats) -> Arrivals:
+    def build_arrivals(self, rows: NDArray[np.intp], at: Ints, share: Floats) -> Arrivals:
         """These rows again; `share` counts where it is not known how long the job ran."""
         after = self._cancelled_after[rows]
         share = np.where(self._known[rows], self.jobs.least[rows], share)
         return Arrivals(
             at=at,
             kind=self._kind[rows],
-            run_s=run_times(self.jobs.time_limit_s[rows], share),
+            run_s=compute_run_times(self.jobs.time_limit_s[rows], share),
             cancel_at=np.where(after == NONE, NONE, at + after),
         )
 
 
-class Futures:
+class FutureSampler:
     """Futures of one present, one after the other."""
 
     def __init__(
-        self, present: Present, recent: Recent, run_times: RunTimes, link: Link, how: Resampling
+        self,
+        present: Present,
+        recent: RecentSubmissions,
+        run_times: RunTimeDistribution,
+        link: HandoverInput,
+        how: Resampling,
     ) -> None:
         self.now = present.now
         self._recent, self._how = recent, how
-        self._live = _Live(present, run_times, link)
-        self._shares: Shares = run_times.shares()
+        self._live = _LiveJobs(present, run_times, link)
+        self._shares: RunShares = run_times.build_shares()
         users = np.concatenate([self._live.jobs.groups[:, 1], recent.jobs.groups[:, 1]])
         self._users, of_rows = np.unique(users, return_inverse=True)
         self._of_live, self._of_recent = np.split(of_rows, [len(self._live.jobs.groups)])
 
-    def draw(self, rng: np.random.Generator) -> "Future":
+    def draw_future(self, rng: np.random.Generator) -> "SampledFuture":
         """One more, drawn as far as it is asked for."""
-        return Future(self, rng)
+        return SampledFuture(self, rng)
 
-    def users_dice(self, rng: np.random.Generator) -> Floats:
+    def draw_user_dice(self, rng: np.random.Generator) -> Floats:
         """float64[users, 2] in [0, 1): what jobs of one user go by together."""
         return rng.random((len(self._users), 2))
 
-    def run_s(self, of_users: Floats, rng: np.random.Generator) -> Ints:
+    def draw_run_times(self, of_users: Floats, rng: np.random.Generator) -> Ints:
         """How long every live job runs, int64[slots]."""
         live = self._live.jobs
-        dice = self._dice(self._of_live, of_users, rng)
-        return self._live.by_slot(drawn(self._shares, live.groups, live.least, dice))
+        dice = self._draw_dice(self._of_live, of_users, rng)
+        return self._live.build_run_times(draw_shares(self._shares, live.groups, live.least, dice))
 
-    def arrivals(
+    def draw_arrivals(
         self, since: int, until: int, of_users: Floats, rng: np.random.Generator
     ) -> Arrivals:
         """Who comes in (since, until]."""
-        rows, at = self._recent.cut(since, until, rng)
+        rows, at = self._recent.cut_blocks(since, until, rng)
         past = self._recent.jobs
-        dice = self._dice(self._of_recent[rows], of_users, rng)
-        share = drawn(self._shares, past.groups[rows], past.least[rows], dice)
-        return self._recent.arrivals(rows, at, share)
+        dice = self._draw_dice(self._of_recent[rows], of_users, rng)
+        share = draw_shares(self._shares, past.groups[rows], past.least[rows], dice)
+        return self._recent.build_arrivals(rows, at, share)
 
-    def _dice(self, users: NDArray[np.intp], shared: Floats, rng: np.random.Generator) -> Floats:
+    def _draw_dice(
+        self, users: NDArray[np.intp], shared: Floats, rng: np.random.Generator
+    ) -> Floats:
         """float64[n, 2] in [0, 1)."""
         own = rng.random((len(users), 2))
         goes_along = rng.random(len(users)) < self._how.together
         return np.where(goes_along[:, None], shared[users], own)
 
 
-class Future:
+class SampledFuture:
     """How long the jobs that are there run, and who comes: longer futures begin like shorter ones.
 
     Most successors start on the first day; what nobody lives to see is not drawn.
     """
 
-    def __init__(self, futures: Futures, rng: np.random.Generator) -> None:
+    def __init__(self, futures: FutureSampler, rng: np.random.Generator) -> None:
         self._futures, self._rng = futures, rng
-        self._of_users = futures.users_dice(rng)
-        self.run_s = futures.run_s(self._of_users, rng)
+        self._of_users = futures.draw_user_dice(rng)
+        self.run_s = futures.draw_run_times(self._of_users, rng)
         """int64[slots]."""
         self._until = futures.now
         self._parts: list[Arrivals] = []
 
-    def arrivals(self, until: int) -> Arrivals:
+    def draw_arrivals(self, until: int) -> Arrivals:
         """Who comes by an instant."""
         if until > self._until:
-            more = self._futures.arrivals(self._until, until, self._of_users, self._rng)
+            more = self._futures.draw_arrivals(self._until, until, self._of_users, self._rng)
             self._parts.append(more)
             self._until = until
         return join_arrivals(self._parts)
 
 
-class _Live:
+class _LiveJobs:
     """The jobs that are there."""
 
-    def __init__(self, present: Present, run_times: RunTimes, link: Link) -> None:
+    def __init__(
+        self, present: Present, run_times: RunTimeDistribution, link: HandoverInput
+    ) -> None:
         live, users = present.live, present.users
         self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.GONE)
         here = live[self._slots]
@@ -173,36 +190,38 @@ class _Live:
         elapsed_s = present.now - here[:, layout.START]
         owners = [users[a] for a in here[:, layout.ASSOCIATION]]
         groups = [
-            run_times.groups(user, limit_s, nodes)
+            run_times.assign_groups(user, limit_s, nodes)
             for user, limit_s, nodes in zip(
                 owners, limits.tolist(), here[:, layout.NODES].tolist(), strict=True
             )
         ]
-        least = np.where(runs, elapsed_s / _counted(limits), _WAITS)
-        self.jobs = Jobs(np.array(groups, dtype=np.int64).reshape(-1, 3), limits, least)
+        least = np.where(runs, elapsed_s / _clamp_limits(limits), _WAITS)
+        self.jobs = RunTimeInputs(np.array(groups, dtype=np.int64).reshape(-1, 3), limits, least)
         own = np.array([user == link.user for user in owners], dtype=bool)
         # The link's own two jobs go on for as long as they may: that is why there is a chain.
         self._certain = own & (runs & (here[:, layout.START] == link.predecessor_start))
         self._certain |= here[:, layout.ID] == link.job_id
         self._room = len(live)
 
-    def by_slot(self, share: Floats) -> Ints:
+    def build_run_times(self, share: Floats) -> Ints:
         """Run times, int64[slots]."""
         found = np.zeros(self._room, dtype=np.int64)
-        found[self._slots] = run_times(self.jobs.time_limit_s, np.where(self._certain, 1.0, share))
+        found[self._slots] = compute_run_times(
+            self.jobs.time_limit_s, np.where(self._certain, 1.0, share)
+        )
         return found
 
 
-def run_times(time_limit_s: Ints, share: Floats) -> Ints:
+def compute_run_times(time_limit_s: Ints, share: Floats) -> Ints:
     """Seconds; whoever needs all of its limit is ended by it, whatever that is."""
-    part: Ints = np.rint(share * _counted(time_limit_s)).astype(np.int64)
+    part: Ints = np.rint(share * _clamp_limits(time_limit_s)).astype(np.int64)
     return np.where(share >= 1.0, layout.FAR >> 1, part)
 
 
-def _counted(time_limit_s: Ints) -> Ints:
-    return np.clip(time_limit_s, 1, counted(layout.FAR))
+def _clamp_limits(time_limit_s: Ints) -> Ints:
+    return np.clip(time_limit_s, 1, clamp_limit(layout.FAR))
 
 
-def _cancelled(past: Submissions) -> NDArray[np.bool_]:
+def _mark_cancelled(past: Submissions) -> NDArray[np.bool_]:
     never_ran: NDArray[np.bool_] = (past.end != NONE) & (past.start == NONE)
     return never_ran

@@ -29,7 +29,7 @@ _CLASSES = 14
 """Of limits: up to 15 min, 30 min, 1 h, and so on, each twice the one before."""
 
 
-class Shares(NamedTuple):
+class RunShares(NamedTuple):
     """Of each group the shares of their limits that its latest jobs ran, ascending."""
 
     own: Floats
@@ -40,7 +40,7 @@ class Shares(NamedTuple):
     all_held: Ints
 
 
-class Rings:
+class RingBuffers:
     """The latest values of each of a growing number of groups."""
 
     __slots__ = ("_seen", "_values")
@@ -49,18 +49,18 @@ class Rings:
         self._values: Floats = np.full((groups, kept), np.inf)
         self._seen: Ints = np.zeros(groups, dtype=np.int64)
 
-    def add(self, group: int, value: float) -> None:
+    def add_value(self, group: int, value: float) -> None:
         if group >= len(self._seen):
             self._make_room(group)
         self._values[group, self._seen[group] % self._values.shape[1]] = value
         self._seen[group] += 1
 
-    def ascending(self) -> tuple[Floats, Ints]:
+    def sort_values(self) -> tuple[Floats, Ints]:
         """[groups, kept], and how many of each are values; what is empty stands behind them."""
         return np.sort(self._values, axis=1), np.minimum(self._seen, self._values.shape[1])
 
-    def fork(self) -> "Rings":
-        twin = Rings.__new__(Rings)
+    def fork(self) -> "RingBuffers":
+        twin = RingBuffers.__new__(RingBuffers)
         twin._values, twin._seen = self._values.copy(), self._seen.copy()  # noqa: SLF001 - of its own kind
         return twin
 
@@ -72,60 +72,60 @@ class Rings:
         self._seen = np.concatenate([self._seen, np.zeros(more, dtype=np.int64)])
 
 
-class RunTimes:
+class RunTimeDistribution:
     """What is known of run times. Forks share the numbers of groups, which never change."""
 
     __slots__ = ("_all", "_numbers", "_own")
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, int, int], int] = {}
-        self._own = Rings(64, OWN_KEPT)
-        self._all = Rings(_CLASSES, ALL_KEPT)
+        self._own = RingBuffers(64, OWN_KEPT)
+        self._all = RingBuffers(_CLASSES, ALL_KEPT)
 
-    def groups(self, user: str, time_limit_s: int, nodes: int) -> tuple[int, int, int]:
+    def assign_groups(self, user: str, time_limit_s: int, nodes: int) -> tuple[int, int, int]:
         """The numbers of a job's groups: its user's like jobs, its user's, everybody's."""
         numbers = self._numbers
         like = numbers.setdefault((user, time_limit_s, nodes), len(numbers))
         own = numbers.setdefault((user, 0, 0), len(numbers))
-        return like, own, _limit_class(time_limit_s)
+        return like, own, _find_limit_class(time_limit_s)
 
-    def saw_end(self, groups: tuple[int, int, int], *, run_s: int, time_limit_s: int) -> None:
+    def record_end(self, groups: tuple[int, int, int], *, run_s: int, time_limit_s: int) -> None:
         """Of a job that had started, however it ended."""
-        share = min(1.0, max(0, run_s) / counted(time_limit_s))
+        share = min(1.0, max(0, run_s) / clamp_limit(time_limit_s))
         like, own, everybody = groups
-        self._own.add(like, share)
-        self._own.add(own, share)
-        self._all.add(everybody, share)
+        self._own.add_value(like, share)
+        self._own.add_value(own, share)
+        self._all.add_value(everybody, share)
 
-    def shares(self) -> Shares:
+    def build_shares(self) -> RunShares:
         """What draws are made from, as of the latest end."""
         # Groups that have a number and no end yet are asked about too.
-        own, held = self._own.ascending()
+        own, held = self._own.sort_values()
         missing = max(0, len(self._numbers) - len(held))
         own = np.concatenate([own, np.full((missing, OWN_KEPT), np.inf)])
         held = np.concatenate([held, np.zeros(missing, dtype=np.int64)])
-        return Shares(own, held, *self._all.ascending())
+        return RunShares(own, held, *self._all.sort_values())
 
-    def fork(self) -> "RunTimes":
+    def fork(self) -> "RunTimeDistribution":
         """An independent twin."""
-        twin = RunTimes.__new__(RunTimes)
+        twin = RunTimeDistribution.__new__(RunTimeDistribution)
         twin._numbers = self._numbers  # noqa: SLF001 - of its own kind
         twin._own, twin._all = self._own.fork(), self._all.fork()  # noqa: SLF001
         return twin
 
 
-def counted(time_limit_s: int) -> int:
+def clamp_limit(time_limit_s: int) -> int:
     """The limit that shares are of, seconds."""
     return max(1, min(time_limit_s, LONGEST_S))
 
 
-def _limit_class(time_limit_s: int) -> int:
-    steps = -(-counted(time_limit_s) // _SHORTEST_S) - 1
+def _find_limit_class(time_limit_s: int) -> int:
+    steps = -(-clamp_limit(time_limit_s) // _SHORTEST_S) - 1
     return min(steps.bit_length(), _CLASSES - 1)
 
 
 @allocating_kernel
-def beyond(values: Floats, held: int, least: float) -> int:
+def count_beyond(values: Floats, held: int, least: float) -> int:
     """How many of the first `held`, ascending, are greater than `least`."""
     low, high = 0, held
     while low < high:
@@ -138,30 +138,32 @@ def beyond(values: Floats, held: int, least: float) -> int:
 
 
 @allocating_kernel
-def drawn(shares: Shares, groups: Ints, least: Floats, dice: Floats) -> Floats:
+def draw_shares(shares: RunShares, groups: Ints, least: Floats, dice: Floats) -> Floats:
     """One share of its limit for each job, float64[n], each beyond `least[n]`.
 
-    `groups`: int64[n, 3] of `RunTimes.groups`; `dice`: float64[n, 2] in [0, 1): which group a job
+    `assign_groups`: int64[n, 3] of `RunTimeDistribution.assign_groups`; `dice`: float64[n, 2] in [0, 1): which group a job
     goes by, and which of its runs, the shortest for 0. 1.0 where nothing ever ran so long.
     """
     found = np.ones(len(groups))
     for i in range(len(groups)):
         like, own, everybody = groups[i]
-        of_like = beyond(shares.own[like], shares.own_held[like], least[i])
-        of_own = beyond(shares.own[own], shares.own_held[own], least[i])
-        of_all = beyond(shares.all[everybody], shares.all_held[everybody], least[i])
+        of_like = count_beyond(shares.own[like], shares.own_held[like], least[i])
+        of_own = count_beyond(shares.own[own], shares.own_held[own], least[i])
+        of_all = count_beyond(shares.all[everybody], shares.all_held[everybody], least[i])
         towards = PRIOR / (shares.own_held[own] + PRIOR)
         all_mass = PRIOR * towards * of_all / max(1, shares.all_held[everybody])
         point = dice[i, 0] * (of_like + towards * of_own + all_mass)
         if point < of_like:
-            found[i] = _pick(shares.own[like], shares.own_held[like], of_like, dice[i, 1])
+            found[i] = _pick_value(shares.own[like], shares.own_held[like], of_like, dice[i, 1])
         elif point < of_like + towards * of_own:
-            found[i] = _pick(shares.own[own], shares.own_held[own], of_own, dice[i, 1])
+            found[i] = _pick_value(shares.own[own], shares.own_held[own], of_own, dice[i, 1])
         elif of_all:
-            found[i] = _pick(shares.all[everybody], shares.all_held[everybody], of_all, dice[i, 1])
+            found[i] = _pick_value(
+                shares.all[everybody], shares.all_held[everybody], of_all, dice[i, 1]
+            )
     return found
 
 
 @allocating_kernel
-def _pick(values: Floats, held: int, beyond_least: int, die: float) -> float:
+def _pick_value(values: Floats, held: int, beyond_least: int, die: float) -> float:
     return float(values[held - beyond_least + int(die * beyond_least)])

@@ -12,8 +12,8 @@ import numpy as np
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Ints
-from mirage.features.futures.run_time_distribution import RunTimes
-from mirage.features.simulator_from_queue import submitted
+from mirage.features.futures.run_time_distribution import RunTimeDistribution
+from mirage.features.simulator_from_queue import build_submitted_job
 from mirage.sim.types import Event, EventKind, Params, SimJob
 
 KEPT_S: Final = 29 * 86400
@@ -29,14 +29,14 @@ class Submissions:
 
     at: Ints
     kind: Ints
-    """Its place in `History.kinds`."""
+    """Its place in `SubmissionHistory.kinds`."""
     start: Ints
     """NONE: not yet."""
     end: Ints
     """NONE: not yet. An end without a start: cancelled while it waited."""
 
 
-class Kinds:
+class JobKinds:
     """The jobs that have been submitted, without what is one job's own. Forks share one."""
 
     __slots__ = ("_numbers", "groups", "jobs")
@@ -45,18 +45,18 @@ class Kinds:
         self._numbers: dict[SimJob, int] = {}
         self.jobs: list[SimJob] = []
         self.groups: list[tuple[int, int, int]] = []
-        """Of `RunTimes.groups`."""
+        """Of `RunTimeDistribution.assign_groups`."""
 
-    def number(self, job: SimJob, run_times: RunTimes) -> int:
-        kind = _kind(job)
+    def assign_number(self, job: SimJob, run_times: RunTimeDistribution) -> int:
+        kind = _build_kind(job)
         number = self._numbers.setdefault(kind, len(self.jobs))
         if number == len(self.jobs):
             self.jobs.append(kind)
-            self.groups.append(run_times.groups(job.user, job.time_limit_s, job.nodes))
+            self.groups.append(run_times.assign_groups(job.user, job.time_limit_s, job.nodes))
         return number
 
 
-class History:
+class SubmissionHistory:
     """Submissions and their fates on one cluster, and how long jobs run there."""
 
     __slots__ = ("_count", "_first_id", "_rows", "_under_way", "kinds", "run_times", "since")
@@ -64,8 +64,8 @@ class History:
     def __init__(self, since: int) -> None:
         """Everything that was submitted after `since` will be told."""
         self.since = since
-        self.kinds = Kinds()
-        self.run_times = RunTimes()
+        self.kinds = JobKinds()
+        self.run_times = RunTimeDistribution()
         self._rows: Ints = np.full((64, _COLUMNS), NONE, dtype=np.int64)
         self._count = 0
         self._first_id = 0
@@ -74,50 +74,54 @@ class History:
         """The row of each job that has not ended, by job id."""
 
     @classmethod
-    def of_accounting(cls, params: Params, jobs: Iterable[Job], since: int, now: int) -> "History":
+    def from_accounting(
+        cls, params: Params, jobs: Iterable[Job], since: int, now: int
+    ) -> "SubmissionHistory":
         """From accounting: of every job what had happened by `now`, in the order it happened."""
         history = cls(since)
-        for at, _, job_id, what, job in sorted(_happened(jobs, now), key=itemgetter(0, 1, 2)):
+        for at, _, job_id, what, job in sorted(_iterate_events(jobs, now), key=itemgetter(0, 1, 2)):
             if what is EventKind.SUBMITTED:
-                history.saw_submit(at, job_id, submitted(params, job))
+                history.record_submit(at, job_id, build_submitted_job(params, job))
             elif what is EventKind.STARTED:
-                history.saw_start(at, job_id)
+                history.record_start(at, job_id)
             elif what is EventKind.REQUEUED:
-                history.saw_start(NONE, job_id)
+                history.record_start(NONE, job_id)
             else:
-                history.saw_end(at, job_id)
+                history.record_end(at, job_id)
         return history
 
-    def hear(self, events: Sequence[Event], job_of: Callable[[int], SimJob | None]) -> None:
+    def record_events(
+        self, events: Sequence[Event], job_of: Callable[[int], SimJob | None]
+    ) -> None:
         """What a simulator told of, in its order; of jobs that `job_of` knows."""
         for at, kind, job_id in events:
             if kind is EventKind.SUBMITTED:
                 job = job_of(job_id)
                 if job is not None:
-                    self.saw_submit(at, job_id, job)
+                    self.record_submit(at, job_id, job)
             elif kind is EventKind.STARTED:
-                self.saw_start(at, job_id)
+                self.record_start(at, job_id)
             elif kind is EventKind.REQUEUED:
-                self.saw_start(NONE, job_id)
+                self.record_start(NONE, job_id)
             elif kind is EventKind.ENDED:
-                self.saw_end(at, job_id)
+                self.record_end(at, job_id)
 
-    def saw_submit(self, at: int, job_id: int, job: SimJob) -> None:
+    def record_submit(self, at: int, job_id: int, job: SimJob) -> None:
         """What only the future knows of the job is not looked at."""
         if self._count == len(self._rows):
             self._make_room(at)
-        self._rows[self._count] = (at, self.kinds.number(job, self.run_times), NONE, NONE)
+        self._rows[self._count] = (at, self.kinds.assign_number(job, self.run_times), NONE, NONE)
         self._under_way[job_id] = self._first_id + self._count
         self._count += 1
 
-    def saw_start(self, at: int, job_id: int) -> None:
-        place = self._place(job_id)
+    def record_start(self, at: int, job_id: int) -> None:
+        place = self._find_place(job_id)
         if place is not None:
             self._rows[place, _START] = at
 
-    def saw_end(self, at: int, job_id: int) -> None:
+    def record_end(self, at: int, job_id: int) -> None:
         """However it ended; cancelled where it had not started."""
-        place = self._place(job_id)
+        place = self._find_place(job_id)
         if place is None:
             return
         del self._under_way[job_id]
@@ -127,24 +131,24 @@ class History:
             kind = int(row[_KIND])
             limit_s = self.kinds.jobs[kind].time_limit_s
             run_s = at - int(row[_START])
-            self.run_times.saw_end(self.kinds.groups[kind], run_s=run_s, time_limit_s=limit_s)
+            self.run_times.record_end(self.kinds.groups[kind], run_s=run_s, time_limit_s=limit_s)
 
-    def submissions(self, since: int, until: int) -> Submissions:
+    def list_submissions(self, since: int, until: int) -> Submissions:
         """Those in (since, until], as far as they are remembered."""
         rows = self._rows[: self._count]
         first, last = np.searchsorted(rows[:, _AT], (since, until), side="right")
         rows = rows[first:last]
         return Submissions(rows[:, _AT], rows[:, _KIND], rows[:, _START], rows[:, _END])
 
-    def fork(self) -> "History":
+    def fork(self) -> "SubmissionHistory":
         """An independent twin; the numbers of kinds are shared."""
-        twin = History.__new__(History)
+        twin = SubmissionHistory.__new__(SubmissionHistory)
         twin.since, twin.kinds, twin.run_times = self.since, self.kinds, self.run_times.fork()
         twin._rows, twin._count = self._rows.copy(), self._count  # noqa: SLF001 - of its own kind
         twin._first_id, twin._under_way = self._first_id, dict(self._under_way)  # noqa: SLF001
         return twin
 
-    def _place(self, job_id: int) -> int | None:
+    def _find_place(self, job_id: int) -> int | None:
         row = self._under_way.get(job_id)
         return None if row is None else row - self._first_id
 
@@ -160,7 +164,7 @@ class History:
         self._first_id, self._count = self._first_id + gone, len(kept)
 
 
-def _kind(job: SimJob) -> SimJob:
+def _build_kind(job: SimJob) -> SimJob:
     """What its user asked for."""
     return SimJob(
         nodes=job.nodes,
@@ -178,7 +182,9 @@ def _kind(job: SimJob) -> SimJob:
     )
 
 
-def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, EventKind, Job]]:
+def _iterate_events(
+    jobs: Iterable[Job], now: int
+) -> Iterable[tuple[int, int, int, EventKind, Job]]:
     """(instant, order within it, job id, what, job). Of a job that was requeued accounting has a
     record for each run; it was submitted once, and only its last run is over."""
     requeued = set[int]()

@@ -29,7 +29,7 @@ _PRIOR_RUNS = 2.0
 """Runs of everybody that count towards what is usual for one user."""
 
 
-class Pending(NamedTuple):
+class PendingColumns(NamedTuple):
     """Eligible waiting jobs, int64 columns; order does not matter."""
 
     nodes: Ints
@@ -41,7 +41,7 @@ class Pending(NamedTuple):
     """As squeue prints it."""
 
 
-class Running(NamedTuple):
+class RunningColumns(NamedTuple):
     """Running jobs, int64 columns; order does not matter."""
 
     nodes: Ints
@@ -52,7 +52,7 @@ class Running(NamedTuple):
     user: Ints
 
 
-class Past(NamedTuple):
+class RecentPast(NamedTuple):
     """What a `Memory` holds at an instant."""
 
     arrivals: Ints
@@ -65,7 +65,7 @@ class Past(NamedTuple):
     """[2]: the same of all users."""
 
 
-class Standing(NamedTuple):
+class ScalarInputs(NamedTuple):
     """The link and the cluster, in single numbers."""
 
     now: int
@@ -93,7 +93,7 @@ class Standing(NamedTuple):
 
 
 @kernel
-def between(rows: Ints, after: int, until: int) -> tuple[int, int]:
+def find_rows_between(rows: Ints, after: int, until: int) -> tuple[int, int]:
     """First and last row, exclusive, of those with an instant in (after, until]; they ascend."""
     last = len(rows)
     while last > 0 and rows[last - 1, 0] > until:
@@ -105,7 +105,7 @@ def between(rows: Ints, after: int, until: int) -> tuple[int, int]:
 
 
 @kernel
-def usual_share(past: Past, user: int) -> float:
+def compute_usual_share(past: RecentPast, user: int) -> float:
     """The share of its limit that a job of this user usually runs, in [0, 1]."""
     everybody = float(past.all_runs[0] / past.all_runs[1])
     if user >= len(past.runs):
@@ -115,7 +115,7 @@ def usual_share(past: Past, user: int) -> float:
 
 
 @kernel
-def quantile(ascending: Floats, q: float) -> float:
+def compute_quantile(ascending: Floats, q: float) -> float:
     """Linear between neighbours, as numpy's default; 0 of nothing."""
     if len(ascending) == 0:
         return 0.0
@@ -126,25 +126,27 @@ def quantile(ascending: Floats, q: float) -> float:
 
 
 @kernel
-def _spread(values: Ints, out: Floats) -> None:
+def _fill_spread(values: Ints, out: Floats) -> None:
     ascending = np.sort(values).astype(np.float64)
     for i in range(5):
-        out[i] = quantile(ascending, i * 0.25)
+        out[i] = compute_quantile(ascending, i * 0.25)
 
 
 @kernel
-def _paper(s: Standing, pending: Pending, running: Running, out: Floats) -> None:
+def _fill_paper(
+    s: ScalarInputs, pending: PendingColumns, running: RunningColumns, out: Floats
+) -> None:
     """The 42 numbers of the paper's code; those that are always 0 there are 0 here."""
     out[:] = 0.0
     out[0] = len(pending.nodes)
     out[1] = pending.nodes.sum()
-    _spread(pending.time_limit_s, out[2:7])
-    _spread(pending.age_s, out[7:12])
+    _fill_spread(pending.time_limit_s, out[2:7])
+    _fill_spread(pending.age_s, out[7:12])
     out[17] = len(running.nodes)
     out[18] = running.nodes.sum()
-    _spread(running.time_limit_s, out[19:24])
-    _spread(running.wait_s, out[24:29])
-    _spread(running.elapsed_s, out[29:34])
+    _fill_spread(running.time_limit_s, out[19:24])
+    _fill_spread(running.wait_s, out[24:29])
+    _fill_spread(running.elapsed_s, out[29:34])
     out[34] = s.predecessor_end - s.predecessor_start
     out[35] = s.predecessor_nodes
     out[36] = max(0, s.predecessor_start - s.predecessor_submit)
@@ -154,7 +156,7 @@ def _paper(s: Standing, pending: Pending, running: Running, out: Floats) -> None
 
 
 @kernel
-def _nodes(s: Standing, out: Floats) -> None:
+def _fill_nodes(s: ScalarInputs, out: Floats) -> None:
     out[0] = s.nodes_up
     out[1] = max(0, s.nodes_all - s.nodes_up)
     out[2] = s.nodes_free
@@ -165,7 +167,7 @@ def _nodes(s: Standing, out: Floats) -> None:
 
 
 @kernel
-def _room(needed: int, nodes: Ints, left_s: Floats) -> float:
+def _compute_room_wait(needed: int, nodes: Ints, left_s: Floats) -> float:
     """Until jobs that end have freed `needed` nodes, nobody else taking them."""
     if needed <= 0:
         return 0.0
@@ -177,12 +179,14 @@ def _room(needed: int, nodes: Ints, left_s: Floats) -> float:
 
 
 @kernel
-def _profile(s: Standing, running: Running, past: Past, hours: Ints, out: Floats) -> None:
+def _fill_profile(
+    s: ScalarInputs, running: RunningColumns, past: RecentPast, hours: Ints, out: Floats
+) -> None:
     left = np.empty(len(running.nodes))
     usual = np.empty(len(running.nodes))
     for i in range(len(left)):
         left[i] = max(0, running.time_limit_s[i] - running.elapsed_s[i])
-        usual[i] = usual_share(past, running.user[i]) * left[i]
+        usual[i] = compute_usual_share(past, running.user[i]) * left[i]
     out[:] = 0.0
     n = len(hours)
     for i in range(len(left)):
@@ -190,12 +194,14 @@ def _profile(s: Standing, running: Running, past: Past, hours: Ints, out: Floats
             within = hours[h] * _HOUR_S
             out[h] += running.nodes[i] if left[i] <= within else 0
             out[n + h] += running.nodes[i] if usual[i] <= within else 0
-    out[2 * n] = _room(s.nodes - s.nodes_free, running.nodes, left)
-    out[2 * n + 1] = _room(s.nodes - s.nodes_free, running.nodes, usual)
+    out[2 * n] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, left)
+    out[2 * n + 1] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, usual)
 
 
 @kernel
-def _ahead(s: Standing, pending: Pending, running_of: Ints, past: Past, out: Floats) -> None:
+def _fill_ahead(
+    s: ScalarInputs, pending: PendingColumns, running_of: Ints, past: RecentPast, out: Floats
+) -> None:
     """Work that the successor would stand behind. Equal priority is ahead: it has the lower id."""
     out[:] = 0.0
     for i in range(len(pending.nodes)):
@@ -206,20 +212,20 @@ def _ahead(s: Standing, pending: Pending, running_of: Ints, past: Past, out: Flo
         out[0] += 1
         out[1] += pending.nodes[i]
         out[2] += hours
-        out[3] += hours * usual_share(past, pending.user[i])
-        out[4] += 0.0 if _capped(s, running_of, pending.user[i]) else hours
+        out[3] += hours * compute_usual_share(past, pending.user[i])
+        out[4] += 0.0 if _is_capped(s, running_of, pending.user[i]) else hours
         out[6] += 1 if pending.nodes[i] <= s.nodes else 0
     out[5] = out[4] * _HOUR_S / max(1, s.nodes_up)
 
 
 @kernel
-def _capped(s: Standing, running_of: Ints, user: int) -> bool:
+def _is_capped(s: ScalarInputs, running_of: Ints, user: int) -> bool:
     """Whether MaxJobsPU keeps this user's jobs waiting."""
     return s.max_jobs_pu > 0 and user < len(running_of) and running_of[user] >= s.max_jobs_pu
 
 
 @kernel
-def _count(users: Ints) -> Ints:
+def _count_by_user(users: Ints) -> Ints:
     highest = -1
     for user in users:
         highest = max(highest, user)
@@ -230,31 +236,33 @@ def _count(users: Ints) -> Ints:
 
 
 @kernel
-def _users(s: Standing, pending: Pending, running_of: Ints, past: Past, out: Floats) -> None:
+def _fill_users(
+    s: ScalarInputs, pending: PendingColumns, running_of: Ints, past: RecentPast, out: Floats
+) -> None:
     out[:] = 0.0
     out[0] = running_of[s.user] if s.user < len(running_of) else 0
     for i in range(len(pending.nodes)):
         out[1] += 1 if pending.user[i] == s.user else 0
-        if _capped(s, running_of, pending.user[i]):
+        if _is_capped(s, running_of, pending.user[i]):
             out[3] += 1
             out[4] += pending.nodes[i] * (pending.time_limit_s[i] / _HOUR_S)
     out[2] = out[0] / s.max_jobs_pu if s.max_jobs_pu > 0 else 0.0
-    out[5] = usual_share(past, s.user)
+    out[5] = compute_usual_share(past, s.user)
     out[6] = past.all_runs[0] / past.all_runs[1]
 
 
 @kernel
-def _waits(waits: Ints, out: Floats) -> None:
+def _fill_waits(waits: Ints, out: Floats) -> None:
     """How many, mean, median, 90th percentile."""
     ascending = np.sort(waits).astype(np.float64)
     out[0] = len(ascending)
     out[1] = ascending.mean() if len(ascending) else 0.0
-    out[2] = quantile(ascending, 0.5)
-    out[3] = quantile(ascending, 0.9)
+    out[2] = compute_quantile(ascending, 0.5)
+    out[3] = compute_quantile(ascending, 0.9)
 
 
 @kernel
-def _like(starts: Ints, nodes: int, time_limit_s: int) -> Ints:
+def _select_like_waits(starts: Ints, nodes: int, time_limit_s: int) -> Ints:
     """Waits of jobs whose nodes and time limit are within a factor of two of these."""
     out = np.empty(len(starts), dtype=np.int64)
     n = 0
@@ -267,7 +275,7 @@ def _like(starts: Ints, nodes: int, time_limit_s: int) -> Ints:
 
 
 @kernel
-def _lately(s: Standing, past: Past, hours: Ints, out: Floats) -> None:
+def _fill_lately(s: ScalarInputs, past: RecentPast, hours: Ints, out: Floats) -> None:
     out[:] = 0.0
     n = len(hours)
     for i in range(len(past.arrivals)):
@@ -277,12 +285,14 @@ def _lately(s: Standing, past: Past, hours: Ints, out: Floats) -> None:
             if ago < hours[h] * _HOUR_S:
                 out[h] += 1
                 out[n + h] += node_hours
-    _waits(past.starts[:, 1], out[2 * n : 2 * n + 4])
-    _waits(_like(past.starts, s.nodes, s.time_limit_s), out[2 * n + 4 : 2 * n + 8])
+    _fill_waits(past.starts[:, 1], out[2 * n : 2 * n + 4])
+    _fill_waits(
+        _select_like_waits(past.starts, s.nodes, s.time_limit_s), out[2 * n + 4 : 2 * n + 8]
+    )
 
 
 @kernel
-def _clock(s: Standing, out: Floats) -> None:
+def _fill_clock(s: ScalarInputs, out: Floats) -> None:
     local = s.now + s.utc_offset_s
     day = 2.0 * math.pi * (local % _DAY_S) / _DAY_S
     week = 2.0 * math.pi * ((local + _MONDAY_S) % _WEEK_S) / _WEEK_S
@@ -291,14 +301,14 @@ def _clock(s: Standing, out: Floats) -> None:
 
 
 @kernel
-def _predecessor(s: Standing, out: Floats) -> None:
+def _fill_predecessor(s: ScalarInputs, out: Floats) -> None:
     left = max(0, s.predecessor_end - s.now)
     out[0] = left
     out[1] = left / max(1, s.predecessor_end - s.predecessor_start)
 
 
 @kernel
-def _plan(s: Standing, planned: int, out: Floats) -> None:
+def _fill_plan(s: ScalarInputs, planned: int, out: Floats) -> None:
     """Without a plan the start is taken to be at the horizon."""
     start = planned if planned >= 0 else s.now + s.horizon_s
     out[0] = max(0, start - s.now)
@@ -307,12 +317,12 @@ def _plan(s: Standing, planned: int, out: Floats) -> None:
 
 
 @kernel
-def numbers(
-    s: Standing,
-    pending: Pending,
-    running: Running,
+def compute_numbers(
+    s: ScalarInputs,
+    pending: PendingColumns,
+    running: RunningColumns,
     everywhere: Ints,
-    past: Past,
+    past: RecentPast,
     table: tuple[Ints, Ints, Ints],
 ) -> Floats:
     """One row of raw numbers, float64[F].
@@ -321,23 +331,23 @@ def numbers(
     `table`: first place of each group, the profile's horizons, the arrival windows (`spec`).
     """
     at, horizons_h, arrivals_h = table
-    running_of = _count(everywhere)
+    running_of = _count_by_user(everywhere)
     out = np.empty(at[-1])
-    _paper(s, pending, running, out[at[0] : at[1]])
-    _nodes(s, out[at[1] : at[2]])
-    _profile(s, running, past, horizons_h, out[at[2] : at[3]])
-    _ahead(s, pending, running_of, past, out[at[3] : at[4]])
-    _users(s, pending, running_of, past, out[at[4] : at[5]])
-    _lately(s, past, arrivals_h, out[at[5] : at[6]])
-    _clock(s, out[at[6] : at[7]])
-    _predecessor(s, out[at[7] : at[8]])
-    _plan(s, s.plan, out[at[8] : at[8] + 3])
-    _plan(s, s.usual_plan, out[at[8] + 3 : at[9]])
+    _fill_paper(s, pending, running, out[at[0] : at[1]])
+    _fill_nodes(s, out[at[1] : at[2]])
+    _fill_profile(s, running, past, horizons_h, out[at[2] : at[3]])
+    _fill_ahead(s, pending, running_of, past, out[at[3] : at[4]])
+    _fill_users(s, pending, running_of, past, out[at[4] : at[5]])
+    _fill_lately(s, past, arrivals_h, out[at[5] : at[6]])
+    _fill_clock(s, out[at[6] : at[7]])
+    _fill_predecessor(s, out[at[7] : at[8]])
+    _fill_plan(s, s.plan, out[at[8] : at[8] + 3])
+    _fill_plan(s, s.usual_plan, out[at[8] + 3 : at[9]])
     return out
 
 
 @kernel
-def scaled(raw: Floats, scales: Ints) -> NDArray[np.float32]:
+def scale_numbers(raw: Floats, scales: Ints) -> NDArray[np.float32]:
     """`spec.Scale` applied to each number: float32[F]."""
     out = np.empty(len(raw), dtype=np.float32)
     for i in range(len(raw)):

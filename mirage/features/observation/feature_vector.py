@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints, Snapshot
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import spec
-from mirage.features.observation.compute import Standing, numbers, scaled
-from mirage.features.observation.queue_view import Shown, View
-from mirage.features.observation.running_stats import Memory
-from mirage.features.observation.sim_columns import NOT_THERE, stands, usual_by_slot
-from mirage.features.simulator_from_queue import stand_in
+from mirage.features.observation.compute import ScalarInputs, compute_numbers, scale_numbers
+from mirage.features.observation.queue_view import LinkQueueView, ObservedQueue
+from mirage.features.observation.running_stats import RunningStats
+from mirage.features.observation.sim_columns import (
+    NOT_THERE,
+    compute_usual_limits,
+    find_eligible_and_start,
+)
+from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Qos
 
@@ -37,63 +41,75 @@ TABLE: tuple[Ints, Ints, Ints] = (
 )
 
 
-def observe(
-    view: View, link: Link, memory: Memory, plan: int | None, usual_plan: int | None
+def build_observation(
+    view: LinkQueueView,
+    link: HandoverInput,
+    memory: RunningStats,
+    plan: int | None,
+    usual_plan: int | None,
 ) -> Observation:
     """The numbers of `spec.NAMES`, scaled: float32[F].
 
     `plan`: when the scheduler would start the successor were it eligible now, by time limits;
     `usual_plan`: were all jobs to run as long as is usual for their users. None: no plan.
     """
-    return scaled(raw(view, link, memory, plan, usual_plan), spec.SCALES)
+    return scale_numbers(compute_raw_numbers(view, link, memory, plan, usual_plan), spec.SCALES)
 
 
-def raw(
-    view: View, link: Link, memory: Memory, plan: int | None, usual_plan: int | None
+def compute_raw_numbers(
+    view: LinkQueueView,
+    link: HandoverInput,
+    memory: RunningStats,
+    plan: int | None,
+    usual_plan: int | None,
 ) -> NDArray[np.float64]:
     """The same before scaling: seconds, counts, node hours, shares; float64[F]."""
-    past = memory.past(view.now)
-    standing = _standing(view, link, memory, plan, usual_plan)
-    return numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
+    past = memory.get_past(view.now)
+    standing = _build_scalars(view, link, memory, plan, usual_plan)
+    return compute_numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
 
 
-def from_simulator(simulator: Simulator, link: Link, memory: Memory) -> Observation:
+def observe_simulator(
+    simulator: Simulator, link: HandoverInput, memory: RunningStats
+) -> Observation:
     """What is seen of a simulated cluster at its present instant: float32[F]."""
-    view = View.of_simulator(simulator, link, memory.users)
-    return observe(view, link, memory, *_plans(simulator, view, link, memory))
+    view = LinkQueueView.from_simulator(simulator, link, memory.users)
+    return build_observation(view, link, memory, *_compute_plans(simulator, view, link, memory))
 
 
-def from_snapshot(snapshot: Snapshot, params: Params, link: Link, memory: Memory) -> Observation:
+def observe_snapshot(
+    snapshot: Snapshot, params: Params, link: HandoverInput, memory: RunningStats
+) -> Observation:
     """What is seen of a live cluster; its plans are those of a simulator stood up from it."""
-    return Look(snapshot, params, memory).observe(link)
+    return SnapshotObserver(snapshot, params, memory).observe_link(link)
 
 
-class Look:
+class SnapshotObserver:
     """A live cluster at one instant, seen by many links: what they share is worked out once."""
 
-    def __init__(self, snapshot: Snapshot, params: Params, memory: Memory) -> None:
+    def __init__(self, snapshot: Snapshot, params: Params, memory: RunningStats) -> None:
         """Raises InputError where the cluster file and the queue do not go together."""
         self._memory = memory
-        self._shown = Shown(snapshot.queue, snapshot.nodes, params, memory.users)
-        self.stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
-        self._per_user = _limits_users(params)
+        self._shown = ObservedQueue(snapshot.queue, snapshot.nodes, params, memory.users)
+        self.stood = build_queue_simulator(params, snapshot.queue, snapshot.nodes).simulator
+        self._per_user = _has_user_limits(params)
         self._planned: dict[Hashable, Plans] = {}
 
-    def observe(self, link: Link) -> Observation:
+    def observe_link(self, link: HandoverInput) -> Observation:
         """float32[F]."""
-        view = self.view(link)
-        return observe(view, link, self._memory, *self._plans(view, link))
+        view = self.build_view(link)
+        return build_observation(view, link, self._memory, *self._get_plans(view, link))
 
-    def view(self, link: Link) -> View:
+    def build_view(self, link: HandoverInput) -> LinkQueueView:
         """What is seen by this link."""
-        return View.of_shown(self._shown, link)
+        return LinkQueueView.from_observed_queue(self._shown, link)
 
-    def _plans(self, view: View, link: Link) -> Plans:
+    def _get_plans(self, view: LinkQueueView, link: HandoverInput) -> Plans:
         """Links that differ in nothing that counts have the same plans."""
-        eligible, _ = stands(self.stood.arena.state, link.job_id)
+        eligible, _ = find_eligible_and_start(self.stood.arena.state, link.job_id)
         if eligible != _NOT_YET:
             # It stands in line by itself, or is not there at all.
-            return _plans(self.stood, view, link, self._memory, stands_in=True)
+            return _compute_plans(self.stood, view, link, self._memory, stands_in=True)
         peers = view.pending_id[view.pending.priority == view.priority]
         key = (
             (link.nodes, link.cpus, link.gpus, link.exclusive, link.time_limit_s),
@@ -102,18 +118,25 @@ class Look:
             (view.priority, int((peers < link.job_id).sum())),
         )
         if key not in self._planned:
-            self._planned[key] = _plans(self.stood, view, link, self._memory, stands_in=True)
+            self._planned[key] = _compute_plans(
+                self.stood, view, link, self._memory, stands_in=True
+            )
         return self._planned[key]
 
 
-def _limits_users(params: Params) -> bool:
+def _has_user_limits(params: Params) -> bool:
     """Whether it may matter to a plan whose job it is, beside the job's priority."""
     limited = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
     return limited or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
 
 
-def _plans(
-    simulator: Simulator, view: View, link: Link, memory: Memory, *, stands_in: bool = False
+def _compute_plans(
+    simulator: Simulator,
+    view: LinkQueueView,
+    link: HandoverInput,
+    memory: RunningStats,
+    *,
+    stands_in: bool = False,
 ) -> Plans:
     """When the scheduler would start the successor.
 
@@ -121,31 +144,35 @@ def _plans(
     have: there the view's priority counts.
     """
     job_id = link.job_id
-    eligible, start = stands(simulator.arena.state, job_id)
+    eligible, start = find_eligible_and_start(simulator.arena.state, job_id)
     if start >= 0:
         return start, start
     told = stands_in and eligible < 0
     if eligible == NOT_THERE:
         told = told or (simulator.params.accrue_always and link.submit is not None)
         simulator = simulator.fork()
-        job_id = simulator.inject(link.successor(view.now))
+        job_id = simulator.inject(link.build_successor(view.now))
     priority = view.priority if told else None
-    number = memory.users.of_associations(simulator.arena.names.associations)
-    past = memory.past(view.now)
-    usual = usual_by_slot(simulator.arena.state, number, past, job_id)
+    number = memory.users.map_associations(simulator.arena.names.associations)
+    past = memory.get_past(view.now)
+    usual = compute_usual_limits(simulator.arena.state, number, past, job_id)
     by_limit = simulator.plan_unrestricted(job_id, priority=priority)
     return by_limit, simulator.plan_unrestricted(job_id, usual, priority=priority)
 
 
-def _standing(
-    view: View, link: Link, memory: Memory, plan: int | None, usual_plan: int | None
-) -> Standing:
-    return Standing(
+def _build_scalars(
+    view: LinkQueueView,
+    link: HandoverInput,
+    memory: RunningStats,
+    plan: int | None,
+    usual_plan: int | None,
+) -> ScalarInputs:
+    return ScalarInputs(
         now=view.now,
         utc_offset_s=memory.utc_offset_s,
         nodes=link.nodes,
         time_limit_s=link.time_limit_s,
-        user=memory.users.number(link.user),
+        user=memory.users.assign_number(link.user),
         priority=view.priority,
         predecessor_nodes=link.nodes if link.predecessor_nodes is None else link.predecessor_nodes,
         predecessor_submit=link.predecessor_submit,

@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 
 from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import sim_columns
-from mirage.features.observation.compute import Pending, Running
-from mirage.features.observation.running_stats import Users
-from mirage.features.observation.successor_priority import Rivals, factor_of, fair_share, newcomer
+from mirage.features.observation.compute import PendingColumns, RunningColumns
+from mirage.features.observation.running_stats import UserNumbers
+from mirage.features.observation.successor_priority import (
+    Rivals,
+    compute_successor_points,
+    estimate_fair_share,
+    find_job_factor,
+)
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
 
@@ -33,7 +38,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class LinkQueueView:
     """Eligible and running jobs of the link's pool, and its nodes.
 
     The pool is the jobs of every partition that has nodes in common with the link's. Held and
@@ -42,9 +47,9 @@ class View:
 
     now: int
     pending_id: Ints
-    pending: Pending
+    pending: PendingColumns
     running_id: Ints
-    running: Running
+    running: RunningColumns
     running_users: Ints
     """The user of every running job of the cluster, int64[n]."""
     capacity: Capacity
@@ -56,20 +61,25 @@ class View:
     """How far the scheduler plans: bf_window."""
 
     @classmethod
-    def of_queue(
-        cls, queue: Queue, nodes: tuple[Node, ...], params: Params, link: Link, users: Users
+    def from_queue(
+        cls,
+        queue: Queue,
+        nodes: tuple[Node, ...],
+        params: Params,
+        link: HandoverInput,
+        users: UserNumbers,
     ) -> Self:
         """What a live Slurm shows, or a SimulatedCluster."""
-        return cls.of_shown(Shown(queue, nodes, params, users), link)
+        return cls.from_observed_queue(ObservedQueue(queue, nodes, params, users), link)
 
     @classmethod
-    def of_shown(cls, shown: "Shown", link: Link) -> Self:
+    def from_observed_queue(cls, shown: "ObservedQueue", link: HandoverInput) -> Self:
         """The same, where one queue is looked at for many links."""
         params, now = shown.params, shown.now
-        pool = shown.pool(link.partition or params.partitions[0].name, link.job_id)
+        pool = shown.get_pool(link.partition or params.partitions[0].name, link.job_id)
         share = 0
         if params.priority_weight_fairshare:
-            share = fair_share(params, pool.rivals, shown.users.number(link.user))
+            share = estimate_fair_share(params, pool.rivals, shown.users.assign_number(link.user))
         return cls(
             now=now,
             pending_id=pool.pending_id,
@@ -78,28 +88,30 @@ class View:
             running=pool.running,
             running_users=shown.running_users,
             capacity=pool.capacity,
-            max_jobs_pu=max_jobs_pu(params, link.qos),
-            priority=newcomer(params, link, now) + share,
+            max_jobs_pu=get_max_jobs_pu(params, link.qos),
+            priority=compute_successor_points(params, link, now) + share,
             horizon_s=params.bf_window_s,
         )
 
     @classmethod
-    def of_simulator(cls, simulator: Simulator, link: Link, users: Users) -> Self:
+    def from_simulator(cls, simulator: Simulator, link: HandoverInput, users: UserNumbers) -> Self:
         """The same from the simulator's state."""
         params = simulator.params
         state, site = simulator.arena.state, simulator.arena.site
-        number = users.of_associations(simulator.arena.names.associations)
-        partition = place_of(params, link.partition)
-        pool = _pool(params, partition)
-        pending_id, pending, partitions, ages = sim_columns.waiting(
+        number = users.map_associations(simulator.arena.names.associations)
+        partition = get_partition_number(params, link.partition)
+        pool = _mark_pool_partitions(params, partition)
+        pending_id, pending, partitions, ages = sim_columns.gather_waiting(
             state, site, number, pool, link.job_id
         )
-        running_id, running, everywhere = sim_columns.working(state, number, pool, link.job_id)
+        running_id, running, everywhere = sim_columns.gather_running(
+            state, number, pool, link.job_id
+        )
         share = 0
         if params.priority_weight_fairshare:
             factors = np.array([p.priority_job_factor for p in params.partitions], dtype=np.int64)
             rivals = Rivals(pending=pending, age_s=ages, factor=factors[partitions])
-            share = fair_share(params, rivals, users.number(link.user))
+            share = estimate_fair_share(params, rivals, users.assign_number(link.user))
         return cls(
             now=simulator.now,
             pending_id=pending_id,
@@ -107,76 +119,78 @@ class View:
             running_id=running_id,
             running=running,
             running_users=everywhere,
-            capacity=Capacity(*sim_columns.capacity(state, site, partition)),
-            max_jobs_pu=max_jobs_pu(params, link.qos),
-            priority=newcomer(params, link, simulator.now) + share,
+            capacity=Capacity(*sim_columns.gather_capacity(state, site, partition)),
+            max_jobs_pu=get_max_jobs_pu(params, link.qos),
+            priority=compute_successor_points(params, link, simulator.now) + share,
             horizon_s=params.bf_window_s,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class PartitionPool:
     """The columns of one partition's pool, one job left out."""
 
     pending_id: Ints
     rivals: Rivals
     running_id: Ints
-    running: Running
+    running: RunningColumns
     capacity: Capacity
 
 
-class Shown:
+class ObservedQueue:
     """A queue and its nodes, read once for all links that look at them."""
 
-    def __init__(self, queue: Queue, nodes: tuple[Node, ...], params: Params, users: Users) -> None:
+    def __init__(
+        self, queue: Queue, nodes: tuple[Node, ...], params: Params, users: UserNumbers
+    ) -> None:
         self.params, self.users, self.now = params, users, queue.taken_at
         self._queue, self._nodes = queue, nodes
-        self._user = _numbers(queue.user, users)
+        self._user = _assign_numbers(queue.user, users)
         eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= self.now)
         self._in_line = queue.pending_mask & eligible & (queue.priority != 0)
         self.running_users = self._user[queue.running_mask]
-        self._of_all: dict[str, tuple[NDArray[np.bool_], Pool]] = {}
+        self._of_all: dict[str, tuple[NDArray[np.bool_], PartitionPool]] = {}
 
-    def pool(self, partition: str, own: int) -> Pool:
+    def get_pool(self, partition: str, own: int) -> PartitionPool:
         """Of a partition, without the job `own`, which mostly is not in line: then all share it."""
         if partition not in self._of_all:
             counted = self._in_line | self._queue.running_mask
-            counted &= _in_pool(self._queue.partition, self._nodes, partition)
-            capacity = _capacity(self._nodes, partition)
-            self._of_all[partition] = counted, self._gathered(counted, capacity)
+            counted &= _mark_in_pool(self._queue.partition, self._nodes, partition)
+            capacity = _compute_capacity(self._nodes, partition)
+            self._of_all[partition] = counted, self._gather_pool(counted, capacity)
         counted, pool = self._of_all[partition]
         place = self._queue.find_row(own)
         if place is None or not counted[place]:
             return pool
-        return self._gathered(counted & (self._queue.job_id != own), pool.capacity)
+        return self._gather_pool(counted & (self._queue.job_id != own), pool.capacity)
 
-    def _gathered(self, counted: NDArray[np.bool_], capacity: Capacity) -> Pool:
+    def _gather_pool(self, counted: NDArray[np.bool_], capacity: Capacity) -> PartitionPool:
         queue = self._queue
         pending = np.flatnonzero(self._in_line & counted)
         running = np.flatnonzero(queue.running_mask & counted)
-        waiting = Pending(
+        waiting = PendingColumns(
             nodes=queue.nodes[pending],
-            time_limit_s=_limits(queue.time_limit_s[pending]),
+            time_limit_s=_fill_missing_limits(queue.time_limit_s[pending]),
             age_s=self.now - queue.eligible[pending],
             user=self._user[pending],
             priority=queue.priority[pending],
         )
-        return Pool(
+        return PartitionPool(
             pending_id=queue.job_id[pending],
-            rivals=_rivals(queue, pending, waiting, self.params),
+            rivals=_build_rivals(queue, pending, waiting, self.params),
             running_id=queue.job_id[running],
-            running=_running(queue, running, self._user[running]),
+            running=_build_running(queue, running, self._user[running]),
             capacity=capacity,
         )
 
 
-def place_of(params: Params, partition: str) -> int:
+def get_partition_number(params: Params, partition: str) -> int:
     """Its number; the default one's where the cluster file does not know it."""
     names = [p.name for p in params.partitions]
     return names.index(partition) if partition in names else 0
 
 
-def _pool(params: Params, partition: int) -> Ints:
+def _mark_pool_partitions(params: Params, partition: int) -> Ints:
     """Of each partition of the cluster file, 1 where it has nodes in common with this one."""
     if len(params.partitions) == 1:
         return np.ones(1, dtype=np.int64)
@@ -184,9 +198,11 @@ def _pool(params: Params, partition: int) -> Ints:
     return np.array([bool(members[partition] & m) for m in members], dtype=np.int64)
 
 
-def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Params) -> Rivals:
+def _build_rivals(
+    queue: Queue, rows: NDArray[np.intp], pending: PendingColumns, params: Params
+) -> Rivals:
     age_from = queue.submit if params.accrue_always else queue.eligible
-    factors = [factor_of(params, partition) for partition in queue.partition[rows]]
+    factors = [find_job_factor(params, partition) for partition in queue.partition[rows]]
     return Rivals(
         pending=pending,
         age_s=queue.taken_at - age_from[rows],
@@ -194,68 +210,72 @@ def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Para
     )
 
 
-def max_jobs_pu(params: Params, qos: str) -> int:
+def get_max_jobs_pu(params: Params, qos: str) -> int:
     """MaxJobsPU of the link's QOS, else of the default one."""
     if not params.qos:
         return params.max_jobs_pu
     return next((q for q in params.qos if q.name == qos), params.qos[0]).max_jobs_pu
 
 
-def _running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> Running:
+def _build_running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> RunningColumns:
     start = queue.start[rows]
-    return Running(
+    return RunningColumns(
         nodes=queue.nodes[rows],
-        time_limit_s=_limits(queue.time_limit_s[rows]),
+        time_limit_s=_fill_missing_limits(queue.time_limit_s[rows]),
         elapsed_s=np.maximum(queue.taken_at - start, 0),
         wait_s=compute_waits_s(start, queue.submit[rows], queue.eligible[rows]),
         user=user,
     )
 
 
-def _limits(time_limit_s: Ints) -> Ints:
+def _fill_missing_limits(time_limit_s: Ints) -> Ints:
     """A limit that Slurm does not tell is taken for none."""
     return np.where(time_limit_s == UNKNOWN, UNLIMITED, time_limit_s)
 
 
-def _numbers(names: Iterable[str], users: Users) -> Ints:
-    return np.array([users.number(name) for name in names], dtype=np.int64)
+def _assign_numbers(names: Iterable[str], users: UserNumbers) -> Ints:
+    return np.array([users.assign_number(name) for name in names], dtype=np.int64)
 
 
-def _of_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node, ...]:
+def _filter_by_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node, ...]:
     """Its nodes; all of them where no node names it."""
     return tuple(n for n in nodes if partition in n.partitions) or nodes
 
 
-def _in_pool(
+def _mark_in_pool(
     partitions: Iterable[str], nodes: tuple[Node, ...], partition: str
 ) -> NDArray[np.bool_]:
     """Whether each job's partition, or one of several (`a,b`), has nodes in common with ours."""
-    pool = {name for node in _of_partition(nodes, partition) for name in node.partitions}
+    pool = {name for node in _filter_by_partition(nodes, partition) for name in node.partitions}
     known = {name for node in nodes for name in node.partitions}
 
     @cache
-    def shares(of_job: str) -> bool:
+    def is_in_pool(of_job: str) -> bool:
         names = set(of_job.split(","))
         return bool(names & pool) or not names & known
 
-    return _each(shares, partitions)
+    return _test_each(is_in_pool, partitions)
 
 
-def _each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.bool_]:
+def _test_each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.bool_]:
     return np.array([test(text) for text in texts], dtype=bool)
 
 
-def _capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
-    mine = _of_partition(nodes, partition)
+def _compute_capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
+    mine = _filter_by_partition(nodes, partition)
     up = [n for n in mine if n.is_usable]
     return Capacity(
         nodes=len(mine),
         up=len(up),
         free=sum(n.cpus_used == 0 for n in up),
-        cpus_free_share=_share(sum(n.cpus - n.cpus_used for n in up), sum(n.cpus for n in up)),
-        gpus_free_share=_share(sum(n.gpus - n.gpus_used for n in up), sum(n.gpus for n in up)),
+        cpus_free_share=_compute_share(
+            sum(n.cpus - n.cpus_used for n in up), sum(n.cpus for n in up)
+        ),
+        gpus_free_share=_compute_share(
+            sum(n.gpus - n.gpus_used for n in up), sum(n.gpus for n in up)
+        ),
     )
 
 
-def _share(part: int, whole: int) -> float:
+def _compute_share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0

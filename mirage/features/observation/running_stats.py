@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mirage.domain.job import Job, compute_wait_s
 from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Ints
-from mirage.features.observation.compute import Floats, Past, between
+from mirage.features.observation.compute import Floats, RecentPast, find_rows_between
 from mirage.sim.arrays.jit import allocating_kernel
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord
@@ -28,7 +28,7 @@ _AT_FIRST = 0.5
 """The share of the limit that is expected before anything has ended."""
 
 
-class Users:
+class UserNumbers:
     """Numbers for user names, given at first sight and never changed. Forks share one."""
 
     __slots__ = ("_known", "_numbers")
@@ -37,23 +37,23 @@ class Users:
         self._numbers: dict[str, int] = {}
         self._known: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
 
-    def of_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
+    def map_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
         """The number of each (account, user), in the mapping's order, which only grows."""
         known, numbers = self._known
         if known is not associations or len(numbers) != len(associations):
-            users = [self.number(user) for _, user in associations]
+            users = [self.assign_number(user) for _, user in associations]
             numbers = np.array(users, dtype=np.int64)
             self._known = (associations, numbers)
         return numbers
 
-    def number(self, user: str) -> int:
+    def assign_number(self, user: str) -> int:
         return self._numbers.setdefault(user, len(self._numbers))
 
     def __len__(self) -> int:
         return len(self._numbers)
 
 
-class Log:
+class TimedRows:
     """Rows of integers with an instant first, ascending; those older than `KEPT_S` may be gone."""
 
     __slots__ = ("_first", "_last", "_rows")
@@ -64,14 +64,14 @@ class Log:
         self._last = 0
 
     @classmethod
-    def of(cls, rows: Ints) -> "Log":
+    def from_rows(cls, rows: Ints) -> "TimedRows":
         """Of rows that ascend: int64[n, columns]."""
         log = cls(rows.shape[1])
         if len(rows):
             log._rows, log._last = rows.copy(), len(rows)
         return log
 
-    def add(self, row: tuple[int, ...]) -> None:
+    def add_row(self, row: tuple[int, ...]) -> None:
         if self._last == len(self._rows):
             self._make_room(row[0])
         rows, place = self._rows, self._last
@@ -82,14 +82,14 @@ class Log:
         rows[place] = row
         self._last += 1
 
-    def since(self, at: int, until: int) -> Ints:
+    def slice_since(self, at: int, until: int) -> Ints:
         """The rows in (at, until], oldest first: int64[n, columns], not to be written to."""
         rows = self._rows[self._first : self._last]
-        first, last = between(rows, at, until)
+        first, last = find_rows_between(rows, at, until)
         return rows[first:last]
 
-    def fork(self) -> "Log":
-        twin = Log.__new__(Log)
+    def fork(self) -> "TimedRows":
+        twin = TimedRows.__new__(TimedRows)
         twin._rows = self._rows[self._first :].copy()  # noqa: SLF001 - of its own kind
         twin._first, twin._last = 0, self._last - self._first  # noqa: SLF001
         return twin
@@ -104,7 +104,7 @@ class Log:
         self._first, self._last = 0, len(kept)
 
 
-class Memory:
+class RunningStats:
     """The recent past of one cluster.
 
     `utc_offset_s`: the cluster's local time less UTC, for the time of day.
@@ -113,65 +113,72 @@ class Memory:
     __slots__ = ("_all", "_arrivals", "_runs", "_starts", "users", "utc_offset_s")
 
     def __init__(self, utc_offset_s: int = 0) -> None:
-        self.users = Users()
+        self.users = UserNumbers()
         self.utc_offset_s = utc_offset_s
-        self._arrivals = Log(3)
-        self._starts = Log(4)
+        self._arrivals = TimedRows(3)
+        self._starts = TimedRows(4)
         self._runs: NDArray[np.float64] = np.zeros((64, 2))
         """A row a user: decayed sum of run time / limit, decayed count."""
         self._all: NDArray[np.float64] = np.array([_AT_FIRST, 1.0])
 
     @classmethod
-    def of_history(cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0) -> "Memory":
+    def from_accounting(
+        cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0
+    ) -> "RunningStats":
         """From accounting: of every job what had happened by `now`."""
-        return cls.of(RecentHistory.from_jobs(jobs, now), utc_offset_s)
+        return cls.from_recent_history(RecentHistory.from_jobs(jobs, now), utc_offset_s)
 
     @classmethod
-    def of(cls, lately: RecentHistory, utc_offset_s: int = 0) -> "Memory":
+    def from_recent_history(cls, lately: RecentHistory, utc_offset_s: int = 0) -> "RunningStats":
         """What would be remembered of the same, had it been seen as it happened."""
         memory = cls(utc_offset_s)
-        memory._arrivals, memory._starts = Log.of(lately.submitted), Log.of(lately.started)
-        users = np.array([memory.users.number(u) for u in lately.ended_user], dtype=np.int64)
+        memory._arrivals, memory._starts = (
+            TimedRows.from_rows(lately.submitted),
+            TimedRows.from_rows(lately.started),
+        )
+        users = np.array([memory.users.assign_number(u) for u in lately.ended_user], dtype=np.int64)
         memory._runs = np.zeros((max(64, len(memory.users)), 2))
-        took_in(memory._runs, memory._all, users, lately.ended)
+        add_ended_runs(memory._runs, memory._all, users, lately.ended)
         return memory
 
-    def saw_submit(self, at: int, *, nodes: int, time_limit_s: int, user: str) -> None:
-        self.users.number(user)
-        self._arrivals.add((at, nodes, time_limit_s))
+    def record_submit(self, at: int, *, nodes: int, time_limit_s: int, user: str) -> None:
+        self.users.assign_number(user)
+        self._arrivals.add_row((at, nodes, time_limit_s))
 
-    def saw_start(self, at: int, *, wait_s: int, nodes: int, time_limit_s: int) -> None:
+    def record_start(self, at: int, *, wait_s: int, nodes: int, time_limit_s: int) -> None:
         """`wait_s`: start - eligible."""
-        self._starts.add((at, wait_s, nodes, time_limit_s))
+        self._starts.add_row((at, wait_s, nodes, time_limit_s))
 
-    def saw_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
+    def record_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
         """Of a job that had started, however it ended."""
-        number = self.users.number(user)
+        number = self.users.assign_number(user)
         if number >= len(self._runs):
             more = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
             more[: len(self._runs)] = self._runs
             self._runs = more
-        took_in(
+        add_ended_runs(
             self._runs,
             self._all,
             np.array([number], dtype=np.int64),
             np.array([[run_s, time_limit_s]], dtype=np.int64),
         )
 
-    def saw_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
+    def record_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
         """What a simulator told of in one call, in its order."""
         ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
         for event in events:
             record = ended.get(event.job_id) or simulator.find(event.job_id)
             if record is not None:
-                self._saw(event, record)
+                self._record_event(event, record)
 
-    def _saw(self, event: Event, record: JobRecord) -> None:
+    def _record_event(self, event: Event, record: JobRecord) -> None:
         job = record.job
         if event.kind is EventKind.SUBMITTED:
-            self.saw_submit(event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user)
+            self.record_submit(
+                event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user
+            )
         elif event.kind is EventKind.STARTED:
-            self.saw_start(
+            self.record_start(
                 event.at,
                 wait_s=compute_wait_s(event.at, record.submit, record.eligible),
                 nodes=job.nodes,
@@ -179,20 +186,20 @@ class Memory:
             )
         elif event.kind is EventKind.ENDED and record.start is not None:
             run_s = event.at - record.start
-            self.saw_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
+            self.record_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
 
-    def past(self, now: int) -> Past:
+    def get_past(self, now: int) -> RecentPast:
         """The arrays that the numbers are made from, at `now`; views, not to be written to."""
-        return Past(
-            arrivals=self._arrivals.since(now - KEPT_S, now),
-            starts=self._starts.since(now - KEPT_S, now)[-STARTS_KEPT:],
+        return RecentPast(
+            arrivals=self._arrivals.slice_since(now - KEPT_S, now),
+            starts=self._starts.slice_since(now - KEPT_S, now)[-STARTS_KEPT:],
             runs=self._runs,
             all_runs=self._all,
         )
 
-    def fork(self) -> "Memory":
+    def fork(self) -> "RunningStats":
         """An independent twin; the numbers of the users are shared."""
-        twin = Memory.__new__(Memory)
+        twin = RunningStats.__new__(RunningStats)
         twin.users, twin.utc_offset_s = self.users, self.utc_offset_s
         twin._arrivals, twin._starts = self._arrivals.fork(), self._starts.fork()  # noqa: SLF001 - of its own kind
         twin._runs, twin._all = self._runs.copy(), self._all.copy()  # noqa: SLF001
@@ -200,7 +207,7 @@ class Memory:
 
 
 @allocating_kernel
-def took_in(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
+def add_ended_runs(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
     """Runs that ended, in order: int64[n], the users' numbers, and int64[n, 2], run time and limit.
 
     `runs` [users, 2] and `all_runs` [2] are changed.

@@ -7,7 +7,12 @@ job only what squeue shows: never its run time, its cancellation, or how it ends
 import numpy as np
 
 from mirage.domain.snapshot import Ints
-from mirage.features.observation.compute import Past, Pending, Running, usual_share
+from mirage.features.observation.compute import (
+    PendingColumns,
+    RecentPast,
+    RunningColumns,
+    compute_usual_share,
+)
 from mirage.sim.arrays.jit import allocating_kernel
 from mirage.sim.arrays.layout import (
     ASSOCIATION,
@@ -52,12 +57,12 @@ from mirage.sim.state.node_selection import has_node
 
 NOT_THERE = -2
 
-Waiting = tuple[Ints, Pending, Ints, Ints]
-Working = tuple[Ints, Running, Ints]
+Waiting = tuple[Ints, PendingColumns, Ints, Ints]
+Working = tuple[Ints, RunningColumns, Ints]
 
 
 @allocating_kernel
-def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Waiting:
+def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Waiting:
     """Ids, columns, partitions and the age that counts, of eligible jobs of the pool but `own`.
 
     `number`: the user number of each association; `pool`: 1 for each partition that belongs to it.
@@ -78,14 +83,14 @@ def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Wait
         columns[4, n], columns[5, n] = number[live[at + ASSOCIATION]], value >> FRACTION_BITS
         columns[6, n], columns[7, n] = live[at + PARTITION], counts
         n += 1
-    pending = Pending(
+    pending = PendingColumns(
         columns[1, :n], columns[2, :n], columns[3, :n], columns[4, :n], columns[5, :n]
     )
     return columns[0, :n], pending, columns[6, :n], columns[7, :n]
 
 
 @allocating_kernel
-def working(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
+def gather_running(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
     """Ids and columns of running jobs of the pool but `own`; the user of each that runs at all."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     columns = np.empty((6, state[RUNNING]), dtype=np.int64)
@@ -105,14 +110,14 @@ def working(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
         columns[4, n] = max(0, live[at + START] - live[at + ELIGIBLE])
         columns[5, n] = users[i]
         n += 1
-    running = Running(
+    running = RunningColumns(
         columns[1, :n], columns[2, :n], columns[3, :n], columns[4, :n], columns[5, :n]
     )
     return columns[0, :n], running, users
 
 
 @allocating_kernel
-def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, float, float]:
+def gather_capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, float, float]:
     """Of a partition: nodes, those up, those free, and the free shares of CPUs and GPUs."""
     words = site[SITE_WORDS]
     bits = section(site, PARTITION_BITS)[partition * words : (partition + 1) * words]
@@ -144,7 +149,7 @@ def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, fl
 
 
 @allocating_kernel
-def stands(state: Ints, job_id: int) -> tuple[int, int]:
+def find_eligible_and_start(state: Ints, job_id: int) -> tuple[int, int]:
     """Since when a pending or running job is eligible, and its start; -1: not yet.
 
     NOT_THERE for both where there is none of that id.
@@ -157,7 +162,7 @@ def stands(state: Ints, job_id: int) -> tuple[int, int]:
 
 
 @allocating_kernel
-def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
+def compute_usual_limits(state: Ints, number: Ints, past: RecentPast, own: int) -> Ints:
     """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
@@ -167,12 +172,12 @@ def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
         at = slot * RECORD
         if live[at + ID] == own:
             continue
-        share = usual_share(past, number[live[at + ASSOCIATION]])
+        share = compute_usual_share(past, number[live[at + ASSOCIATION]])
         limits[slot] = max(1, int(share * live[at + LIMIT]))
     for slot in section(state, RUN_SLOT)[: state[RUNNING]]:
         at = slot * RECORD
         elapsed = state[NOW] - live[at + START]
         left = max(0, live[at + LIMIT] - elapsed)
-        share = usual_share(past, number[live[at + ASSOCIATION]])
+        share = compute_usual_share(past, number[live[at + ASSOCIATION]])
         limits[slot] = max(1, elapsed + int(share * left))
     return limits

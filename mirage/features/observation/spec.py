@@ -22,7 +22,7 @@ ARRIVALS_H = (1, 6, 24)
 
 
 class Scale(IntEnum):
-    """How a raw number becomes an input of order one. All can be undone: `raw`."""
+    """How a raw number becomes an input of order one. All can be undone: `invert_scaling`."""
 
     PLAIN = 0
     """As it is: shares, sines, flags."""
@@ -34,7 +34,7 @@ class Scale(IntEnum):
     """sign(x) log(1 + |x| / 3600), of seconds."""
 
 
-def _spread(name: str) -> tuple[tuple[str, Scale], ...]:
+def _list_percentiles(name: str) -> tuple[tuple[str, Scale], ...]:
     """Percentiles 0, 25, 50, 75 and 100 of a duration."""
     return tuple((f"{name}_p{p}", Scale.LOG_HOURS) for p in (0, 25, 50, 75, 100))
 
@@ -42,14 +42,14 @@ def _spread(name: str) -> tuple[tuple[str, Scale], ...]:
 _PAPER = (
     ("pending_jobs", Scale.LOG),
     ("pending_nodes", Scale.LOG),
-    *_spread("pending_limit"),
-    *_spread("pending_age"),
-    *_spread("pending_run"),
+    *_list_percentiles("pending_limit"),
+    *_list_percentiles("pending_age"),
+    *_list_percentiles("pending_run"),
     ("running_jobs", Scale.LOG),
     ("running_nodes", Scale.LOG),
-    *_spread("running_limit"),
-    *_spread("running_wait"),
-    *_spread("running_elapsed"),
+    *_list_percentiles("running_limit"),
+    *_list_percentiles("running_wait"),
+    *_list_percentiles("running_elapsed"),
     ("predecessor_limit", Scale.LOG_HOURS),
     ("predecessor_nodes", Scale.LOG),
     ("predecessor_wait", Scale.LOG_HOURS),
@@ -130,21 +130,23 @@ PLACES: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
 """Where each number stands."""
 
 
-def _starts() -> NDArray[np.int64]:
+def _compute_starts() -> NDArray[np.int64]:
     return np.cumsum([0, *(len(group) for group in GROUPS.values())], dtype=np.int64)
 
 
-STARTS: NDArray[np.int64] = _starts()
+STARTS: NDArray[np.int64] = _compute_starts()
 """First place of each group, and the length of all: int64[groups + 1]."""
 
 
-def part(group: str) -> slice:
+def get_group_slice(group: str) -> slice:
     """The places of a group: `observations[:, part("plan")]`."""
     i = list(GROUPS).index(group)
     return slice(int(STARTS[i]), int(STARTS[i + 1]))
 
 
-def fingerprint(groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation: int) -> str:
+def compute_fingerprint(
+    groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation: int
+) -> str:
     """sha256 over groups, names, order, scales and the version of the computation."""
     digest = hashlib.sha256(f"{computation}".encode())
     for group, numbers in groups.items():
@@ -154,11 +156,11 @@ def fingerprint(groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation
     return digest.hexdigest()
 
 
-FINGERPRINT = fingerprint(GROUPS, COMPUTATION)
+FINGERPRINT = compute_fingerprint(GROUPS, COMPUTATION)
 """Of this module, hexadecimal."""
 
 
-def raw(observations: NDArray[np.float32]) -> NDArray[np.float64]:
+def invert_scaling(observations: NDArray[np.float32]) -> NDArray[np.float64]:
     """The numbers before scaling: seconds, counts, shares. Takes [..., F], gives the same shape."""
     x = observations.astype(np.float64)
     plain = Scale.PLAIN == SCALES

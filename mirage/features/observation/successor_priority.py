@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from mirage.domain.snapshot import Ints
-from mirage.features.handover_input import Link
-from mirage.features.observation.compute import Pending
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.compute import PendingColumns
 from mirage.sim.types import Params
 
 _FRACTION_BITS = 24
@@ -25,34 +25,36 @@ Whole = TypeVar("Whole", int, Ints)
 class Rivals:
     """Eligible waiting jobs, and two more int64 columns of theirs."""
 
-    pending: Pending
+    pending: PendingColumns
     age_s: Ints
     """That counts: since eligible, or since submission under ACCRUE_ALWAYS."""
     factor: Ints
     """PriorityJobFactor of the partition."""
 
 
-def newcomer(params: Params, link: Link, now: int) -> int:
+def compute_successor_points(params: Params, link: HandoverInput, now: int) -> int:
     """Points of the successor at `now`, without fair share."""
     since = link.submit if params.accrue_always and link.submit is not None else now
     age_s = min(max(0, now - since), params.priority_max_age_s)
-    factor = factor_of(params, link.partition)
-    return _points(params, link.nodes, age_s, factor) + _qos_points(params, link.qos)
+    factor = find_job_factor(params, link.partition)
+    return _compute_points(params, link.nodes, age_s, factor) + _compute_qos_points(
+        params, link.qos
+    )
 
 
-def fair_share(params: Params, rivals: Rivals, user: int) -> int:
+def estimate_fair_share(params: Params, rivals: Rivals, user: int) -> int:
     """Points of fair share of a user's next job, 0 to PriorityWeightFairshare."""
     pending = rivals.pending
     if not len(pending.nodes):
         return 0
     age_s = np.minimum(rivals.age_s, params.priority_max_age_s)
-    rest = pending.priority - _points(params, pending.nodes, age_s, rivals.factor)
+    rest = pending.priority - _compute_points(params, pending.nodes, age_s, rivals.factor)
     own = rest[pending.user == user]
     told = float(own.max()) if len(own) else float(np.median(rest))
     return int(min(max(told, 0.0), params.priority_weight_fairshare))
 
 
-def factor_of(params: Params, partition: str) -> int:
+def find_job_factor(params: Params, partition: str) -> int:
     """PriorityJobFactor; of the first of several partitions that is known, else of the default."""
     if len(params.partitions) == 1:
         return params.partitions[0].priority_job_factor
@@ -61,7 +63,7 @@ def factor_of(params: Params, partition: str) -> int:
     return next(known, params.partitions[0].priority_job_factor)
 
 
-def _points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:
+def _compute_points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:
     """Size, partition and age, in whole points."""
     size = params.nodes - nodes if params.priority_favor_small else nodes
     scaled = (params.priority_weight_job_size << _FRACTION_BITS) * size // params.nodes
@@ -72,7 +74,7 @@ def _points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:
     return (scaled + rate * age_s) >> _FRACTION_BITS
 
 
-def _qos_points(params: Params, qos: str) -> int:
+def _compute_qos_points(params: Params, qos: str) -> int:
     largest = max((q.priority for q in params.qos), default=0)
     if largest <= 0:
         return 0

@@ -116,7 +116,7 @@ class _Fork:
 
     def observe(self) -> Observations:
         """float32[F]."""
-        return feature_vector.from_simulator(self._sim, self._start.link, self._past.memory)
+        return feature_vector.observe_simulator(self._sim, self._start.link, self._past.memory)
 
     def _put(self, position: Position) -> None:
         before, standby = self._position, self.world.standby

@@ -8,7 +8,7 @@ from mirage.episodes.generation.replay import Worlds
 from mirage.episodes.generation.replay_fork import World
 from mirage.episodes.table.pair_settings import Settings
 from mirage.errors import InputError
-from mirage.features.handover_input import Link
+from mirage.features.handover_input import HandoverInput
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
@@ -20,7 +20,7 @@ class Start:
     world: World
     past: Past
     """What had happened by then."""
-    link: Link
+    link: HandoverInput
     node_list: tuple[int, ...]
     """The predecessor's nodes."""
     reactive_start: int

@@ -29,5 +29,5 @@ def row(view: HandoverView, *, twin: bool) -> Observations | str:
         return view.observation
     if view.twin_s is None:
         return NOT_ASKED
-    numbers = twin_features.numbers(view.twin_s, np.array(view.time_left_s))
+    numbers = twin_features.compute_twin_features(view.twin_s, np.array(view.time_left_s))
     return np.concatenate([view.observation, numbers])

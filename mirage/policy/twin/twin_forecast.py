@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
 from mirage.domain.snapshot import Ints
-from mirage.features.futures.future_sampler import Future, Futures, Recent, Resampling
-from mirage.features.futures.submission_history import History
-from mirage.features.handover_input import Link
-from mirage.features.observation.feature_vector import Look
+from mirage.features.futures.future_sampler import (
+    FutureSampler,
+    RecentSubmissions,
+    Resampling,
+    SampledFuture,
+)
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.feature_vector import SnapshotObserver
 from mirage.features.twin_features import LEVELS
 from mirage.sim.future_removal import Present
 from mirage.sim.simulator import Simulator
@@ -59,7 +64,7 @@ class Twin:
     """Seconds, for the cost."""
 
     def of_simulator(
-        self, simulator: Simulator, link: Link, history: History, *, seed: int
+        self, simulator: Simulator, link: HandoverInput, history: SubmissionHistory, *, seed: int
     ) -> TwinForecast:
         """From a simulator's present instant, which is left as it is.
 
@@ -68,37 +73,44 @@ class Twin:
         """
         return self._told(simulator, link, history, seed, None)
 
-    def of_look(self, look: Look, link: Link, history: History, *, seed: int) -> TwinForecast:
+    def of_look(
+        self, look: SnapshotObserver, link: HandoverInput, history: SubmissionHistory, *, seed: int
+    ) -> TwinForecast:
         """From a live queue: by the simulator that was stood up for all links of an instant."""
         # A stand-in knows no fair share of users without waiting jobs (features/standin).
-        return self._told(look.stood, link, history, seed, look.view(link).priority)
+        return self._told(look.stood, link, history, seed, look.build_view(link).priority)
 
     def _told(
-        self, simulator: Simulator, link: Link, history: History, seed: int, priority: int | None
+        self,
+        simulator: Simulator,
+        link: HandoverInput,
+        history: SubmissionHistory,
+        seed: int,
+        priority: int | None,
     ) -> TwinForecast:
         begun, now = self.clock(), simulator.now
-        recent = Recent(history, now, self.how)
+        recent = RecentSubmissions(history, now, self.how)
         present = Present(simulator, recent.kinds)
-        link = replace(link, job_id=link.job_id or present.submit_job(link.successor(now)))
+        link = replace(link, job_id=link.job_id or present.submit_job(link.build_successor(now)))
         present.clear_restrictions(link.job_id, priority)
-        futures = Futures(present, recent, history.run_times, link, self.how)
+        futures = FutureSampler(present, recent, history.run_times, link, self.how)
         starts = self._starts(present, futures, link.job_id, np.random.default_rng(seed))
         waits = np.array([self.horizon_s if s is None else s - now for s in starts], dtype=np.int64)
         cost_ms = (self.clock() - begun) * 1000.0
         return TwinForecast(np.sort(waits), starts.count(None), cost_ms)
 
     def _starts(
-        self, present: Present, futures: Futures, job_id: int, rng: np.random.Generator
+        self, present: Present, futures: FutureSampler, job_id: int, rng: np.random.Generator
     ) -> list[int | None]:
         """One a sample; None: not by the horizon."""
-        drawn = (futures.draw(rng) for _ in range(self.samples))
+        drawn = (futures.draw_future(rng) for _ in range(self.samples))
         return [self._start(present, future, job_id) for future in drawn]
 
-    def _start(self, present: Present, future: Future, job_id: int) -> int | None:
+    def _start(self, present: Present, future: SampledFuture, job_id: int) -> int | None:
         """Looked for on the first day, where nearly all start, before the whole horizon."""
         for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
             until = present.now + ahead_s
-            start = present.simulate_start(job_id, until, future.run_s, future.arrivals(until))
+            start = present.simulate_start(job_id, until, future.run_s, future.draw_arrivals(until))
             if start is not None:
                 return start
         return None

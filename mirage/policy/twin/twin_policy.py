@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
-from mirage.features.twin_features import LEVELS, late
+from mirage.features.twin_features import LEVELS, compute_late_probability
 from mirage.policy.rules.fallback import instead
 from mirage.policy.rules.late_threshold import threshold
 from mirage.policy.rules.lead_rules import Quantile
@@ -37,7 +37,7 @@ class Foretold:
         if why is not None:
             return instead(_RULE, view, self.name, why)
         assert view.twin_s is not None  # noqa: S101 - `unfit` looked
-        odds = float(late(view.twin_s, np.array(view.time_left_s)))
+        odds = float(compute_late_probability(view.twin_s, np.array(view.time_left_s)))
         least = threshold(view.overlap_price, self.factor)
         frees = odds >= least
         return Decision(
@@ -64,7 +64,7 @@ def wants_twin(policy: Policy) -> bool:
 def _lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
     """The most time left with which it is late often enough, were its wait the same then."""
     times = np.unique(np.concatenate([[0], quantile_s - 1]).clip(min=0))
-    often = times[late(quantile_s, times) >= least]
+    often = times[compute_late_probability(quantile_s, times) >= least]
     return int(often.max(initial=0))
 
 

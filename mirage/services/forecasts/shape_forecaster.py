@@ -26,9 +26,9 @@ from mirage.store.forecasts import forecast_trials, shape_forecasts
 
 if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
-    from mirage.features.futures.submission_history import History
-    from mirage.features.handover_input import Link
-    from mirage.features.observation.feature_vector import Look
+    from mirage.features.futures.submission_history import SubmissionHistory
+    from mirage.features.handover_input import HandoverInput
+    from mirage.features.observation.feature_vector import SnapshotObserver
 
 _log = structlog.get_logger(__name__)
 
@@ -118,8 +118,8 @@ class Foreteller:
 class _Asked:
     """The twin, and what it is asked with."""
 
-    look: "Look"
-    history: "History"
+    look: "SnapshotObserver"
+    history: "SubmissionHistory"
     params: Params
     now: int
 
@@ -153,15 +153,15 @@ def _answer(asked: _Asked, shape: JobShape) -> Forecast | str:
         return f"it failed: {error!r}"
 
 
-def _link(params: Params, shape: JobShape, now: int) -> "Link":
+def _link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
     """A job that follows nothing, of nobody in particular."""
-    from mirage.features.handover_input import Link  # noqa: PLC0415 - see above
+    from mirage.features.handover_input import HandoverInput  # noqa: PLC0415 - see above
 
     shared = params.select_type is not SelectType.LINEAR
     some = shared and shape.gpus > 0
     gpus = -(-shape.gpus // shape.nodes) if some else 0
     part = min(1.0, gpus / max(1, params.gpus_per_node))
-    return Link(
+    return HandoverInput(
         nodes=shape.nodes,
         time_limit_s=shape.time_limit_s,
         user="",

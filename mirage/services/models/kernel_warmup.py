@@ -14,10 +14,10 @@ from pathlib import Path
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
-from mirage.features.futures.submission_history import History
-from mirage.features.handover_input import Link
-from mirage.features.observation.feature_vector import Look
-from mirage.features.observation.running_stats import Memory
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.feature_vector import SnapshotObserver
+from mirage.features.observation.running_stats import RunningStats
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import load_cluster_file
@@ -50,8 +50,8 @@ def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
     ]
     nodes = tuple(_node(params, name, busy=name == names[0]) for name in names)
     snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [waits, runs]), nodes=nodes)
-    look = Look(snapshot, params, Memory.of_history(past, _NOW))
-    link = Link(
+    look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, _NOW))
+    link = HandoverInput(
         nodes=1,
         time_limit_s=waits.time_limit_s or 0,
         user=waits.user,
@@ -61,8 +61,8 @@ def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
         predecessor_start=runs.submit,
         predecessor_end=_NOW + _HOUR_S,
     )
-    look.observe(link)
-    history = History.of_accounting(params, past, past[-1].submit, _NOW)
+    look.observe_link(link)
+    history = SubmissionHistory.from_accounting(params, past, past[-1].submit, _NOW)
     Twin(samples=2).of_look(look, link, history, seed=1)
 
 

@@ -28,9 +28,9 @@ from mirage.store.operations import clusters
 
 if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where rules decide.
-    from mirage.features.futures.submission_history import History
-    from mirage.features.handover_input import Link as SeenLink
-    from mirage.features.observation.feature_vector import Look
+    from mirage.features.futures.submission_history import SubmissionHistory
+    from mirage.features.handover_input import HandoverInput as SeenLink
+    from mirage.features.observation.feature_vector import SnapshotObserver
 
 _log = structlog.get_logger(__name__)
 
@@ -67,33 +67,33 @@ class Observer:
     is_compiled: Callable[[], bool] = _always
     """Until then nothing is looked at: it would be compiled here, and the worker stand still."""
 
-    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "Look":
+    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "SnapshotObserver":
         """What links can be observed with in this tick. Raises MirageError where they cannot."""
         if not self.is_compiled():
             raise InputError("the simulator is being compiled, once after an installation")
-        from mirage.features.observation.feature_vector import Look  # noqa: PLC0415
-        from mirage.features.observation.running_stats import Memory  # noqa: PLC0415 - see above
+        from mirage.features.observation.feature_vector import SnapshotObserver  # noqa: PLC0415
+        from mirage.features.observation.running_stats import RunningStats  # noqa: PLC0415 - see above
 
         if not snapshot.nodes:
             raise InputError("there was no answer on nodes yet")
         if self.hides_jobs() and (unseen := _unseen(snapshot)):
             raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
         _check_history(tx, cluster_id, snapshot.queue.taken_at)
-        memory = Memory.of(lately(tx, cluster_id, snapshot.queue.taken_at))
-        return Look(self.ordered(snapshot), self.params, memory)
+        memory = RunningStats.from_recent_history(lately(tx, cluster_id, snapshot.queue.taken_at))
+        return SnapshotObserver(self.ordered(snapshot), self.params, memory)
 
     def ordered(self, snapshot: Snapshot) -> Snapshot:
         """With nodes in the cluster file's order."""
         nodes = _in_order(snapshot.nodes, self.node_names, self.params.nodes)
         return Snapshot(queue=snapshot.queue, nodes=nodes)
 
-    def history(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "History":
+    def history(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "SubmissionHistory":
         """What the twin's futures are made of."""
-        from mirage.features.futures.submission_history import History  # noqa: PLC0415 - see above
+        from mirage.features.futures.submission_history import SubmissionHistory  # noqa: PLC0415 - see above
 
         now = snapshot.queue.taken_at
         since = now - HISTORY_S
-        return History.of_accounting(
+        return SubmissionHistory.from_accounting(
             self.params, job_history.submitted_since(tx, cluster_id, since, now), since, now
         )
 
@@ -106,16 +106,16 @@ class Sight:
     ) -> None:
         self._observer, self._tx, self._cluster_id = observer, tx, cluster_id
         self._snapshot = snapshot
-        self._looked: Look | str | None = None
+        self._looked: SnapshotObserver | str | None = None
         """Or why nothing can be seen in this tick; None: nobody has asked."""
-        self._history: History | None = None
+        self._history: SubmissionHistory | None = None
 
     def of(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
         look = self._now()
         if isinstance(look, str):
             return None, look
-        found = _tried(lambda: look.observe(self._link(predecessor, standby)))
+        found = _tried(lambda: look.observe_link(self._link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 
     def window(self, standby: Link, observation: NDArray[np.float32]) -> NDArray[np.float32] | None:
@@ -136,13 +136,13 @@ class Sight:
         found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, ask))
         return (None, False) if isinstance(found, str) else (found, found is None)
 
-    def _now(self) -> "Look | str":
+    def _now(self) -> "SnapshotObserver | str":
         """Looked at once a tick."""
         if self._looked is None:
             self._looked = _tried(self._look)
         return self._looked
 
-    def _ask_twin(self, look: "Look", link: "SeenLink") -> NDArray[np.int32]:
+    def _ask_twin(self, look: "SnapshotObserver", link: "SeenLink") -> NDArray[np.int32]:
         from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415
 
         assert self._observer is not None  # noqa: S101 - the caller looked
@@ -151,22 +151,22 @@ class Sight:
         told = Twin().of_look(look, link, self._history, seed=self._snapshot.queue.taken_at)
         return told.quantiles()
 
-    def _look(self) -> "Look":
+    def _look(self) -> "SnapshotObserver":
         if self._observer is None:
             raise InputError(NO_FILE)
         return self._observer.look(self._tx, self._cluster_id, self._snapshot)
 
     def _link(self, predecessor: Link, standby: Link) -> "SeenLink":
         """The hand-over as observations have it."""
-        from mirage.features.handover_input import Link as SeenLink  # noqa: PLC0415 - see above
-        from mirage.features.simulator_from_queue import submitted  # noqa: PLC0415
+        from mirage.features.handover_input import HandoverInput as SeenLink  # noqa: PLC0415 - see above
+        from mirage.features.simulator_from_queue import build_submitted_job  # noqa: PLC0415
 
         assert self._observer is not None  # noqa: S101 - or there were no look
         shown = self._snapshot.queue.find_job(standby.job_id)
         end = predecessor.get_planned_end()
         if shown is None or predecessor.start is None or end is None:
             raise InputError("its jobs are not in the queue")
-        job = submitted(self._observer.params, shown)
+        job = build_submitted_job(self._observer.params, shown)
         return SeenLink(
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,

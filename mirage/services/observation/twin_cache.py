@@ -18,7 +18,7 @@ from mirage.episodes.table.twin_forecasts import ASKED
 
 if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
-    from mirage.features.handover_input import Link
+    from mirage.features.handover_input import HandoverInput
 
 GOOD_FOR = 4
 """Intervals for which an answer may stand in for the next one."""
@@ -30,7 +30,7 @@ HISTORY_S = 21 * 86400
 """Of submissions: days to come are cut out of the last seven, run times are learned from all."""
 
 Quantiles = NDArray[np.int32]
-Ask = Callable[["Link"], Quantiles]
+Ask = Callable[["HandoverInput"], Quantiles]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Foresight:
     _cost_s: float = 0.0
     """Of the last ask: the next one is taken to cost as much."""
 
-    def of(self, link: "Link", now: int, ask: Ask) -> Quantiles | None:
+    def of(self, link: "HandoverInput", now: int, ask: Ask) -> Quantiles | None:
         """[19], at `features.foretold.LEVELS`, seconds; None: there was no time yet to ask."""
         key = (link.job_id, link.predecessor_start)
         every_s = max(60, (link.predecessor_end - link.predecessor_start) // ASKED)
@@ -63,7 +63,7 @@ class Foresight:
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None
 
-    def _asked(self, link: "Link", ask: Ask) -> Quantiles:
+    def _asked(self, link: "HandoverInput", ask: Ask) -> Quantiles:
         begun = self.clock()
         try:
             return ask(link)

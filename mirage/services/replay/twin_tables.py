@@ -19,7 +19,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.pair_settings import PAIR_USER, Settings
 from mirage.episodes.table.twin_forecasts import Twins
 from mirage.errors import InputError
-from mirage.features.futures.submission_history import History
+from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
@@ -100,10 +100,10 @@ class _Maker:
         self._asking = asking
         self._worlds = Worlds(asking.params, asking.jobs, asking.settings)
         since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
-        history, settings = History(since), asking.settings
+        history, settings = SubmissionHistory(since), asking.settings
         # Before all others: dice go by a user's number, and a process may ask at any block first.
         user = settings.user or PAIR_USER
-        history.run_times.groups(user, settings.time_limit_s, settings.nodes)
+        history.run_times.assign_groups(user, settings.time_limit_s, settings.nodes)
         self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
         self._twin = Twin(samples=asking.samples)
         instants = asking.settings.instant_s[:-1]
@@ -135,7 +135,7 @@ class _Maker:
 class _Heard:
     """Moves a world forward and tells the history what happens to the trace's jobs."""
 
-    def __init__(self, jobs: Mapping[int, SimJob], history: History) -> None:
+    def __init__(self, jobs: Mapping[int, SimJob], history: SubmissionHistory) -> None:
         self.history = history
         self._jobs = jobs
 
@@ -144,5 +144,5 @@ class _Heard:
 
     def follow(self, world: Simulator, until: int) -> None:
         # The pair is not the trace's: no day to come brings another one.
-        self.history.hear(world.advance(until), self._jobs.get)
+        self.history.record_events(world.advance(until), self._jobs.get)
         world.forget_ended(until)
