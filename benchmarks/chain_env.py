@@ -48,7 +48,7 @@ def starts(preset: str) -> Starts:
         since=first,
         until=first + _START_DAYS * _DAY_S,
     )
-    jobs = synthetic.workload(preset, days=_WARM_UP_DAYS + _START_DAYS + 14, seed=0)
+    jobs = synthetic.generate_workload(preset, days=_WARM_UP_DAYS + _START_DAYS + 14, seed=0)
     return collect(Params(), jobs, settings)
 
 

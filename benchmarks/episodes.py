@@ -19,8 +19,8 @@ from pathlib import Path
 from mirage.episodes.generation.builder import Builder, describe
 from mirage.episodes.table.pair_settings import Settings
 from mirage.sim.types import Params, SimJob
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400
@@ -56,8 +56,8 @@ def main() -> None:
     words = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"episodes: the traces are not there: {SHARED}")
-    params = read_cluster_file(SHARED / "clusters/ls6.toml")
-    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
+    params = load_cluster_params(SHARED / "clusters/ls6.toml")
+    jobs = load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     warm_up(params, jobs)
     settings = spread(words.count, words.nodes)
     builder = Builder(params, jobs, settings)

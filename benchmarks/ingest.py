@@ -124,7 +124,7 @@ def _floor(url: str, trace: Path) -> Measured:
     with closing(Store(url)) as store, store.begin() as tx:
         tx.exec_driver_sql("INSERT INTO clusters (name) VALUES ('bench')")
     with open_trace(trace) as opened:
-        rows = [_row(job) for batch in opened.batches() for job in batch]
+        rows = [_row(job) for batch in opened.iter_batches() for job in batch]
     run = _insert_sqlite if url.startswith("sqlite") else _insert_postgresql
     began = time.perf_counter()
     run(url, rows)

@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     days = 50
-    sim = Simulator(Params(), synthetic.workload(args.preset, days=days, seed=args.seed))
+    sim = Simulator(Params(), synthetic.generate_workload(args.preset, days=days, seed=args.seed))
     rng = np.random.default_rng(args.seed)
     instants = np.sort(rng.integers(14 * _DAY_S, (days - 8) * _DAY_S, args.pairs))
     outcomes = []

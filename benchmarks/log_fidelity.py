@@ -20,11 +20,18 @@ from mirage.services.replay.calibration import Plan, as_seen, calibrate, look
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.traces.calibration.fidelity import HOUR_S, WEEK_S, Fidelity, Window, fidelity, judged
-from mirage.traces.calibration.search_space import KNOBS, with_values
-from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.calibration.fidelity import (
+    HOUR_S,
+    WEEK_S,
+    Fidelity,
+    Window,
+    mask_judged_jobs,
+    measure_fidelity,
+)
+from mirage.traces.calibration.search_space import KNOBS, apply_search_values
+from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
-from mirage.traces.workloads.replay import Replay, as_cancelled
+from mirage.traces.workloads.replay import Replay, recompute_cancelled_runs
 
 SHARED = Path(__file__).parents[2] / "shared"
 Starts = NDArray[np.int64]
@@ -63,7 +70,7 @@ def head(title: str) -> None:
 def by_class(taken: Replay, start: Starts, window: Window) -> None:
     """Mean waits of log and replay by class of job."""
     submit, logged = taken.workload.submit, taken.logged
-    rows = judged(submit, start, logged, window)
+    rows = mask_judged_jobs(submit, start, logged, window)
     print(f"\n{'class':34}{'jobs':>7}{'log h':>10}{'replay h':>10}")
     for name, belongs in CLASSES.items():
         mine = rows & np.array([belongs(job) for job in taken.workload.jobs])
@@ -100,14 +107,14 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     given_up = sum(job.cancel_at is not None for job in taken.workload.jobs)
     print(f"{given_up} of {len(taken.workload.jobs)} jobs were cancelled while they waited")
     head("clusters/ls6.toml, as it is")
-    whole = fidelity(submit, start, logged, every)
+    whole = measure_fidelity(submit, start, logged, every)
     show("7 November to 26 February", whole)
-    show("16 January to 26 February", fidelity(submit, start, logged, after))
+    show("16 January to 26 February", measure_fidelity(submit, start, logged, after))
     runs = replace(site, cancelled_jobs_run=True)
-    all_run = starts(runs, as_cancelled(taken, runs))
+    all_run = starts(runs, recompute_cancelled_runs(taken, runs))
     head("the same, cancelled jobs run")
-    show("7 November to 26 February", fidelity(submit, all_run, logged, every))
-    show("16 January to 26 February", fidelity(submit, all_run, logged, after))
+    show("7 November to 26 February", measure_fidelity(submit, all_run, logged, every))
+    show("16 January to 26 February", measure_fidelity(submit, all_run, logged, after))
     by_week(taken, start, whole)
     by_class(taken, start, every)
 
@@ -116,7 +123,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])
-    taken = as_cancelled(taken, found.params)
+    taken = recompute_cancelled_runs(taken, found.params)
     fitted = starts(found.params, taken)
     by_week(taken, fitted, found.held_out["calibrated"])
     by_class(taken, fitted, after)
@@ -157,7 +164,9 @@ def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     for _ in range(samples):
         values = {k.name: round(k.low * (k.high / k.low) ** rng.random()) for k in KNOBS}
         found = np.full(len(submit), -1, np.int64)
-        sim = Simulator(params := with_values(base, values), Workload.from_jobs(params, early))
+        sim = Simulator(
+            params := apply_search_values(base, values), Workload.from_jobs(params, early)
+        )
         sim.run_out()
         found[: len(early)] = sim.start
         runs.append(found)
@@ -166,10 +175,10 @@ def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     print(f"{'score':34}{'from':>12}{'spearman':>10}{'ratio':>10}{'diff. h':>10}")
     for name, score in SCORES.items():
         for cut in cuts:
-            fits = [fidelity(submit, r, logged, Window(begin=BEGIN, end=cut)) for r in runs]
+            fits = [measure_fidelity(submit, r, logged, Window(begin=BEGIN, end=cut)) for r in runs]
             best = np.argsort([-score(f) for f in fits])[:20]
             then = Window(begin=cut, end=UNTIL)
-            kept = [fidelity(submit, runs[i], logged, then) for i in best]
+            kept = [measure_fidelity(submit, runs[i], logged, then) for i in best]
             rows = [(f.spearman or 0, f.mean_ratio or 0, f.wait_mae_h or 0) for f in kept]
             day = datetime.fromtimestamp(cut, UTC).date()
             print(f"{name:34}{day!s:>12}" + "".join(f"{x:10.2f}" for x in np.median(rows, axis=0)))
@@ -186,8 +195,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folds", type=int, metavar="SAMPLES", help="such as 300")
     args = parser.parse_args()
-    site = read_cluster_file(SHARED / "clusters/ls6.toml")
-    taken = replay.read(SHARED / "traces/tacc-ls6-a100.parquet", site)
+    site = load_cluster_params(SHARED / "clusters/ls6.toml")
+    taken = replay.load_replay(SHARED / "traces/tacc-ls6-a100.parquet", site)
     if args.folds:
         folds(taken, site, args.folds, args.seed)
     else:

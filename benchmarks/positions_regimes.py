@@ -12,8 +12,8 @@ from mirage.domain.decision import Waits
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Partition, SelectType, SimJob
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TRACE = SHARED / "traces" / "tacc-ls6-a100.parquet"
@@ -83,8 +83,8 @@ class Site:
 
     @classmethod
     def of(cls, regime: Regime) -> "Site":
-        asked = replace(read_cluster_file(SHARED / "clusters" / "ls6.toml"), **regime.changes)
-        jobs = tuple(workload(TRACE, asked).jobs)
+        asked = replace(load_cluster_params(SHARED / "clusters" / "ls6.toml"), **regime.changes)
+        jobs = tuple(load_workload(TRACE, asked).jobs)
         if not regime.shared:
             return cls(regime, asked, jobs)
         shared = tuple(_sharing(job) for job in jobs)

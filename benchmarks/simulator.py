@@ -28,7 +28,7 @@ from benchmarks import simulator_workloads as workloads
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
-from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.cluster_files.reader import load_cluster_params
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
@@ -149,9 +149,9 @@ def ls6(_peer: Peer, options: argparse.Namespace) -> Figures | None:
         return None
     from mirage.traces.workloads import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
 
-    params = read_cluster_file(file)
+    params = load_cluster_params(file)
     began = time.process_time()
-    workload = replay.workload(trace, params)
+    workload = replay.load_workload(trace, params)
     loading = time.process_time() - began
     spent = min(_replayed(params, workload)[1] for _ in range(options.repeat))
     return {

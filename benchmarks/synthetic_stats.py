@@ -88,14 +88,14 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=45)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    long = statistics(synthetic.workload("medium", days=150))
+    long = statistics(synthetic.generate_workload("medium", days=150))
     print(f"{'':26}{'published':>10}{'synthetic':>11}")
     for name, value in PUBLISHED.items():
         print(f"{name:26}{value:10.3f}{long[name]:11.3f}")
     print(f"\nwait of a one-node 48 h job, h{'mean':>8}{'median':>8}{'p90':>8}{'zero':>8}")
     for preset in synthetic.PRESETS:
         for seed in range(args.seeds):
-            jobs = synthetic.workload(preset, days=args.days, seed=seed)
+            jobs = synthetic.generate_workload(preset, days=args.days, seed=seed)
             w = reactive_waits(jobs, Params(), days=args.days)
             row = (w.mean(), np.median(w), np.quantile(w, 0.9), np.mean(w < 0.05))
             print(f"{preset:20} seed {seed:4}" + "".join(f"{x:8.2f}" for x in row))

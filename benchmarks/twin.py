@@ -30,8 +30,8 @@ from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400
@@ -238,8 +238,8 @@ def main() -> None:
     words = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"twin: the traces are not there: {SHARED}")
-    params = read_cluster_file(SHARED / "clusters/ls6.toml")
-    jobs = list(workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
+    params = load_cluster_params(SHARED / "clusters/ls6.toml")
+    jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
     how = Resampling(days=words.days, together=words.together)
     twin = Twin(samples=words.samples, how=how, clock=time.process_time)
     begun = time.perf_counter()

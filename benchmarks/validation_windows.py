@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mirage.episodes.generation.replay import Worlds
 from mirage.episodes.judge.evaluation import CLASSES, classes
 from mirage.episodes.table.pair_settings import Settings
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S = 3600
@@ -68,9 +68,9 @@ WINDOWS = {
 
 def reactive_h(window: Window) -> NDArray[np.float64]:
     """Interruption of each pair of the window, hours."""
-    params = read_cluster_file(SHARED / "clusters" / window.cluster)
+    params = load_cluster_params(SHARED / "clusters" / window.cluster)
     settings = window.settings
-    jobs = workload(SHARED / "traces" / window.trace, params).jobs
+    jobs = load_workload(SHARED / "traces" / window.trace, params).jobs
     worlds = Worlds(params, jobs, settings)
     found = []
     for point in settings.start_points:

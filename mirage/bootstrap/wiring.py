@@ -220,7 +220,7 @@ def get_cluster_file(settings: Settings) -> ClusterFile | None:
 def get_max_time_s(settings: Settings) -> dict[str, int]:
     """By partition, of those that have one; empty without a cluster file."""
     file = get_cluster_file(settings)
-    return {} if file is None else file.max_time_s()
+    return {} if file is None else file.get_max_time_s()
 
 
 def check_settings(settings: Settings) -> list[str]:

@@ -5,17 +5,17 @@ from types import ModuleType
 from typing import Any
 
 from mirage.errors import InputError
-from mirage.traces.calibration.search_space import Knob, Trial
+from mirage.traces.calibration.search_space import SearchSetting, SearchTrial
 
 
 def search(
-    knobs: Sequence[Knob],
+    knobs: Sequence[SearchSetting],
     score: Callable[[Mapping[str, int]], float],
     *,
     trials: int,
     seed: int,
     first: Mapping[str, int],
-) -> list[Trial]:
+) -> list[SearchTrial]:
     """`trials` numbers for the knobs, each with its score, to be made large; `first` is one.
 
     The same seed gives the same trials. Raises InputError where Optuna is not installed.
@@ -24,11 +24,11 @@ def search(
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in knobs})
-    done: list[Trial] = []
+    done: list[SearchTrial] = []
 
     def objective(trial: Any) -> float:
         values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in knobs}
-        done.append(Trial(values=values, score=score(values)))
+        done.append(SearchTrial(values=values, score=score(values)))
         return done[-1].score
 
     study.optimize(objective, n_trials=trials)

@@ -19,9 +19,9 @@ from mirage.services.replay.simulation import simulator, write_jobs
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params
-from mirage.traces.calibration.fidelity import Window, fidelity
-from mirage.traces.calibration.search_space import KNOBS, values_of
-from mirage.traces.cluster_files.reader import parse_cluster_file, read_cluster_file
+from mirage.traces.calibration.fidelity import Window, measure_fidelity
+from mirage.traces.calibration.search_space import KNOBS, get_search_values
+from mirage.traces.cluster_files.reader import load_cluster_params, parse_cluster_file
 from mirage.traces.workloads import replay, synthetic
 
 ROOT = Path(__file__).parents[2]
@@ -77,10 +77,12 @@ EndTime = 2035-01-02T00:00:00Z
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a cluster with TRUTH's settings did with a synthetic load: a log that hides them."""
     folder = tmp_path_factory.mktemp("calibrate")
-    jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
+    jobs = [
+        j for j in synthetic.generate_workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3
+    ]
     sim = Simulator(TRUTH, jobs)
     sim.run_out()
-    nothing = replay.Logged(
+    nothing = replay.LoggedOutcomes(
         eligible=np.full(len(sim.start), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
     )
     known = replay.Replay(
@@ -124,18 +126,18 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
     assert {f["name"] for f in told["fitted"]} >= {"PriorityWeightFairshare", "bf_max_job_test"}
     assert all(f["low"] <= f["value"] <= f["high"] for f in told["fitted"])
 
-    fitted = read_cluster_file(out)
+    fitted = load_cluster_params(out)
     assert (fitted.name, fitted.nodes, fitted.max_jobs_pu) == ("lab", 30, 4)
     # None was cancelled, so nothing tells.
     assert "cancelled_jobs_run" not in out.read_text()
     assert {event.outage for event in fitted.node_events} == {Outage.DRAIN, Outage.RESUME}
     begin = min(event.at for event in fitted.node_events)
     assert [event.node for event in fitted.node_events if event.at == begin] == [*range(20, 30)]
-    taken = replay.read(log, fitted)
+    taken = replay.load_replay(log, fitted)
     sim = simulator(taken, fitted)
     sim.run_out()
     window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
-    judged = fidelity(taken.workload.submit, sim.start, taken.logged, window)
+    judged = measure_fidelity(taken.workload.submit, sim.start, taken.logged, window)
     assert judged.wait_mae_h == held_out["calibrated"]["wait_mae_h"]
 
     again = tmp_path / "again.toml"
@@ -145,13 +147,13 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
 
 def test_nothing_logged_after_until_enters(log: Path) -> None:
     start = replace(TRUTH, nodes=100, max_jobs_pu=0, node_events=())
-    taken = replay.read(log, start)
+    taken = replay.load_replay(log, start)
     until = synthetic.EPOCH + 25 * DAY
     plan = replace(default_plan(taken), until=until, trials=8)
     later = taken.logged.start >= until
     assert later.any()
     logged = taken.logged
-    changed = replay.Logged(
+    changed = replay.LoggedOutcomes(
         eligible=logged.eligible,
         start=np.where(later, logged.start + 5 * DAY, logged.start),
         end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
@@ -170,7 +172,7 @@ def test_node_types_partitions_outages_and_qos_of_the_start_file_stay(
     start.write_text(START + SITE)
     done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
     assert (done.returncode, done.stderr) == (0, "")
-    given, fitted = read_cluster_file(start), read_cluster_file(out)
+    given, fitted = load_cluster_params(start), load_cluster_params(out)
     assert (fitted.nodes, fitted.node_groups) == (30, given.node_groups)
     assert fitted.partitions == given.partitions
     assert set(given.node_events) <= set(fitted.node_events)
@@ -207,7 +209,9 @@ def given_up(truth: Params, missing: float, *, runs: bool) -> replay.Replay:
     """A log of which three jobs of ten are given up after some hours, and take as long if they
     start, or no time; a share of all jobs is missing in it."""
     dice = np.random.default_rng(1)
-    jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
+    jobs = [
+        j for j in synthetic.generate_workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3
+    ]
     hours = dice.uniform(0.2, 20.0, len(jobs))
     waits = np.where(dice.random(len(jobs)) < 0.3, hours * 3600, 0).astype(int).tolist()
     jobs = [
@@ -223,7 +227,7 @@ def given_up(truth: Params, missing: float, *, runs: bool) -> replay.Replay:
     ]
     rows = np.flatnonzero(dice.random(len(known)) >= missing)
     workload = Workload.from_jobs(truth, [known[row] for row in rows])
-    logged = replay.Logged(
+    logged = replay.LoggedOutcomes(
         eligible=np.full(len(rows), -1),
         start=sim.start[rows],
         end=sim.end[rows],
@@ -240,16 +244,16 @@ def test_lonestar6_is_nearer_where_jobs_that_were_cancelled_would_have_run(tmp_p
     words = ("--cluster", LS6_CLUSTER, "--until", "2023-01-16", "--trials", "8", "--out", out)
     done = calibrate(LS6, *words, "--json")
     assert done.returncode == 0
-    told, fitted = json.loads(done.stdout), read_cluster_file(out)
+    told, fitted = json.loads(done.stdout), load_cluster_params(out)
     assert told["cancelled_jobs_run"]
     assert fitted.cancelled_jobs_run
-    assert not read_cluster_file(LS6_CLUSTER).cancelled_jobs_run
+    assert not load_cluster_params(LS6_CLUSTER).cancelled_jobs_run
     window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
-    for params, which in ((fitted, "calibrated"), (read_cluster_file(LS6_CLUSTER), "start")):
-        taken = replay.read(LS6, params)
+    for params, which in ((fitted, "calibrated"), (load_cluster_params(LS6_CLUSTER), "start")):
+        taken = replay.load_replay(LS6, params)
         sim = simulator(taken, params)
         sim.run_out()
-        judged = fidelity(taken.workload.submit, sim.start, taken.logged, window)
+        judged = measure_fidelity(taken.workload.submit, sim.start, taken.logged, window)
         assert judged.wait_mae_h == told["held_out"][which]["wait_mae_h"]
 
 
@@ -259,7 +263,7 @@ def test_a_start_file_with_fewer_nodes_than_were_busy_is_warned_of(
     start, out = tmp_path / "start.toml", tmp_path / "out.toml"
     start.write_text(START.replace("30", "15"))
     done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
-    assert (done.returncode, read_cluster_file(out).nodes) == (0, 15)
+    assert (done.returncode, load_cluster_params(out).nodes) == (0, 15)
     assert done.stderr == (
         "mirage: warning: the log had 20 nodes busy, the cluster file has 15: its nodes were kept\n"
     )
@@ -270,7 +274,7 @@ def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixt
         raise InputError("no such thing")
 
     with pytest.raises(InputError, match="no such thing"):
-        optuna_search.search(KNOBS, score, trials=8, seed=1, first=values_of(TRUTH))
+        optuna_search.search(KNOBS, score, trials=8, seed=1, first=get_search_values(TRUTH))
     assert capfd.readouterr().err == ""
 
 

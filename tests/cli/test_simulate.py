@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,7 @@ def test_of_a_short_log_the_table_says_why_it_is_not_judged(dump: Path, cluster:
 def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path) -> None:
     out = tmp_path / "jobs.parquet"
     assert simulate(dump, "--cluster", cluster, "--out", out).returncode == 0
-    again = replay.read(out, read_cluster_file(cluster))
+    again = replay.load_replay(out, load_cluster_params(cluster))
     assert [job.job_id for job in again.workload.jobs] == [1, 2, 6]
     assert list(again.logged.start) == [1700000000, 1700003600, 1700600500]
     assert list(again.logged.end) == [1700003600, 1700005400, 1700604100]

@@ -15,7 +15,7 @@ from mirage.errors import MalformedText
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, Reservation, SelectType
 from mirage.slurm.text.hostlist import compress_hostlist
 from mirage.traces.cluster_files.reader import parse_cluster_file
-from mirage.traces.cluster_files.writer import write_cluster_file
+from mirage.traces.cluster_files.writer import render_cluster_file
 from tests.cluster import site_texts
 from tests.cluster.site_texts import answers
 
@@ -167,7 +167,7 @@ def test_parameters_mean_what_slurmctld_takes_them_for(
     assert getattr(site.params, field) == value
     key = given.partition("=")[0].lower()
     assert any(key in note for note in site.notes) == is_said
-    written = write_cluster_file(site.params, site.notes)
+    written = render_cluster_file(site.params, site.notes)
     assert parse_cluster_file(written, "C.toml").params == site.params
 
 
@@ -177,7 +177,7 @@ def test_the_builtin_scheduler_backfills_nothing() -> None:
 
 def test_where_neither_scheduler_runs_the_file_is_warned_of() -> None:
     site = imported(SchedulerParameters="bf_interval=-1,sched_interval=-1")
-    read = parse_cluster_file(write_cluster_file(site.params), "C.toml")
+    read = parse_cluster_file(render_cluster_file(site.params), "C.toml")
     assert read.warnings[0] == "sched_interval and bf_interval are both -1: no job ever starts"
 
 
@@ -193,7 +193,7 @@ def test_the_flag_of_a_qos_that_the_simulator_has_is_taken_over_and_others_are_s
         site = site_of(replace(found, texts=texts), UTC)
         assert [q.overrides_max_time for q in site.params.qos] == [False, True]
         assert said(site, "QOS long", "Flags=DenyOnLimit", "MaxWall=30-00:00:00")
-        read = parse_cluster_file(write_cluster_file(site.params), "C.toml")
+        read = parse_cluster_file(render_cluster_file(site.params), "C.toml")
         assert read.params.qos == site.params.qos
 
 
@@ -381,7 +381,7 @@ def test_answers_cut_or_garbled_anywhere_are_left_out_or_refused(data: st.DataOb
     cut = data.draw(st.sampled_from([garbled, text[:begin]]))
     with suppress(MalformedText):
         site = site_of(replace(found, texts={**found.texts, question: cut}), UTC)
-        written = write_cluster_file(
+        written = render_cluster_file(
             site.params, site.notes, node_names=compress_hostlist(site.node_names)
         )
         assert parse_cluster_file(written, "C.toml").params == site.params

@@ -7,7 +7,7 @@ import pytest
 from mirage.cluster.site_import.params import site_of
 from mirage.errors import ConfigError
 from mirage.traces.cluster_files.reader import parse_cluster_file
-from mirage.traces.cluster_files.writer import write_cluster_file
+from mirage.traces.cluster_files.writer import render_cluster_file
 from tests.cluster.site_texts import answers
 
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n'
@@ -32,7 +32,7 @@ def test_the_release_is_imported_and_what_was_not_checked_is_said(
     assert [n for n in site.notes if "SLURM_VERSION" in n] == (
         [f"SLURM_VERSION = {told}: {note}."] if note else []
     )
-    written = write_cluster_file(site.params, site.notes)
+    written = render_cluster_file(site.params, site.notes)
     read = parse_cluster_file(written, "C.toml")
     assert read.params == site.params
     assert [w for w in read.warnings if "SLURM_VERSION" in w] == (
@@ -44,7 +44,7 @@ def test_a_file_without_a_version_plans_as_before_and_warns_of_nothing() -> None
     for text in (LEAST, LEAST + 'SLURM_VERSION = ""\n'):
         read = parse_cluster_file(text, "C.toml")
         assert (read.params.slurm_version, read.warnings) == ("", ())
-    assert "SLURM_VERSION" not in write_cluster_file(read.params)
+    assert "SLURM_VERSION" not in render_cluster_file(read.params)
 
 
 @pytest.mark.parametrize("value", ['"newest"', "24.11", '"24"', "true"])

@@ -17,8 +17,8 @@ from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 from tests.episodes import small
 from tests.episodes.tables import HOUR_S
 
@@ -295,8 +295,8 @@ def test_a_pair_that_cannot_be_is_refused(fields: dict[str, object], said: str) 
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the traces are not there (../shared)")
 def test_outcomes_on_lonestar6_are_those_of_whole_replays() -> None:
-    params = read_cluster_file(SHARED / "clusters/ls6.toml")
-    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
+    params = load_cluster_params(SHARED / "clusters/ls6.toml")
+    jobs = load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     monday = 1_676_246_400  # 2023-02-13
     settings = Settings(
         nodes=8, time_limit_s=48 * HOUR_S, every_s=36 * HOUR_S, since=monday, until=monday + 2**17

@@ -43,7 +43,7 @@ PLANS = pytest.mark.parametrize("params", [BY_NUMBER, BY_NAME], ids=["by number"
 
 
 def jobs() -> list[SimJob]:
-    return list(synthetic.workload("heavy", nodes=NODES, days=21, seed=1))
+    return list(synthetic.generate_workload("heavy", nodes=NODES, days=21, seed=1))
 
 
 def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list[HandedOver]:

@@ -17,8 +17,8 @@ from mirage.features.observation.running_stats import RunningStats
 from mirage.features.observation.sim_columns import compute_usual_limits
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, build_afterany
-from mirage.traces.cluster_files.reader import read_cluster_file
-from mirage.traces.workloads.replay import workload
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
 
 _SHARED = Path(__file__).parents[2].parent / "shared"
 _DAY_S = 86400
@@ -39,8 +39,10 @@ def least_us(call: Callable[[], object], *, rounds: int = 500, calls: int = 3) -
 
 
 def main() -> None:
-    params = read_cluster_file(_SHARED / "clusters" / "ls6.toml")
-    simulator = Simulator(params, workload(_SHARED / "traces" / "tacc-ls6-a100.parquet", params))
+    params = load_cluster_params(_SHARED / "clusters" / "ls6.toml")
+    simulator = Simulator(
+        params, load_workload(_SHARED / "traces" / "tacc-ls6-a100.parquet", params)
+    )
     memory = RunningStats()
     for moment in _MOMENTS:
         while simulator.now < moment:

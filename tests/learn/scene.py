@@ -27,7 +27,7 @@ def params(accrue_always: bool = False) -> Params:
 
 @cache
 def jobs() -> tuple[SimJob, ...]:
-    return tuple(synthetic.workload("heavy", nodes=NODES, days=DAYS, seed=1))
+    return tuple(synthetic.generate_workload("heavy", nodes=NODES, days=DAYS, seed=1))
 
 
 @cache

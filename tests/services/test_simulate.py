@@ -23,7 +23,7 @@ def row(job_id: int, at: int, *, nodes: int = 2, partition: str = "", tres: str 
 def replayed(tmp_path: Path, params: Params, *rows: str) -> tuple[Report, Path]:
     path = tmp_path / "dump.psv"
     path.write_text("\n".join([HEADER, *rows, ""]))
-    taken = replay.read(path, params)
+    taken = replay.load_replay(path, params)
     sim = simulator(taken, params)
     report = simulate(taken, sim, None, None)
     write_jobs(tmp_path / "jobs.parquet", taken, sim)
@@ -40,7 +40,7 @@ def test_on_shared_nodes_jobs_are_written_with_what_they_asked_for(tmp_path: Pat
     rows = (row(1, SUBMIT, tres=tres), row(2, SUBMIT, tres=f"{tres},gres/gpu=2"))
     _, out = replayed(tmp_path, SHARED, *rows)
     assert given(out) == [(2, 600, 0), (2, 600, 2)]
-    again = replay.read(out, SHARED).workload.jobs
+    again = replay.load_replay(out, SHARED).workload.jobs
     assert [(job.cpus, job.memory_mib, job.gpus) for job in again] == [(1, 300, 0), (1, 300, 1)]
 
 

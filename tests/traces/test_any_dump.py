@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import Job
 from mirage.slurm.commands.sacct_record import NO_NODES, TWICE
-from mirage.traces.formats.trace_file import Format, Tally, open_trace
+from mirage.traces.formats.trace_file import RowTally, TraceFormat, open_trace
 from tests.traces.dumps import Ran, Written, dumps, rans
 
 ZONES = {"epoch": None, "utc": "UTC", "berlin": "Europe/Berlin"}
 
 
-def read(path: Path, written: Written) -> tuple[dict[int, Job], Tally]:
+def read(path: Path, written: Written) -> tuple[dict[int, Job], RowTally]:
     path.write_text(written.text, encoding="utf-8", newline="")
     with open_trace(path, timezone=ZONES[written.form]) as trace:
-        assert trace.format is Format.SACCT
-        found = {int(job.job_id): job for batch in trace.batches() for job in batch}
+        assert trace.format is TraceFormat.SACCT
+        found = {int(job.job_id): job for batch in trace.iter_batches() for job in batch}
     return found, trace.tally
 
 
@@ -57,6 +57,6 @@ def test_what_a_dump_lacks_is_counted_row_by_row(tmp_path: Path) -> None:
     rows = "".join(f"{i}|COMPLETED|1700000000|1700000100|1700000200\n" for i in range(1, 6))
     path.write_text("JobIDRaw|State|Submit|Start|End\n" + rows)
     with open_trace(path) as trace:
-        found = [job for batch in trace.batches() for job in batch]
+        found = [job for batch in trace.iter_batches() for job in batch]
     assert [job.nodes for job in found] == [1] * 5
     assert trace.tally.assumed == {NO_NODES: 5}

@@ -17,8 +17,8 @@ from mirage.sim.types import (
 )
 from mirage.traces.cluster_files.reader import (
     load_cluster_file,
+    load_cluster_params,
     parse_cluster_file,
-    read_cluster_file,
 )
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
@@ -110,7 +110,7 @@ def test_reads_slurms_names_in_slurms_units() -> None:
 def test_the_files_that_results_are_compared_on_read_as_they_are(
     name: str, nodes: int, gpus: int, jobs: int, window_days: int
 ) -> None:
-    assert read_cluster_file(SHARED / f"{name}.toml") == Params(
+    assert load_cluster_params(SHARED / f"{name}.toml") == Params(
         name=name,
         nodes=nodes,
         gpus_per_node=gpus,
@@ -392,7 +392,7 @@ def test_says_when_there_is_no_file_or_no_toml(tmp_path: Path) -> None:
         (tmp_path / "long.toml", "not TOML"),
     ]:
         with pytest.raises(ConfigError) as caught:
-            read_cluster_file(path)
+            load_cluster_params(path)
         assert caught.value.faults[0].startswith(said)
 
 

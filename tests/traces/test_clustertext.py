@@ -21,7 +21,7 @@ from mirage.sim.types import (
     SelectType,
 )
 from mirage.traces.cluster_files.reader import parse_cluster_file
-from mirage.traces.cluster_files.writer import numbers_text, write_cluster_file
+from mirage.traces.cluster_files.writer import format_numbers, render_cluster_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "clusters.md"
 
@@ -32,7 +32,7 @@ def read_back(text: str) -> Params:
 
 @given(st.sets(st.integers(0, 40)))
 def test_numbers_are_written_as_ranges_that_hold_each_once(numbers: set[int]) -> None:
-    spans = [span.split("-") for span in numbers_text(sorted(numbers)).split(",") if span]
+    spans = [span.split("-") for span in format_numbers(sorted(numbers)).split(",") if span]
     assert [n for span in spans for n in range(int(span[0]), int(span[-1]) + 1)] == sorted(numbers)
 
 
@@ -142,12 +142,12 @@ def _in_order(events: set[NodeEvent]) -> tuple[NodeEvent, ...]:
 
 @given(sites(), st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_what_is_written_reads_back_equal(site: Params, comments: list[str]) -> None:
-    assert read_back(write_cluster_file(site, comments)) == site
+    assert read_back(render_cluster_file(site, comments)) == site
 
 
 def test_a_window_of_seconds_is_written_in_whole_minutes_and_never_shorter() -> None:
     site = Params(name="lab", bf_window_s=90)
-    assert read_back(write_cluster_file(site)).bf_window_s == 120
+    assert read_back(render_cluster_file(site)).bf_window_s == 120
 
 
 NAMES = {
@@ -195,7 +195,7 @@ def test_whatever_stands_in_a_file_it_reads_or_its_faults_are_told(text: str) ->
     found = Params()
     with suppress(ConfigError):
         found = parse_cluster_file(text, "C.toml").params
-    assert read_back(write_cluster_file(found)) == found
+    assert read_back(render_cluster_file(found)) == found
 
 
 def documented() -> list[str]:

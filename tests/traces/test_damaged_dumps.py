@@ -87,7 +87,7 @@ def test_each_damaged_row_is_counted_and_every_good_one_kept(tmp_path: Path, see
     path = tmp_path / "dump"
     path.write_bytes(b"\n".join(lines) + b"\n")
     with open_trace(path) as trace:
-        found = [job for batch in trace.batches() for job in batch]
+        found = [job for batch in trace.iter_batches() for job in batch]
     assert {job.job_id for job in found} == set(range(1, ROWS + 1)) - bad
     assert trace.tally.read == ROWS
     assert trace.tally.refused.total() == DAMAGED, trace.tally.refused

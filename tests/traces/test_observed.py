@@ -4,20 +4,20 @@ import numpy as np
 
 from mirage.sim.types import NodeEvent, Outage, SimJob
 from mirage.traces.calibration.inferred_cluster import (
-    hidden_chains,
-    node_events,
-    node_levels,
-    running_limit,
+    build_node_events,
+    find_hidden_chains,
+    infer_node_levels,
+    infer_running_limit,
 )
-from mirage.traces.workloads.replay import Logged
+from mirage.traces.workloads.replay import LoggedOutcomes
 
 DAY = 86400
 HOUR = 3600
 FOREVER = 2**40
 
 
-def logged(start: list[int], end: list[int]) -> Logged:
-    return Logged(
+def logged(start: list[int], end: list[int]) -> LoggedOutcomes:
+    return LoggedOutcomes(
         eligible=np.full(len(start), -1),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),
@@ -25,7 +25,7 @@ def logged(start: list[int], end: list[int]) -> Logged:
     )
 
 
-def full_machine() -> tuple[np.ndarray, np.ndarray, np.ndarray, Logged]:
+def full_machine() -> tuple[np.ndarray, np.ndarray, np.ndarray, LoggedOutcomes]:
     """One-node jobs of three users, each submitted five hours before it may start: ten nodes
     always busy, on days 4 and 5 only six."""
     submit, start, end = [], [], []
@@ -39,7 +39,7 @@ def full_machine() -> tuple[np.ndarray, np.ndarray, np.ndarray, Logged]:
 
 
 def test_levels_are_what_was_busy_while_jobs_waited() -> None:
-    assert node_levels(*full_machine(), until=11 * DAY) == (
+    assert infer_node_levels(*full_machine(), until=11 * DAY) == (
         (DAY, 10),
         (5 * DAY, 6),
         (7 * DAY, 10),
@@ -48,42 +48,42 @@ def test_levels_are_what_was_busy_while_jobs_waited() -> None:
 
 def test_nothing_after_until_is_looked_at() -> None:
     submit, nodes, users, log = full_machine()
-    early = node_levels(submit, nodes, users, log, until=4 * DAY)
+    early = infer_node_levels(submit, nodes, users, log, until=4 * DAY)
     later = logged(
         [int(s) if s < 4 * DAY else int(s) + 40 * HOUR for s in log.start],
         [int(e) if e <= 4 * DAY else int(e) + 90 * HOUR for e in log.end],
     )
     assert early == ((DAY, 10),)
-    assert node_levels(submit, nodes, users, later, until=4 * DAY) == early
+    assert infer_node_levels(submit, nodes, users, later, until=4 * DAY) == early
 
 
 def test_idle_nodes_that_nobody_waits_for_are_no_outage() -> None:
     _, nodes, users, log = full_machine()
-    assert node_levels(log.start, nodes, users, log, until=20 * DAY) == ()
+    assert infer_node_levels(log.start, nodes, users, log, until=20 * DAY) == ()
 
 
 def test_one_users_waiting_jobs_say_nothing_of_nodes() -> None:
     submit, nodes, users, log = full_machine()
-    assert node_levels(submit, nodes, 0 * users, log, until=20 * DAY) == ()
+    assert infer_node_levels(submit, nodes, 0 * users, log, until=20 * DAY) == ()
 
 
 def test_events_drain_the_highest_nodes_and_bring_them_back() -> None:
-    assert node_events(((5, 3), (9, 2), (12, 4)), range(4)) == (
+    assert build_node_events(((5, 3), (9, 2), (12, 4)), range(4)) == (
         NodeEvent(5, 3, Outage.DRAIN),
         NodeEvent(9, 2, Outage.DRAIN),
         NodeEvent(12, 2, Outage.RESUME),
         NodeEvent(12, 3, Outage.RESUME),
     )
-    assert node_events(((5, 99),), range(4)) == ()
+    assert build_node_events(((5, 99),), range(4)) == ()
 
 
 def test_only_nodes_that_the_log_may_speak_of_are_drained() -> None:
-    assert node_events(((5, 1),), (2, 7)) == (NodeEvent(5, 7, Outage.DRAIN),)
+    assert build_node_events(((5, 1),), (2, 7)) == (NodeEvent(5, 7, Outage.DRAIN),)
 
 
 def test_an_outage_given_stays_and_is_one_of_the_missing_nodes() -> None:
     given = (NodeEvent(7, 1, Outage.DOWN), NodeEvent(9, 1, Outage.RESUME))
-    assert node_events(((5, 3),), range(4), given) == (
+    assert build_node_events(((5, 3),), range(4), given) == (
         NodeEvent(5, 3, Outage.DRAIN),
         NodeEvent(7, 1, Outage.DOWN),
         NodeEvent(7, 3, Outage.RESUME),
@@ -95,12 +95,12 @@ def test_an_outage_given_stays_and_is_one_of_the_missing_nodes() -> None:
 def test_an_outage_given_for_later_than_was_looked_at_comes_on_top() -> None:
     given = (NodeEvent(20, 1, Outage.DOWN), NodeEvent(30, 1, Outage.RESUME))
     drained = NodeEvent(5, 3, Outage.DRAIN)
-    assert node_events(((5, 3),), range(4), given, until=20) == (drained, *given)
+    assert build_node_events(((5, 3),), range(4), given, until=20) == (drained, *given)
 
 
 def test_a_drained_node_that_goes_down_comes_back_drained() -> None:
     given = (NodeEvent(7, 3, Outage.DOWN), NodeEvent(9, 3, Outage.RESUME))
-    assert node_events(((5, 3),), range(4), given) == (
+    assert build_node_events(((5, 3),), range(4), given) == (
         NodeEvent(5, 3, Outage.DRAIN),
         NodeEvent(7, 3, Outage.DOWN),
         NodeEvent(9, 3, Outage.DRAIN),
@@ -112,10 +112,10 @@ def test_a_limit_is_what_several_users_reach_and_nobody_exceeds() -> None:
     end = [10, 20, 20, 9, 9, 8, 8, 3]
     users = np.array([0, 0, 0, 1, 1, 2, 2, 3])
     # User 0's third job starts in the very second in which the first ends: two at a time.
-    assert running_limit(users, logged(start, end), FOREVER) == 2
-    assert running_limit(users[:5], logged(start[:5], end[:5]), FOREVER) == 0
-    assert running_limit(users, logged([*start[:2], 9, *start[3:]], end), FOREVER) == 0
-    assert running_limit(users, logged(start, end), until=1) == 0
+    assert infer_running_limit(users, logged(start, end), FOREVER) == 2
+    assert infer_running_limit(users[:5], logged(start[:5], end[:5]), FOREVER) == 0
+    assert infer_running_limit(users, logged([*start[:2], 9, *start[3:]], end), FOREVER) == 0
+    assert infer_running_limit(users, logged(start, end), until=1) == 0
 
 
 def job(number: int, submit: int, name: str, nodes: int = 1) -> SimJob:
@@ -127,11 +127,11 @@ def job(number: int, submit: int, name: str, nodes: int = 1) -> SimJob:
 def test_chains_are_jobs_of_one_stem_that_start_when_the_one_before_ends() -> None:
     jobs = [job(i, i, f"step.{i}") for i in range(1, 5)]
     log = logged([1, 3600, 7230, 10800], [3600, 7200, 10800, 14400])
-    found = hidden_chains(jobs, log, FOREVER)
+    found = find_hidden_chains(jobs, log, FOREVER)
     assert (found.chains, found.jobs) == (1, 3)
     assert found.wait_h * 3600 == 3600 - 2 + 7230 - 3 + 10800 - 4
-    assert hidden_chains(jobs, log, until=10000).chains == 0
+    assert find_hidden_chains(jobs, log, until=10000).chains == 0
     other = [job(i, i, f"step.{i}", nodes=i) for i in range(1, 5)]
-    assert hidden_chains(other, log, FOREVER).chains == 0
+    assert find_hidden_chains(other, log, FOREVER).chains == 0
     loose = logged([1, 3661, 7330, 10900], [3600, 7200, 10800, 14400])
-    assert hidden_chains(jobs, loose, FOREVER).chains == 0
+    assert find_hidden_chains(jobs, loose, FOREVER).chains == 0

@@ -11,7 +11,7 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats.parquet import REQUIRED
-from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 
 ROW: dict[str, Any] = {
     "job_id": "12",
@@ -43,12 +43,12 @@ def saved(tmp_path: Path, content: Any) -> Path:
 
 def jobs(trace: TraceFile) -> list[Job]:
     with trace:
-        return [job for batch in trace.batches() for job in batch]
+        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def test_a_row_becomes_a_job(tmp_path: Path) -> None:
     trace = open_trace(saved(tmp_path, table({"name": "dimer", "flags": "a;b", "extra": 1})))
-    assert (trace.format, trace.total) == (Format.PARQUET, 1)
+    assert (trace.format, trace.total) == (TraceFormat.PARQUET, 1)
     (job,) = jobs(trace)
     assert job == Job(
         job_id=job.job_id,
@@ -135,4 +135,4 @@ def test_a_truncated_file_is_told(tmp_path: Path, share: float) -> None:
 def test_text_called_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_text("JobID|Submit|State\n")
     with pytest.raises(UnknownFormat, match="is not parquet"):
-        open_trace(tmp_path / "t.parquet", Format.PARQUET)
+        open_trace(tmp_path / "t.parquet", TraceFormat.PARQUET)

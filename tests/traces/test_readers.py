@@ -8,7 +8,7 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats import trace_file
-from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 
 SACCT = """\
 JobIDRaw|User|Partition|State|Submit|Start|End|NNodes
@@ -25,7 +25,7 @@ def write(path: Path, text: str) -> Path:
 
 def all_jobs(trace: TraceFile) -> list[Job]:
     with trace:
-        return [job for batch in trace.batches() for job in batch]
+        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def test_the_format_is_found_from_the_content(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_the_format_is_found_from_the_content(tmp_path: Path) -> None:
     for text in texts:
         with open_trace(write(tmp_path / "trace", text)) as trace:
             found.append(trace.format)
-    assert found == [Format.SACCT, Format.SWF, Format.TACC, Format.SWF]
+    assert found == [TraceFormat.SACCT, TraceFormat.SWF, TraceFormat.TACC, TraceFormat.SWF]
 
 
 def test_gzip_is_unpacked(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
 def test_batches_are_of_the_size_asked_for(tmp_path: Path) -> None:
     trace = open_trace(write(tmp_path / "dump", SACCT))
     with trace:
-        assert [len(batch) for batch in trace.batches(rows=2)] == [2, 1]
+        assert [len(batch) for batch in trace.iter_batches(rows=2)] == [2, 1]
     assert (trace.tally.read, trace.tally.kept) == (3, 3)
 
 
@@ -137,7 +137,7 @@ def test_an_empty_file_says_what_was_expected(tmp_path: Path, content: bytes) ->
     with pytest.raises(InputError, match=r"dump is empty: one of: .*sacct -P.* expected"):
         open_trace(tmp_path / "dump")
     with pytest.raises(InputError, match=r"dump is empty: parquet with .* expected"):
-        open_trace(tmp_path / "dump", Format.PARQUET)
+        open_trace(tmp_path / "dump", TraceFormat.PARQUET)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

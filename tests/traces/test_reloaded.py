@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from mirage.sim.types import SimJob
-from mirage.traces.workloads.load_scaling import reloaded
+from mirage.traces.workloads.load_scaling import scale_load
 
 _DAY_S = 86400
 SPAN = 14 * 7 * _DAY_S
@@ -24,13 +24,13 @@ JOBS = [
 
 
 def test_the_logged_load_is_the_trace_itself() -> None:
-    assert reloaded(JOBS, 1.0) == JOBS
-    assert reloaded([], 0.5) == []
+    assert scale_load(JOBS, 1.0) == JOBS
+    assert scale_load([], 0.5) == []
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8])
 def test_a_lower_load_leaves_jobs_out(load: float) -> None:
-    found = reloaded(JOBS, load)
+    found = scale_load(JOBS, load)
     assert len(found) == pytest.approx(load * len(JOBS), rel=0.1)
     assert set(found) < set(JOBS)
     assert found == sorted(found, key=lambda job: job.submit)
@@ -38,7 +38,7 @@ def test_a_lower_load_leaves_jobs_out(load: float) -> None:
 
 @pytest.mark.parametrize("load", [1.2, 2.5])
 def test_at_a_higher_load_jobs_come_again_weeks_later(load: float) -> None:
-    found = reloaded(JOBS, load)
+    found = scale_load(JOBS, load)
     assert set(JOBS) < set(found)
     assert len({job.job_id for job in found}) == len(found)
     assert found == sorted(found, key=lambda job: job.submit)
@@ -62,14 +62,14 @@ def test_nothing_before_an_instant_depends_on_what_comes_after_it() -> None:
     """Else models would learn in one week of the jobs of the next. Copies come later, see above."""
     cut = SPAN // 2
     early = [job for job in JOBS if job.submit < cut]
-    assert [j for j in reloaded(early, 0.8) if j.submit < cut] == [
-        j for j in reloaded(JOBS, 0.8) if j.submit < cut
+    assert [j for j in scale_load(early, 0.8) if j.submit < cut] == [
+        j for j in scale_load(JOBS, 0.8) if j.submit < cut
     ]
 
 
 def test_a_trace_of_days_has_copies_of_days() -> None:
     short = [job for job in JOBS if job.submit < 30 * _DAY_S]
-    found = reloaded(short, 1.5)
+    found = scale_load(short, 1.5)
     runs = {job.run_s: job.submit for job in short}
     later = {job.submit - runs[job.run_s] for job in found}
     assert later == {0, _DAY_S, 2 * _DAY_S, 3 * _DAY_S}

@@ -41,7 +41,7 @@ CANCELLED = {"state": "CANCELLED", "start": None, "end": SUBMIT + 500}
 def read(tmp_path: Path, *rows: dict[str, Any], params: Params = PARAMS) -> Replay:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.Table.from_pylist([ROW | row for row in rows]), path)
-    return replay.read(path, params)
+    return replay.load_replay(path, params)
 
 
 def only(taken: Replay) -> SimJob:
@@ -93,8 +93,10 @@ def test_cancelled_jobs_run_in_a_log_that_was_read_as_in_one_read_anew(tmp_path:
     as_logged, as_waited = (read(tmp_path, *rows, params=p) for p in (PARAMS, runs))
     assert [job.run_s for job in as_logged.workload.jobs] == [600, 0, 0]
     assert [job.run_s for job in as_waited.workload.jobs] == [600, 500, 60]
-    assert replay.as_cancelled(as_logged, runs).workload.jobs == as_waited.workload.jobs
-    assert replay.as_cancelled(as_waited, PARAMS).workload.jobs == as_logged.workload.jobs
+    assert replay.recompute_cancelled_runs(as_logged, runs).workload.jobs == as_waited.workload.jobs
+    assert (
+        replay.recompute_cancelled_runs(as_waited, PARAMS).workload.jobs == as_logged.workload.jobs
+    )
 
 
 def test_a_run_of_no_time_that_was_not_cancelled_is_a_run(tmp_path: Path) -> None:

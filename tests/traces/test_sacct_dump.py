@@ -18,7 +18,7 @@ def dump(tmp_path: Path, *lines: str, timezone: str | None = None) -> TraceFile:
 
 def jobs(trace: TraceFile) -> list[Job]:
     with trace:
-        return [job for batch in trace.batches() for job in batch]
+        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.slurm.commands import sacct_record
-from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 
 BASE = {"JobIDRaw": "7", "State": "COMPLETED", "Submit": "1700000000"}
 RAN = BASE | {"Start": "1700000100", "End": "1700003700"}
@@ -27,7 +27,7 @@ def opened(
 
 def jobs(trace: TraceFile) -> list[Job]:
     with trace:
-        return [job for batch in trace.batches() for job in batch]
+        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def only(tmp_path: Path, **fields: str) -> tuple[Job, dict[str, int]]:
@@ -275,7 +275,7 @@ def test_delimiters_that_read(tmp_path: Path, apart: str) -> None:
     row = RAN | {"NodeList": "cn[1-2,5]", "JobName": "a b", "User": "ann"}
     trace = opened(tmp_path, row, apart=apart)
     (job,) = jobs(trace)
-    assert trace.format is Format.SACCT
+    assert trace.format is TraceFormat.SACCT
     assert (job.nodes, job.user, job.name) == (3, "ann", "a b")
 
 
@@ -292,7 +292,7 @@ def test_a_dump_that_looks_like_a_tacc_log_is_none(tmp_path: Path) -> None:
     """Its columns are those that a TACC log needs, with tabs between them."""
     row = RAN | {"JobID": "7", "UID": "11", "TimelimitRaw": "60", "ExitCode": "0:0", "NNodes": "2"}
     trace = opened(tmp_path, row, apart="\t")
-    assert trace.format is Format.SACCT
+    assert trace.format is TraceFormat.SACCT
     assert jobs(trace)[0].time_limit_s == 3600
 
 

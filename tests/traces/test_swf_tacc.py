@@ -6,7 +6,7 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 
 SWF_HEADER = "; Version: 2.2\n; UnixStartTime: 1600000000\n; MaxNodes: 10\n; MaxProcs: 40\n"
 TACC_COLUMNS = (
@@ -20,7 +20,7 @@ _SWF_NAMES = (
 )
 
 
-def opened(tmp_path: Path, text: str, trace_format: Format | None = None) -> TraceFile:
+def opened(tmp_path: Path, text: str, trace_format: TraceFormat | None = None) -> TraceFile:
     path = tmp_path / "trace"
     path.write_text(text, encoding="utf-8")
     return open_trace(path, trace_format)
@@ -28,7 +28,7 @@ def opened(tmp_path: Path, text: str, trace_format: Format | None = None) -> Tra
 
 def jobs(trace: TraceFile) -> list[Job]:
     with trace:
-        return [job for batch in trace.batches() for job in batch]
+        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def swf_row(job: int, **fields: int) -> str:
@@ -124,7 +124,7 @@ def test_tacc_rows_are_in_austin_time_and_their_state_is_inferred(tmp_path: Path
             tacc_row(4, nine, nine),
         ),
     )
-    assert (trace.format, trace.total) == (Format.TACC, 4)
+    assert (trace.format, trace.total) == (TraceFormat.TACC, 4)
     found = jobs(trace)
     assert [job.state for job in found] == [
         JobState.COMPLETED,
@@ -164,4 +164,4 @@ def test_a_tacc_log_with_fewer_rows_than_it_says_is_truncated(tmp_path: Path) ->
 
 def test_a_tacc_header_that_lacks_columns_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match=r"its header has no Submit, NNodes"):
-        opened(tmp_path, "1\nJobID\tUID\tStart\tEnd\tTimelimitRaw\tExitCode\n", Format.TACC)
+        opened(tmp_path, "1\nJobID\tUID\tStart\tEnd\tTimelimitRaw\tExitCode\n", TraceFormat.TACC)

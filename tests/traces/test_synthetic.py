@@ -23,7 +23,7 @@ TOLERANCE = {
 
 
 def test_statistics_are_those_published() -> None:
-    found = statistics(synthetic.workload("medium", days=150))
+    found = statistics(synthetic.generate_workload("medium", days=150))
     off = {
         n: (found[n], PUBLISHED[n])
         for n in PUBLISHED
@@ -33,7 +33,7 @@ def test_statistics_are_those_published() -> None:
 
 
 def test_arrivals_follow_the_hours_and_the_weekdays() -> None:
-    jobs = synthetic.workload("medium", days=140)
+    jobs = synthetic.generate_workload("medium", days=140)
     submit = np.array([j.submit - synthetic.EPOCH for j in jobs])
     by_hour = np.bincount(submit // 3600 % 24, minlength=24) / len(jobs)
     by_day = np.bincount(submit // 86400 % 7, minlength=7) / len(jobs)
@@ -43,7 +43,7 @@ def test_arrivals_follow_the_hours_and_the_weekdays() -> None:
 
 @pytest.mark.parametrize("preset", synthetic.PRESETS)
 def test_every_week_offers_the_load_of_the_preset(preset: str) -> None:
-    jobs = synthetic.workload(preset, days=42, seed=5)
+    jobs = synthetic.generate_workload(preset, days=42, seed=5)
     work = np.zeros(6)
     for j in jobs:
         if j.cancel_at is None:
@@ -59,7 +59,7 @@ def test_every_week_offers_the_load_of_the_preset(preset: str) -> None:
 def test_reactive_interruption_falls_into_the_class_of_the_preset(
     preset: str, least_h: float, most_h: float
 ) -> None:
-    hours = reactive_waits(synthetic.workload(preset, days=40), Params(), days=40)
+    hours = reactive_waits(synthetic.generate_workload(preset, days=40), Params(), days=40)
     assert least_h <= hours.mean() <= most_h
     if preset != "heavy":
         assert np.mean(hours < 0.05) > 0.3, "a spike at zero"
@@ -67,15 +67,15 @@ def test_reactive_interruption_falls_into_the_class_of_the_preset(
 
 
 def test_the_same_seed_gives_the_same_jobs_and_another_others() -> None:
-    one = synthetic.workload("light", days=7, seed=1)
-    assert one == synthetic.workload("light", days=7, seed=1)
-    assert one != synthetic.workload("light", days=7, seed=2)
+    one = synthetic.generate_workload("light", days=7, seed=1)
+    assert one == synthetic.generate_workload("light", days=7, seed=1)
+    assert one != synthetic.generate_workload("light", days=7, seed=2)
 
 
 def test_no_job_is_wider_than_the_machine() -> None:
-    assert max(j.nodes for j in synthetic.workload("heavy", nodes=8, days=30)) <= 8
+    assert max(j.nodes for j in synthetic.generate_workload("heavy", nodes=8, days=30)) <= 8
 
 
 def test_an_unknown_preset_is_named() -> None:
     with pytest.raises(InputError, match="no preset 'calm'; there are light, medium, heavy"):
-        synthetic.workload("calm")
+        synthetic.generate_workload("calm")

@@ -19,8 +19,8 @@ from mirage.cluster.site_import.params import Site, site_of
 from mirage.errors import ClusterUnavailable, InputError, MalformedText
 from mirage.slurm.text import hostlist
 from mirage.traces.cluster_files.reader import ClusterFile, parse_cluster_file
-from mirage.traces.cluster_files.writer import write_cluster_file
-from mirage.traces.formats.site_clock import time_zone
+from mirage.traces.cluster_files.writer import render_cluster_file
+from mirage.traces.formats.site_clock import get_time_zone
 from mirage.traces.formats.trace_file import open_trace
 
 app = typer.Typer()
@@ -68,13 +68,13 @@ def import_site(
     and associations, one after the other, and changes nothing. Without accounting there is a file
     all the same. What is assumed, and what the simulator does not do, stands at the file's head.
     """
-    zone = None if timezone is None else time_zone(timezone)
+    zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} is there already: --force writes over it")
     site = _captured(from_dir, zone) if from_dir is not None else _asked(zone)
     if log is not None:
         site = replace(site, notes=_counted(site.notes, log, timezone))
-    written = write_cluster_file(
+    written = render_cluster_file(
         site.params, _head(site), node_names=hostlist.compress_hostlist(site.node_names)
     )
     # Read back before it is shown: a file with a fault is no result.
@@ -105,7 +105,7 @@ def _captured(folder: Path, zone: tzinfo | None) -> Site:
 
 def _counted(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
     with open_trace(log, timezone=timezone) as trace:
-        return counted(notes, (job for batch in trace.batches() for job in batch))
+        return counted(notes, (job for batch in trace.iter_batches() for job in batch))
 
 
 def _head(site: Site) -> list[str]:

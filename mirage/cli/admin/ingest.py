@@ -18,7 +18,7 @@ from mirage.errors import InputError
 from mirage.services.ingest.trace_import import Report, ingest_file
 from mirage.store.database.engine import Store
 from mirage.traces.formats.sacct_dump import OTHER_CLUSTER
-from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 
 app = typer.Typer()
 
@@ -34,7 +34,7 @@ def ingest(
         str, typer.Option(help="The cluster whose history this is: the service's cluster.name.")
     ],
     trace_format: Annotated[
-        Format | None, typer.Option("--format", help="Default: found from the content.")
+        TraceFormat | None, typer.Option("--format", help="Default: found from the content.")
     ] = None,
     timezone: Annotated[
         str | None,
@@ -139,14 +139,14 @@ def _progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
         yield lambda trace: bar.update(task, completed=trace.share, rows=trace.tally.read)
 
 
-def _table(report: Report, trace_format: Format) -> Table:
+def _table(report: Report, trace_format: TraceFormat) -> Table:
     table = Table()
     table.add_column("rows")
     table.add_column("number", justify="right")
     table.add_column("first met at")
     for what in ("read", "added", "updated", "unchanged"):
         table.add_row(what, str(getattr(report, what)))
-    unit = "row" if trace_format is Format.PARQUET else "line"
+    unit = "row" if trace_format is TraceFormat.PARQUET else "line"
 
     def add(reasons: dict[str, int]) -> None:
         for reason, rows in reasons.items():

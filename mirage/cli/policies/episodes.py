@@ -35,7 +35,7 @@ from mirage.episodes.table.pair_settings import Settings, account_of, check_acco
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
 from mirage.traces.workloads import replay
-from mirage.traces.workloads.load_scaling import MOST, reloaded
+from mirage.traces.workloads.load_scaling import MOST, scale_load
 
 app = typer.Typer()
 
@@ -115,8 +115,8 @@ def episodes(
     An interrupted command goes on where it was when it is repeated.
     """
     params = read_site(cluster)
-    taken = replay.read(trace, params)
-    replayed = reloaded(taken.workload.jobs, load)
+    taken = replay.load_replay(trace, params)
+    replayed = scale_load(taken.workload.jobs, load)
     if not replayed:
         raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
     settings = replace(

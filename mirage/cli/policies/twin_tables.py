@@ -18,7 +18,7 @@ from mirage.ports import Policy
 from mirage.services.replay.twin_tables import asking_for, make
 from mirage.sim.types import Params
 from mirage.traces.workloads import replay
-from mirage.traces.workloads.load_scaling import reloaded
+from mirage.traces.workloads.load_scaling import scale_load
 
 
 def ask_where_needed(
@@ -50,7 +50,7 @@ def ask_twin(path: Path, table: EpisodeTable) -> None:
         return
     trace = _trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
-    jobs = reloaded(replay.read(trace, params).workload.jobs, table.about.load)
+    jobs = scale_load(replay.load_replay(trace, params).workload.jobs, table.about.load)
     with counted("asking the twin", len(table)) as told:
         table.twins = make(
             asking_for(table, params, jobs),

@@ -157,7 +157,7 @@ def shadow(
             log, params = site.log(folder, asked), site.params
         else:
             log, params = _given(from_sacct, cluster)
-        taken = replay.read(log.path, params)
+        taken = replay.load_replay(log.path, params)
         whole = _told(log, params, taken, asked, folder, how)
     if site is not None and store:
         site.keep(whole)

@@ -32,7 +32,7 @@ from mirage.services.replay.calibration import Calibration, default_plan, look
 from mirage.services.replay.calibration import calibrate as fit
 from mirage.sim.types import Params
 from mirage.studies.output_check import check_writable
-from mirage.traces.cluster_files.writer import write_cluster_file
+from mirage.traces.cluster_files.writer import render_cluster_file
 from mirage.traces.workloads import replay
 
 app = typer.Typer()
@@ -96,7 +96,7 @@ def calibrate(
     start = read_site(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
     if cluster and nodes is not None and nodes > start.nodes:
         raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
-    taken = replay.read(trace, start, cluster_name)
+    taken = replay.load_replay(trace, start, cluster_name)
     given = {"begin": begin, "until": until, "end": judge_until}
     instants = {name: instant(when) for name, when in given.items() if when is not None}
     plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
@@ -133,7 +133,7 @@ def _name(trace: Path) -> str:
 
 def _write(out: Path, found: Calibration, trace: Path) -> None:
     plan = found.plan
-    text = write_cluster_file(
+    text = render_cluster_file(
         found.params,
         [
             f"Fitted by `mirage calibrate` to {trace.name}, {day(plan.begin)} to "

@@ -125,7 +125,7 @@ def _instant(given: datetime) -> int:
 
 def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
     params = Params() if cluster is None else read_site(cluster)
-    jobs = synthetic.workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
+    jobs = synthetic.generate_workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
     return Stage(params, jobs)
 
 
@@ -133,7 +133,7 @@ def _logged(trace: Path, cluster: Path | None) -> Stage:
     if cluster is None:
         raise InputError("--trace needs --cluster: the file that describes its machine")
     params = read_site(cluster)
-    jobs = replay.workload(trace, params).jobs
+    jobs = replay.load_workload(trace, params).jobs
     if not jobs:
         raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
     return Stage(params, jobs)

@@ -20,7 +20,7 @@ from mirage.errors import InputError
 from mirage.services.replay.simulation import Report, simulator, write_jobs
 from mirage.services.replay.simulation import simulate as run
 from mirage.sim.slurm_release import describe_planner
-from mirage.traces.calibration.fidelity import Fidelity, Window, default_window
+from mirage.traces.calibration.fidelity import Fidelity, Window, choose_window
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.replay import Replay
 
@@ -72,7 +72,7 @@ def simulate(
     where there were such rows; 2 where no row is left, or a file cannot be read.
     """
     params = read_site(cluster)
-    taken = replay.read(trace, params, cluster_name)
+    taken = replay.load_replay(trace, params, cluster_name)
     window = _window(taken, begin, until)
     say_if_compiling()
     sim = simulator(taken, params)
@@ -92,7 +92,7 @@ def simulate(
 
 
 def _window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
-    given = default_window(taken.workload.submit, taken.logged)
+    given = choose_window(taken.workload.submit, taken.logged)
     window = Window(
         begin=given.begin if begin is None else instant(begin),
         end=given.end if until is None else instant(until),

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.types import Params, Partition, SimJob
-from mirage.traces.workloads.replay import partition_of
+from mirage.traces.workloads.replay import get_partition
 
 MOST_PARTITIONS = 3
 MOST_WIDTHS = 2
@@ -34,7 +34,7 @@ class Typical:
 
 def busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
     """Names of the partitions with most of the node-hours that the jobs ran, busiest first."""
-    used = _tally((partition_of(job, params).name, job) for job in jobs)
+    used = _tally((get_partition(job, params).name, job) for job in jobs)
     least = LEAST_SHARE * used.total()
     return [name for name, hours in used.most_common(MOST_PARTITIONS) if hours >= least > 0]
 
@@ -45,7 +45,7 @@ def typical(jobs: Iterable[SimJob], params: Params, partition: str) -> Typical |
     Long is half of the longest limit in use, or of MaxTime where that is less.
     """
     place = _named(params, partition)
-    mine = [j for j in jobs if partition_of(j, params).name == place.name and _hours(j) > 0]
+    mine = [j for j in jobs if get_partition(j, params).name == place.name and _hours(j) > 0]
     if not mine:
         return None
     least_s = LONG * _longest_s(mine, place)
@@ -68,7 +68,7 @@ def typical(jobs: Iterable[SimJob], params: Params, partition: str) -> Typical |
 def heaviest_user(jobs: Iterable[SimJob], params: Params, partition: str) -> tuple[str, str] | None:
     """(user, account) with most node-hours in the partition; None where the trace names nobody."""
     place = _named(params, partition)
-    mine = (j for j in jobs if j.user and partition_of(j, params).name == place.name)
+    mine = (j for j in jobs if j.user and get_partition(j, params).name == place.name)
     used = _tally(((job.user, job.account), job) for job in mine)
     return used.most_common(1)[0][0] if used.total() > 0 else None
 

@@ -54,7 +54,7 @@ def ingest_file(
     """
     store.check_schema()
     counts = job_history.Counts()
-    for batch in trace.batches():
+    for batch in trace.iter_batches():
         with store.begin() as tx:
             counts += job_history.upsert(tx, clusters.ensure(tx, cluster_name), batch)
         if progress is not None:

@@ -18,19 +18,19 @@ from mirage.traces.calibration.fidelity import (
     Fidelity,
     Whole,
     Window,
-    default_window,
-    fidelity,
+    choose_window,
+    measure_fidelity,
 )
-from mirage.traces.calibration.inferred_cluster import Chains, Levels
+from mirage.traces.calibration.inferred_cluster import HiddenChains, Levels
 from mirage.traces.calibration.search_space import (
     KNOBS,
-    Knob,
-    Trial,
-    knobs_of,
-    values_of,
-    with_values,
+    SearchSetting,
+    SearchTrial,
+    apply_search_values,
+    get_search_values,
+    list_search_settings,
 )
-from mirage.traces.workloads.replay import Logged, Replay, as_cancelled
+from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
 Told = Callable[[float], None]
 """Hears how much has been done, 0 to 1."""
@@ -57,13 +57,13 @@ class Search(Protocol):
 
     def __call__(
         self,
-        knobs: Sequence[Knob],
+        knobs: Sequence[SearchSetting],
         score: Score,
         *,
         trials: int,
         seed: int,
         first: Mapping[str, int],
-    ) -> list[Trial]: ...
+    ) -> list[SearchTrial]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Seen:
     nodes: int
     levels: Levels
     max_jobs_pu: int
-    chains: Chains
+    chains: HiddenChains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Calibration:
 
 def default_plan(replay: Replay) -> Plan:
     """Fitted on the first three quarters of what can be judged, judged on the last."""
-    window = default_window(replay.workload.submit, replay.logged)
+    window = choose_window(replay.workload.submit, replay.logged)
     cut = window.begin + (window.end - window.begin) * 3 // 4 // DAY_S * DAY_S
     return Plan(begin=window.begin, until=cut, end=window.end)
 
@@ -144,13 +144,15 @@ def calibrate(
     params, trials = base, [bench.first]
     if recipe != "start":
         trials = search(KNOBS, bench.score, trials=plan.trials, seed=plan.seed, first=bench.values)
-        params = with_values(base, _chosen(recipe, trials, bench.score))
+        params = apply_search_values(base, _chosen(recipe, trials, bench.score))
     after = _starts(params, replay.workload.jobs)
     return Calibration(
         params=params,
         plan=plan,
         seen=seen,
-        fitted=tuple(_fitted(knob, params, trials, bench.score) for knob in knobs_of(params)),
+        fitted=tuple(
+            _fitted(knob, params, trials, bench.score) for knob in list_search_settings(params)
+        ),
         recipe=recipe,
         inner=inner,
         fitting=_judged(replay, before, after, Window(begin=plan.begin, end=plan.until)),
@@ -162,7 +164,7 @@ def _likelier(replay: Replay, base: Params, plan: Plan, told: Told | None) -> "_
     """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
     which way the replay is nearer to the log, before anything is searched for; if neither, no."""
     ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
-    benches = [_Bench(as_cancelled(replay, way), way, plan, told) for way in ways]
+    benches = [_Bench(recompute_cancelled_runs(replay, way), way, plan, told) for way in ways]
     return max(benches, key=lambda bench: bench.first.score)
 
 
@@ -173,14 +175,14 @@ def look(replay: Replay, plan: Plan) -> Seen:
     nodes = np.array([job.nodes for job in jobs], np.int64)
     names = {name: i for i, name in enumerate(sorted({job.user for job in jobs}))}
     users = np.array([names[job.user] for job in jobs], np.int64)
-    levels = inferred_cluster.node_levels(submit, nodes, users, logged, plan.until)
+    levels = inferred_cluster.infer_node_levels(submit, nodes, users, logged, plan.until)
     ran = nodes[(logged.start >= 0) & (logged.start < plan.until)]
     most = max((level for _, level in levels), default=0)
     return Seen(
         nodes=plan.nodes or max(most, int(ran.max(initial=1))),
         levels=levels,
-        max_jobs_pu=inferred_cluster.running_limit(users, logged, plan.until),
-        chains=inferred_cluster.hidden_chains(jobs, logged, plan.until),
+        max_jobs_pu=inferred_cluster.infer_running_limit(users, logged, plan.until),
+        chains=inferred_cluster.find_hidden_chains(jobs, logged, plan.until),
     )
 
 
@@ -192,7 +194,7 @@ def as_seen(start: Params, seen: Seen, workload: Workload, until: int) -> Params
     levels = ((begin, seen.nodes), *seen.levels)
     return replace(
         _limited(start, seen.max_jobs_pu),
-        node_events=inferred_cluster.node_events(levels, nodes, start.node_events, until),
+        node_events=inferred_cluster.build_node_events(levels, nodes, start.node_events, until),
     )
 
 
@@ -240,7 +242,7 @@ class _Bench:
         self._jobs = [job for job, row in zip(replay.workload.jobs, rows, strict=True) if row]
         self._submit = replay.workload.submit[rows]
         start = replay.logged.start[rows]
-        self._logged = Logged(
+        self._logged = LoggedOutcomes(
             eligible=replay.logged.eligible[rows],
             start=np.where(start < plan.until, start, -1),
             end=replay.logged.end[rows],
@@ -252,15 +254,15 @@ class _Bench:
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
         self.early = Window(begin=plan.begin, end=inner)
         self.late = Window(begin=inner, end=plan.until)
-        self.values = values_of(base)
+        self.values = get_search_values(base)
 
     @property
-    def first(self) -> Trial:
-        return Trial(values=self.values, score=self.score(self.values))
+    def first(self) -> SearchTrial:
+        return SearchTrial(values=self.values, score=self.score(self.values))
 
     def score(self, values: Mapping[str, int], window: Window | None = None) -> float:
         window = window or Window(begin=self.plan.begin, end=self.plan.until)
-        return score_of(fidelity(self._submit, self._started(values), self._logged, window))
+        return score_of(measure_fidelity(self._submit, self._started(values), self._logged, window))
 
     def early_score(self, values: Mapping[str, int]) -> float:
         return self.score(values, self.early)
@@ -268,7 +270,7 @@ class _Bench:
     def _started(self, values: Mapping[str, int]) -> Whole:
         key = tuple(values[knob.name] for knob in KNOBS)
         if key not in self._known:
-            self._known[key] = _starts(with_values(self.base, values), self._jobs)
+            self._known[key] = _starts(apply_search_values(self.base, values), self._jobs)
         self._runs += 1
         if self._told is not None:
             self._told(min(1.0, self._runs / self._expected))
@@ -292,7 +294,7 @@ def _recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]
     }
 
 
-def _chosen(recipe: str, trials: list[Trial], score: Score) -> Mapping[str, int]:
+def _chosen(recipe: str, trials: list[SearchTrial], score: Score) -> Mapping[str, int]:
     """The middle of the good trials, where it is about as good as the best of them."""
     best, middle = _best(trials), _middle(trials)
     if recipe == "middle" and score(middle) >= best.score - _MARGIN:
@@ -300,18 +302,20 @@ def _chosen(recipe: str, trials: list[Trial], score: Score) -> Mapping[str, int]
     return best.values
 
 
-def _best(trials: Sequence[Trial]) -> Trial:
+def _best(trials: Sequence[SearchTrial]) -> SearchTrial:
     return max(trials, key=lambda trial: trial.score)
 
 
-def _middle(trials: Sequence[Trial]) -> dict[str, int]:
+def _middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
     """The medians of the best trials' numbers: the best of all has had luck."""
     good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
     return {k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in KNOBS}
 
 
-def _fitted(knob: Knob, params: Params, trials: Sequence[Trial], score: Score) -> Fitted:
-    values = values_of(params)
+def _fitted(
+    knob: SearchSetting, params: Params, trials: Sequence[SearchTrial], score: Score
+) -> Fitted:
+    values = get_search_values(params)
     reached = score(values)
     swept = {
         round(at): score({**values, knob.name: round(at)})
@@ -337,6 +341,6 @@ def _starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
 def _judged(replay: Replay, before: Whole, after: Whole, window: Window) -> dict[str, Fidelity]:
     submit, logged = replay.workload.submit, replay.logged
     return {
-        "start": fidelity(submit, before, logged, window),
-        "calibrated": fidelity(submit, after, logged, window),
+        "start": measure_fidelity(submit, before, logged, window),
+        "calibrated": measure_fidelity(submit, after, logged, window),
     }

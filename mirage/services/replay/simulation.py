@@ -21,10 +21,10 @@ from mirage.traces.calibration.fidelity import (
     WEEK_S,
     Fidelity,
     Window,
-    default_window,
-    fidelity,
+    choose_window,
+    measure_fidelity,
 )
-from mirage.traces.workloads.replay import Replay, is_whole, partition_of
+from mirage.traces.workloads.replay import Replay, get_partition, has_whole_nodes
 
 Told = Callable[[float], None]
 """Hears how much of the trace's time has been simulated, 0 to 1."""
@@ -56,7 +56,7 @@ class Report:
     not_judged: str | None
     """Why, where none is."""
     window: Window
-    """The submissions that `fidelity` judges."""
+    """The submissions that `measure_fidelity` judges."""
 
 
 def simulator(replay: Replay, params: Params) -> Simulator:
@@ -82,10 +82,10 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
     else:
         sim.advance_quietly(replay.until)
     wall_s = time.perf_counter() - began
-    window = window or default_window(made.submit, replay.logged)
+    window = window or choose_window(made.submit, replay.logged)
     until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
     waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
-    found = fidelity(made.submit, sim.start, replay.logged, window)
+    found = measure_fidelity(made.submit, sim.start, replay.logged, window)
     return Report(
         jobs=len(made),
         started=len(waits_h),
@@ -180,8 +180,8 @@ class _Given:
         """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
         the smallest has: so the simulator counts them."""
         each = (max(job.cpus, 1), job.memory_mib, job.gpus)
-        if is_whole(job, self._params):
-            each = self._least[partition_of(job, self._params).name]
+        if has_whole_nodes(job, self._params):
+            each = self._least[get_partition(job, self._params).name]
         return tuple(job.nodes * amount for amount in each)
 
 

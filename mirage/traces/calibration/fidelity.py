@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.traces.workloads.replay import Logged
+from mirage.traces.workloads.replay import LoggedOutcomes
 
 HOUR_S = 3600
 DAY_S = 86400
@@ -30,10 +30,10 @@ class Window:
     begin: int
     end: int
 
-    def holds(self, submit: Whole) -> Mask:
+    def mask_submissions(self, submit: Whole) -> Mask:
         return (submit >= self.begin) & (submit < self.end)
 
-    def mostly_holds(self, week: "Week") -> bool:
+    def has_most_of(self, week: "Week") -> bool:
         """Half of it at least: a day or two of a week are no week's mean."""
         inside = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
         return inside >= WEEK_S / 2
@@ -71,45 +71,47 @@ class Fidelity:
     """Those of which at least half lies in the window."""
 
 
-def default_window(submit: Whole, logged: Logged) -> Window:
+def choose_window(submit: Whole, logged: LoggedOutcomes) -> Window:
     """All submissions from `RAMP_UP_S` after the first logged start on."""
     started = logged.start[logged.start >= 0]
     begin = int(started.min()) if len(started) else int(submit.min(initial=0))
     return Window(begin=begin + RAMP_UP_S, end=int(submit.max(initial=0)) + 1)
 
 
-def judged(submit: Whole, start: Whole, logged: Logged, window: Window) -> Mask:
+def mask_judged_jobs(submit: Whole, start: Whole, logged: LoggedOutcomes, window: Window) -> Mask:
     """The rows that count: started in both, not suspect, submitted in the window."""
-    return (start >= 0) & (logged.start >= 0) & ~logged.suspect & window.holds(submit)
+    return (start >= 0) & (logged.start >= 0) & ~logged.suspect & window.mask_submissions(submit)
 
 
-def fidelity(submit: Whole, start: Whole, logged: Logged, window: Window) -> Fidelity:
+def measure_fidelity(
+    submit: Whole, start: Whole, logged: LoggedOutcomes, window: Window
+) -> Fidelity:
     """The figures for a replay's starts (-1: never), row for row with the log's."""
-    rows = judged(submit, start, logged, window)
+    rows = mask_judged_jobs(submit, start, logged, window)
     at = submit[rows]
     log_h = np.maximum(logged.start[rows] - at, 0) / HOUR_S
     sim_h = np.maximum(start[rows] - at, 0) / HOUR_S
-    weeks = [week for week in weekly(at, log_h, sim_h) if window.mostly_holds(week)]
+    weeks = [week for week in summarize_weeks(at, log_h, sim_h) if window.has_most_of(week)]
     by_week = [(week.logged_h, week.simulated_h) for week in weeks]
     weekly_log, weekly_sim = np.array(by_week, np.float64).reshape(-1, 2).T
     some = len(at) > 0
     return Fidelity(
         jobs=len(at),
         wait_mae_h=float(np.abs(log_h - sim_h).mean()) if some else None,
-        spearman=correlation(ranks(log_h), ranks(sim_h)),
-        weekly_corr=correlation(weekly_log, weekly_sim),
+        spearman=compute_correlation(rank_values(log_h), rank_values(sim_h)),
+        weekly_corr=compute_correlation(weekly_log, weekly_sim),
         mean_ratio=float(sim_h.mean() / log_h.mean()) if some and log_h.any() else None,
-        late_eligible=_late(at, logged.eligible[rows]),
+        late_eligible=_count_late(at, logged.eligible[rows]),
         weeks=tuple(weeks),
     )
 
 
-def _late(submit: Whole, eligible: Whole) -> int | None:
+def _count_late(submit: Whole, eligible: Whole) -> int | None:
     known = eligible >= 0
     return int((eligible - submit > _LATE_S)[known].sum()) if known.any() else None
 
 
-def weekly(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:
+def summarize_weeks(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:
     """Mean waits by week of submission, for weeks that have jobs."""
     begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
     weeks, which, jobs = np.unique(begins, return_inverse=True, return_counts=True)
@@ -126,7 +128,7 @@ def weekly(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:
     )
 
 
-def ranks(values: Array) -> Array:
+def rank_values(values: Array) -> Array:
     """Ranks from 1; equal values share the mean of theirs."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -134,7 +136,7 @@ def ranks(values: Array) -> Array:
     return shared
 
 
-def correlation(a: Array, b: Array) -> float | None:
+def compute_correlation(a: Array, b: Array) -> float | None:
     """Pearson's; None for fewer than two points, or where one side does not vary."""
     if len(a) < _LEAST or not np.ptp(a) or not np.ptp(b):
         return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mirage.sim.types import NodeEvent, Outage, SimJob
 from mirage.traces.calibration.fidelity import DAY_S, HOUR_S, Whole
-from mirage.traces.workloads.replay import Logged
+from mirage.traces.workloads.replay import LoggedOutcomes
 
 _GRID_S = 600
 """How finely busy nodes are looked at."""
@@ -34,14 +34,14 @@ Levels = tuple[tuple[int, int], ...]
 """(from when on, nodes there are), ascending."""
 
 
-class Block(NamedTuple):
+class BusyBlock(NamedTuple):
     at: int
     nodes: float
     """Busy, in all but a tenth of the time."""
     widest: int
     """The nodes of the widest job that waited: so many may stand idle for it."""
 
-    def beside(self, level: float) -> int:
+    def compare_level(self, level: float) -> int:
         """1 above the level, -1 below it by more than a wide job explains, else 0."""
         above = self.nodes > level + _SAME
         below = self.nodes + self.widest < level - _SAME
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chains:
+class HiddenChains:
     """Jobs that follow one another as by a dependency, which logs do not record."""
 
     chains: int
@@ -59,7 +59,9 @@ class Chains:
     """From their submission to their start, in sum."""
 
 
-def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until: int) -> Levels:
+def infer_node_levels(
+    submit: Whole, nodes: Whole, users: Whole, logged: LoggedOutcomes, until: int
+) -> Levels:
     """Nodes there were, by when they were all busy while small jobs of several users waited.
 
     `users` are numbers. Blocks of six hours whose busy nodes differ little, or by no more than the
@@ -73,12 +75,14 @@ def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until
     grid = np.arange(begin, until, _GRID_S)
     busy = _sum_over(grid, logged.start[rows], logged.end[rows], nodes[rows])
     waited = (logged.start - submit > _WAITED_S) & (logged.start >= 0) & ~logged.suspect
-    pressure = _pressure(grid, submit, logged.start, users, waited & (nodes == 1))
-    blocks = _blocks(grid, busy, pressure, _widest(grid, submit, logged.start, nodes * waited))
-    return _joined(_runs(blocks), grid, busy)
+    pressure = _mark_pressure(grid, submit, logged.start, users, waited & (nodes == 1))
+    blocks = _build_blocks(
+        grid, busy, pressure, _compute_widest(grid, submit, logged.start, nodes * waited)
+    )
+    return _join_levels(_group_runs(blocks), grid, busy)
 
 
-def node_events(
+def build_node_events(
     levels: Levels, nodes: Sequence[int], given: Sequence[NodeEvent] = (), until: int | None = None
 ) -> tuple[NodeEvent, ...]:
     """Outages that leave `levels` of `nodes`, those `given` among them.
@@ -95,17 +99,17 @@ def node_events(
     events: list[NodeEvent] = []
     for at in sorted({*level_from, *(event.at for event in given)}):
         level = level_from.get(at, level)
-        _take(out, [event for event in given if event.at == at])
+        _apply_events(out, [event for event in given if event.at == at])
         if until is None or at < until:
             there = [node for node in nodes if node not in out]
             drained = dict.fromkeys(there[level:], Outage.DRAIN)
         now = drained | out
-        events += _changes(at, before, now)
+        events += _diff_outages(at, before, now)
         before = now
     return tuple(events)
 
 
-def _take(out: dict[int, Outage], events: Iterable[NodeEvent]) -> None:
+def _apply_events(out: dict[int, Outage], events: Iterable[NodeEvent]) -> None:
     for event in events:
         if event.outage is Outage.RESUME:
             out.pop(event.node, None)
@@ -113,7 +117,7 @@ def _take(out: dict[int, Outage], events: Iterable[NodeEvent]) -> None:
             out[event.node] = event.outage
 
 
-def _changes(
+def _diff_outages(
     at: int, before: Mapping[int, Outage], now: Mapping[int, Outage]
 ) -> Iterator[NodeEvent]:
     for node in sorted(before.keys() | now.keys()):
@@ -121,7 +125,7 @@ def _changes(
             yield NodeEvent(at, node, now.get(node, Outage.RESUME))
 
 
-def running_limit(users: Whole, logged: Logged, until: int) -> int:
+def infer_running_limit(users: Whole, logged: LoggedOutcomes, until: int) -> int:
     """MaxJobsPU: the most jobs any user ever had running, where several users had just that
     many; else 0."""
     most: list[int] = []
@@ -136,7 +140,7 @@ def running_limit(users: Whole, logged: Logged, until: int) -> int:
     return limit if limit > 1 and most.count(limit) >= _SEVERAL else 0
 
 
-def hidden_chains(jobs: Sequence[SimJob], logged: Logged, until: int) -> Chains:
+def find_hidden_chains(jobs: Sequence[SimJob], logged: LoggedOutcomes, until: int) -> HiddenChains:
     """Chains by one rule: same user, node count and name but for its digits at the end; of the
     jobs submitted before the one before had ended, at least three, and three quarters, started
     within a minute of that end."""
@@ -145,15 +149,15 @@ def hidden_chains(jobs: Sequence[SimJob], logged: Logged, until: int) -> Chains:
         if job.name and 0 <= logged.start[row] < until:
             stem = re.sub(r"\d+\+?$", "", job.name)
             by_key.setdefault((job.user, stem, job.nodes), []).append(row)
-    found = [chain for rows in by_key.values() if (chain := _following(rows, jobs, logged))]
-    return Chains(
+    found = [chain for rows in by_key.values() if (chain := _select_followers(rows, jobs, logged))]
+    return HiddenChains(
         chains=len(found),
         jobs=sum(map(len, found)),
         wait_h=sum(int(logged.start[r]) - jobs[r].submit for f in found for r in f) / HOUR_S,
     )
 
 
-def _following(rows: list[int], jobs: Sequence[SimJob], logged: Logged) -> list[int]:
+def _select_followers(rows: list[int], jobs: Sequence[SimJob], logged: LoggedOutcomes) -> list[int]:
     pairs = [
         (row, int(logged.start[row] - logged.end[before]))
         for before, row in pairwise(rows)
@@ -172,7 +176,7 @@ def _sum_over(grid: Whole, begin: Whole, end: Whole, amount: Whole) -> Whole:
     return np.cumsum(change)[:-1]
 
 
-def _pressure(
+def _mark_pressure(
     grid: Whole, submit: Whole, start: Whole, users: Whole, rows: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Where these rows' jobs of several users waited."""
@@ -184,7 +188,7 @@ def _pressure(
     return waiting >= _UNDER_PRESSURE
 
 
-def _widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
+def _compute_widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
     """The most nodes that a waiting job asks for."""
     widest = np.zeros(len(grid), np.int64)
     first, last = np.searchsorted(grid, submit), np.searchsorted(grid, start)
@@ -194,7 +198,9 @@ def _widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
     return widest
 
 
-def _blocks(grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole) -> list[Block]:
+def _build_blocks(
+    grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole
+) -> list[BusyBlock]:
     size = _BLOCK_S // _GRID_S
     blocks = []
     for i in range(0, len(grid), size):
@@ -202,41 +208,41 @@ def _blocks(grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole
         pressed = busy[part][pressure[part]]
         if len(pressed) >= _MOST_OF_IT * size:
             nodes = float(np.quantile(pressed, 0.9))
-            blocks.append(Block(int(grid[i]), nodes, int(widest[part].max())))
+            blocks.append(BusyBlock(int(grid[i]), nodes, int(widest[part].max())))
     return blocks
 
 
-def _runs(blocks: list[Block]) -> list[list[Block]]:
+def _group_runs(blocks: list[BusyBlock]) -> list[list[BusyBlock]]:
     """Blocks of one level together; a single one aside belongs to the level around it."""
-    runs: list[list[Block]] = []
-    current: list[Block] = []
-    aside: list[Block] = []
+    runs: list[list[BusyBlock]] = []
+    current: list[BusyBlock] = []
+    aside: list[BusyBlock] = []
     for block in blocks:
         if current and block.at - (aside or current)[-1].at > 2 * DAY_S:
             runs.append(current)
             current, aside = [], []
         level = float(np.median([b.nodes for b in current])) if current else block.nodes
-        if not block.beside(level):
+        if not block.compare_level(level):
             current, aside = [*current, block], []
             continue
         aside.append(block)
-        if len(aside) >= _LASTING and len({b.beside(level) for b in aside}) == 1:
+        if len(aside) >= _LASTING and len({b.compare_level(level) for b in aside}) == 1:
             runs.append(current)
             current, aside = aside, []
     runs.append(current)
     return [run for run in runs if len(run) >= _LASTING]
 
 
-def _height(run: list[Block]) -> int:
+def _compute_height(run: list[BusyBlock]) -> int:
     """The most that were busy, but for blocks in which drained nodes' jobs still ran."""
     nodes = [block.nodes for block in run]
     middle = float(np.median(nodes))
     return round(max(n for n in nodes if n <= middle + _SAME))
 
 
-def _joined(runs: list[list[Block]], grid: Whole, busy: Whole) -> Levels:
+def _join_levels(runs: list[list[BusyBlock]], grid: Whole, busy: Whole) -> Levels:
     levels: list[tuple[int, int]] = []
-    heights = [_height(run) for run in runs]
+    heights = [_compute_height(run) for run in runs]
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
         end = run[-1].at + _BLOCK_S
         until = runs[i + 1][0].at if i + 1 < len(runs) else int(grid[-1]) + _GRID_S

@@ -10,7 +10,7 @@ _HOUR_S = 3600
 _DAY_S = 86400
 
 
-class Knob(NamedTuple):
+class SearchSetting(NamedTuple):
     """A whole number above 0, searched by its logarithm."""
 
     name: str
@@ -22,7 +22,7 @@ class Knob(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class SearchTrial:
     """Numbers for the knobs by name, and how well they did: more is better."""
 
     values: Mapping[str, int]
@@ -33,30 +33,32 @@ AGE_WEIGHT = 10000
 """PriorityWeightAge of a fitted file. Only the ratios of weights matter."""
 
 KNOBS = (
-    Knob("PriorityWeightFairshare", "priority_weight_fairshare", 30, 300000),
-    Knob("PriorityWeightJobSize", "priority_weight_job_size", 30, 100000),
-    Knob("PriorityMaxAge", "priority_max_age_s", 12 * _HOUR_S, 30 * _DAY_S),
-    Knob("PriorityDecayHalfLife", "priority_decay_half_life_s", 6 * _HOUR_S, 30 * _DAY_S),
-    Knob("bf_max_job_test", "bf_max_job_test", 20, 1000),
-    Knob("bf_interval", "bf_interval_s", 30, 300),
+    SearchSetting("PriorityWeightFairshare", "priority_weight_fairshare", 30, 300000),
+    SearchSetting("PriorityWeightJobSize", "priority_weight_job_size", 30, 100000),
+    SearchSetting("PriorityMaxAge", "priority_max_age_s", 12 * _HOUR_S, 30 * _DAY_S),
+    SearchSetting("PriorityDecayHalfLife", "priority_decay_half_life_s", 6 * _HOUR_S, 30 * _DAY_S),
+    SearchSetting("bf_max_job_test", "bf_max_job_test", 20, 1000),
+    SearchSetting("bf_interval", "bf_interval_s", 30, 300),
 )
 """Nodes are not among them: the log shows them, and a wrong number would hide other faults."""
 
 
-def knobs_of(params: Params) -> tuple[Knob, ...]:
+def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
     """Without those of a scheduler that is off."""
     return tuple(knob for knob in KNOBS if getattr(params, knob.field) != OFF)
 
 
-def values_of(params: Params) -> dict[str, int]:
+def get_search_values(params: Params) -> dict[str, int]:
     """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
     values = {knob.name: knob.low for knob in KNOBS}
-    values |= {knob.name: int(getattr(params, knob.field)) for knob in knobs_of(params)}
+    values |= {knob.name: int(getattr(params, knob.field)) for knob in list_search_settings(params)}
     return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
 
 
-def with_values(params: Params, values: Mapping[str, int]) -> Params:
+def apply_search_values(params: Params, values: Mapping[str, int]) -> Params:
     """`params` with these numbers; a scheduler that is off stays off."""
-    fields: dict[str, Any] = {knob.field: values[knob.name] for knob in knobs_of(params)}
+    fields: dict[str, Any] = {
+        knob.field: values[knob.name] for knob in list_search_settings(params)
+    }
     return replace(params, priority_weight_age=AGE_WEIGHT, **fields)

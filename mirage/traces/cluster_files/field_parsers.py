@@ -27,38 +27,38 @@ HARMLESS_FLAGS = frozenset({"FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC",
 """Of PriorityFlags: what the simulator does anyway, or what touches nothing that it has."""
 
 
-def count(least: int, most: int = _LARGEST) -> Reader:
-    def read(value: Any) -> int:
+def build_count_parser(least: int, most: int = _LARGEST) -> Reader:
+    def parse_count(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"must be a whole number, at least {least}")
         if value > most:
             raise ValueError(f"must be at most {most}")
         return value
 
-    return read
+    return parse_count
 
 
-def interval(value: Any) -> int:
+def parse_interval(value: Any) -> int:
     """Seconds between the passes of a scheduler, or -1, with which Slurm turns it off."""
     if value == OFF and not isinstance(value, bool):
         return OFF
     try:
-        return int(count(1)(value))
+        return int(build_count_parser(1)(value))
     except ValueError as error:
         raise ValueError(f"{error}, or -1: off") from None
 
 
-def weight(value: Any) -> int:
+def parse_weight(value: Any) -> int:
     """Slurm keeps them in 32 bits."""
-    return int(count(0, (1 << 32) - 1)(value))
+    return int(build_count_parser(0, (1 << 32) - 1)(value))
 
 
-def minutes(least: int) -> Callable[[Any], int]:
+def build_minutes_parser(least: int) -> Callable[[Any], int]:
     """A whole number of minutes from `least` on, as seconds."""
-    return lambda value: int(count(least)(value)) * _MINUTE_S
+    return lambda value: int(build_count_parser(least)(value)) * _MINUTE_S
 
 
-def cluster_name(value: Any) -> str:
+def parse_cluster_name(value: Any) -> str:
     if not isinstance(value, str) or not value.isidentifier():
         raise ValueError("must be a name of letters, digits and underscores")
     if len(value) > _LONGEST_NAME:
@@ -66,46 +66,46 @@ def cluster_name(value: Any) -> str:
     return value
 
 
-def name(value: Any) -> str:
+def parse_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("must be a name")
     return value
 
 
-def text(value: Any) -> str:
+def parse_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a text")  # noqa: TRY004 - a fault of the file, told with others
     return value
 
 
-def duration(value: Any) -> int:
+def parse_duration(value: Any) -> int:
     seconds = parse_time_limit(str(value))
     if not seconds or seconds == UNLIMITED:
         raise ValueError('must be a time such as "7-0" or minutes')
-    return int(count(1)(seconds))
+    return int(build_count_parser(1)(seconds))
 
 
-def time_limit(value: Any) -> int:
+def parse_max_time(value: Any) -> int:
     """0: no limit."""
     if str(value).upper() in {"UNLIMITED", "INFINITE"}:
         return 0
-    return duration(value)
+    return parse_duration(value)
 
 
-def yes_or_no(value: Any) -> bool:
+def parse_yes_no(value: Any) -> bool:
     word = str(value).upper()
     if word not in {"YES", "NO", "TRUE", "FALSE"}:
         raise ValueError('must be "YES" or "NO"')
     return word in {"YES", "TRUE"}
 
 
-def always(value: Any) -> bool:
+def require_true(value: Any) -> bool:
     if value is not True:
         raise ValueError("not simulated: a pass takes no time, so nothing interrupts it")
     return value
 
 
-def accrue_always(value: Any) -> bool:
+def parse_priority_flags(value: Any) -> bool:
     words = {w.strip() for w in str(value).split(",")}
     unknown = sorted(words - HARMLESS_FLAGS - {"ACCRUE_ALWAYS", ""})
     if unknown:
@@ -113,7 +113,7 @@ def accrue_always(value: Any) -> bool:
     return "ACCRUE_ALWAYS" in words
 
 
-def select_type(value: Any) -> SelectType:
+def parse_select_type(value: Any) -> SelectType:
     try:
         return SelectType(value)
     except ValueError:
@@ -121,14 +121,14 @@ def select_type(value: Any) -> SelectType:
         raise ValueError(f"not simulated: must be {known}") from None
 
 
-def slurm_version(value: Any) -> str:
+def parse_slurm_version(value: Any) -> str:
     """Empty: nobody told."""
-    if value != "" and not is_version(text(value)):
+    if value != "" and not is_version(parse_text(value)):
         raise ValueError('must be a release of Slurm such as "24.11.5"')
-    return text(value)
+    return parse_text(value)
 
 
-def exclusive(value: Any) -> bool:
+def parse_over_subscribe(value: Any) -> bool:
     word = str(value).upper()
     if word not in {"NO", "EXCLUSIVE"}:
         raise ValueError('not simulated: must be "EXCLUSIVE" or "NO"')
@@ -138,9 +138,9 @@ def exclusive(value: Any) -> bool:
 _PARTITION_TIME_LIMIT = "PartitionTimeLimit"
 
 
-def overrides_max_time(value: Any) -> bool:
+def parse_qos_flags(value: Any) -> bool:
     """Of a QOS's Flags: whether the one that is simulated stands there; any other is a fault."""
-    words = {w.strip() for w in text(value).split(",")} - {""}
+    words = {w.strip() for w in parse_text(value).split(",")} - {""}
     unknown = sorted(w for w in words if w.lower() != _PARTITION_TIME_LIMIT.lower())
     if unknown:
         raise ValueError(f"not simulated: {', '.join(unknown)}; there is {_PARTITION_TIME_LIMIT}")
@@ -155,54 +155,54 @@ _TRES = {
 }
 
 
-def tres_limits(value: Any) -> dict[str, int]:
+def parse_tres_limits(value: Any) -> dict[str, int]:
     """Fields of Qos."""
     try:
-        limits = parse_tres(text(value))
+        limits = parse_tres(parse_text(value))
     except OverflowError:
         raise ValueError("is more than any cluster has") from None
     unknown = sorted(set(limits) - set(_TRES))
     if unknown:
         raise ValueError(f"not simulated: {', '.join(unknown)}; there are {', '.join(_TRES)}")
-    return {_TRES[tres]: int(count(1)(amount)) for tres, amount in limits.items()}
+    return {_TRES[tres]: int(build_count_parser(1)(amount)) for tres, amount in limits.items()}
 
 
-def gpus(value: Any) -> int:
+def parse_gpus(value: Any) -> int:
     """`gpu:a100:8`: 8."""
-    return int(count(0)(count_gpus(text(value))))
+    return int(build_count_parser(0)(count_gpus(parse_text(value))))
 
 
-def instant(value: Any) -> int:
+def parse_instant(value: Any) -> int:
     """Epoch seconds, of themselves or of a date and time with its offset."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("needs its offset from UTC, such as 2026-01-31T12:00:00Z")
         value = int(value.timestamp())
     try:
-        return int(count(0)(value))
+        return int(build_count_parser(0)(value))
     except ValueError:
         raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or epoch seconds") from None
 
 
-def outage(value: Any) -> Outage:
+def parse_outage(value: Any) -> Outage:
     try:
-        return Outage(text(value).lower())
+        return Outage(parse_text(value).lower())
     except ValueError:
         known = ", ".join(f'"{o.value.upper()}"' for o in Outage)
         raise ValueError(f"must be one of {known}") from None
 
 
-def node_list(total: int, names: Sequence[str] = ()) -> Reader:
+def build_node_list_parser(total: int, names: Sequence[str] = ()) -> Reader:
     """Node numbers, ascending, each once; () for "ALL". They are below `total` where that is known.
 
     From a list of numbers, a text of numbers (`0-3,7`), or a host list of `names`.
     """
     number_of = {host: number for number, host in enumerate(names)}
 
-    def read(value: Any) -> tuple[int, ...]:
+    def parse_node_list(value: Any) -> tuple[int, ...]:
         if value == "ALL":
             return ()
-        numbers = _numbers(value, number_of)
+        numbers = _parse_node_numbers(value, number_of)
         if not numbers:
             raise ValueError('must be node numbers such as "0-3,7", a host list, or "ALL"')
         beyond = [n for n in numbers if total and n >= total]
@@ -210,13 +210,13 @@ def node_list(total: int, names: Sequence[str] = ()) -> Reader:
             raise ValueError(f"there is no node {beyond[0]}: they are 0 to {total - 1}")
         return tuple(sorted(set(numbers)))
 
-    return read
+    return parse_node_list
 
 
-def _numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
+def _parse_node_numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
     if isinstance(value, list):
-        return [int(count(0)(n)) for n in value]
-    written = text(value)
+        return [int(build_count_parser(0)(n)) for n in value]
+    written = parse_text(value)
     if _NUMBERS.fullmatch(written):
         return [int(n) for n in expand_hostlist(f"[{written}]")]
     hosts = expand_hostlist(written)
@@ -228,9 +228,9 @@ def _numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
     return [number_of[host] for host in hosts]
 
 
-def host_names(value: Any) -> tuple[str, ...]:
+def parse_host_names(value: Any) -> tuple[str, ...]:
     """In the order of their numbers."""
-    names = expand_hostlist(text(value))
+    names = expand_hostlist(parse_text(value))
     if not names or len(set(names)) < len(names):
         raise ValueError("must be a host list that names each node once")
     return names

@@ -42,14 +42,14 @@ class ClusterFile:
     warnings: tuple[str, ...]
     """What reads, and yet may not be meant: a sentence each."""
 
-    def max_time_s(self) -> dict[str, int]:
+    def get_max_time_s(self) -> dict[str, int]:
         """By partition, of those with a limit for jobs of every QOS."""
         if any(qos.overrides_max_time for qos in self.params.qos):
             return {}
         return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
 
 
-def read_cluster_file(path: Path) -> Params:
+def load_cluster_params(path: Path) -> Params:
     """Params of a C.toml; every fault in it at once as ConfigError."""
     return load_cluster_file(path).params
 
@@ -71,93 +71,99 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
         document = tomllib.loads(written)
     except (ValueError, RecursionError) as error:  # tomllib lets through what int() says
         raise ConfigError(source, [f"not TOML: {error}"]) from error
-    reading = _Reading(document)
-    given = reading.all()
+    reading = _DocumentReader(document)
+    given = reading.parse_fields()
     if reading.faults:
         raise ConfigError(source, reading.faults)
     params = Params(**given)
     warnings = (
-        *_without_a_scheduler(params),
-        *_of_another_release(params),
-        *_overlaps(params.reservations),
-        *_overlapping_outages(params.node_events),
+        *_describe_no_scheduler(params),
+        *_describe_unchecked_release(params),
+        *_describe_reservation_overlaps(params.reservations),
+        *_describe_outage_overlaps(params.node_events),
     )
     return ClusterFile(params=params, node_names=reading.node_names, warnings=warnings)
 
 
 _CLUSTER: Keys = {
-    "name": ("name", values.cluster_name),
-    "nodes": ("nodes", values.count(1, MOST_HOSTS)),
-    "gpus_per_node": ("gpus_per_node", values.count(0)),
-    "cpus_per_node": ("cpus_per_node", values.count(1)),
-    "memory_mib_per_node": ("memory_mib_per_node", values.count(0)),
-    "node_names": ("node_names", values.host_names),
-    "cancelled_jobs_run": ("cancelled_jobs_run", values.yes_or_no),
+    "name": ("name", values.parse_cluster_name),
+    "nodes": ("nodes", values.build_count_parser(1, MOST_HOSTS)),
+    "gpus_per_node": ("gpus_per_node", values.build_count_parser(0)),
+    "cpus_per_node": ("cpus_per_node", values.build_count_parser(1)),
+    "memory_mib_per_node": ("memory_mib_per_node", values.build_count_parser(0)),
+    "node_names": ("node_names", values.parse_host_names),
+    "cancelled_jobs_run": ("cancelled_jobs_run", values.parse_yes_no),
 }
 _SCHEDULER: Keys = {
-    "SLURM_VERSION": ("slurm_version", values.slurm_version),
-    "PriorityWeightAge": ("priority_weight_age", values.weight),
-    "PriorityMaxAge": ("priority_max_age_s", values.duration),
-    "PriorityWeightJobSize": ("priority_weight_job_size", values.weight),
-    "PriorityFavorSmall": ("priority_favor_small", values.yes_or_no),
-    "PriorityWeightPartition": ("priority_weight_partition", values.weight),
-    "PriorityWeightQOS": ("priority_weight_qos", values.weight),
-    "PriorityWeightFairshare": ("priority_weight_fairshare", values.weight),
-    "PriorityDecayHalfLife": ("priority_decay_half_life_s", values.duration),
-    "PriorityCalcPeriod": ("priority_calc_period_s", values.duration),
-    "PriorityFlags": ("accrue_always", values.accrue_always),
-    "SelectType": ("select_type", values.select_type),
-    "MaxJobsPU": ("max_jobs_pu", values.count(0)),
-    "OverTimeLimit": ("over_time_limit_s", values.minutes(0)),
-    "sched_interval": ("sched_interval_s", values.interval),
-    "default_queue_depth": ("default_queue_depth", values.count(1)),
-    "bf_interval": ("bf_interval_s", values.interval),
-    "bf_window": ("bf_window_s", values.minutes(1)),
-    "bf_resolution": ("bf_resolution_s", values.count(1)),
-    "bf_max_job_test": ("bf_max_job_test", values.count(1)),
-    "bf_max_job_user": ("bf_max_job_user", values.count(0)),
-    "bf_continue": ("", values.always),
+    "SLURM_VERSION": ("slurm_version", values.parse_slurm_version),
+    "PriorityWeightAge": ("priority_weight_age", values.parse_weight),
+    "PriorityMaxAge": ("priority_max_age_s", values.parse_duration),
+    "PriorityWeightJobSize": ("priority_weight_job_size", values.parse_weight),
+    "PriorityFavorSmall": ("priority_favor_small", values.parse_yes_no),
+    "PriorityWeightPartition": ("priority_weight_partition", values.parse_weight),
+    "PriorityWeightQOS": ("priority_weight_qos", values.parse_weight),
+    "PriorityWeightFairshare": ("priority_weight_fairshare", values.parse_weight),
+    "PriorityDecayHalfLife": ("priority_decay_half_life_s", values.parse_duration),
+    "PriorityCalcPeriod": ("priority_calc_period_s", values.parse_duration),
+    "PriorityFlags": ("accrue_always", values.parse_priority_flags),
+    "SelectType": ("select_type", values.parse_select_type),
+    "MaxJobsPU": ("max_jobs_pu", values.build_count_parser(0)),
+    "OverTimeLimit": ("over_time_limit_s", values.build_minutes_parser(0)),
+    "sched_interval": ("sched_interval_s", values.parse_interval),
+    "default_queue_depth": ("default_queue_depth", values.build_count_parser(1)),
+    "bf_interval": ("bf_interval_s", values.parse_interval),
+    "bf_window": ("bf_window_s", values.build_minutes_parser(1)),
+    "bf_resolution": ("bf_resolution_s", values.build_count_parser(1)),
+    "bf_max_job_test": ("bf_max_job_test", values.build_count_parser(1)),
+    "bf_max_job_user": ("bf_max_job_user", values.build_count_parser(0)),
+    "bf_continue": ("", values.require_true),
 }
 _NODES: Keys = {
-    "count": ("count", values.count(1)),
-    "CPUs": ("cpus", values.count(1)),
-    "RealMemory": ("memory_mib", values.count(0)),
-    "Gres": ("gpus", values.gpus),
+    "count": ("count", values.build_count_parser(1)),
+    "CPUs": ("cpus", values.build_count_parser(1)),
+    "RealMemory": ("memory_mib", values.build_count_parser(0)),
+    "Gres": ("gpus", values.parse_gpus),
 }
 _QOS: Keys = {
-    "Name": ("name", values.name),
-    "Priority": ("priority", values.count(0)),
-    "Flags": ("overrides_max_time", values.overrides_max_time),
-    "MaxJobsPU": ("max_jobs_pu", values.count(0)),
-    "MaxSubmitJobsPU": ("max_submit_pu", values.count(0)),
-    "MaxTRESPU": ("tres", values.tres_limits),
+    "Name": ("name", values.parse_name),
+    "Priority": ("priority", values.build_count_parser(0)),
+    "Flags": ("overrides_max_time", values.parse_qos_flags),
+    "MaxJobsPU": ("max_jobs_pu", values.build_count_parser(0)),
+    "MaxSubmitJobsPU": ("max_submit_pu", values.build_count_parser(0)),
+    "MaxTRESPU": ("tres", values.parse_tres_limits),
 }
-_ACCOUNT: Keys = {"Account": ("account", values.text), "Fairshare": ("shares", values.count(0))}
-_CAPACITY: Keys = {"from": ("at", values.instant), "nodes": ("nodes", values.count(0))}
+_ACCOUNT: Keys = {
+    "Account": ("account", values.parse_text),
+    "Fairshare": ("shares", values.build_count_parser(0)),
+}
+_CAPACITY: Keys = {
+    "from": ("at", values.parse_instant),
+    "nodes": ("nodes", values.build_count_parser(0)),
+}
 _SECTIONS = ("cluster", "scheduler")
 _LISTS = ("nodes", "partitions", "qos", "reservations", "outages", "capacity", "accounts")
 
 
-def _partition_keys(nodes: Reader) -> Keys:
+def _build_partition_keys(nodes: Reader) -> Keys:
     return {
-        "PartitionName": ("name", values.name),
+        "PartitionName": ("name", values.parse_name),
         "Nodes": ("nodes", nodes),
-        "PriorityTier": ("priority_tier", values.count(0)),
-        "PriorityJobFactor": ("priority_job_factor", values.count(0)),
-        "MaxTime": ("max_time_s", values.time_limit),
-        "OverSubscribe": ("exclusive", values.exclusive),
+        "PriorityTier": ("priority_tier", values.build_count_parser(0)),
+        "PriorityJobFactor": ("priority_job_factor", values.build_count_parser(0)),
+        "MaxTime": ("max_time_s", values.parse_max_time),
+        "OverSubscribe": ("exclusive", values.parse_over_subscribe),
     }
 
 
-def _period_keys(nodes: Reader) -> Keys:
+def _build_period_keys(nodes: Reader) -> Keys:
     return {
-        "StartTime": ("start", values.instant),
-        "EndTime": ("end", values.instant),
+        "StartTime": ("start", values.parse_instant),
+        "EndTime": ("end", values.parse_instant),
         "Nodes": ("nodes", nodes),
     }
 
 
-class _Reading:
+class _DocumentReader:
     """One document on its way to Params; faults gather in `faults`."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -167,25 +173,27 @@ class _Reading:
         self.node_names: tuple[str, ...] = ()
         self._document = document
 
-    def all(self) -> Table:
+    def parse_fields(self) -> Table:
         """The fields of Params that the document gives; of use only where there are no faults."""
-        given = self._section("cluster", _CLUSTER, needed=("name", "nodes"))
-        given |= self._section("scheduler", _SCHEDULER)
+        given = self._parse_section("cluster", _CLUSTER, needed=("name", "nodes"))
+        given |= self._parse_section("scheduler", _SCHEDULER)
         self.node_names = given.pop("node_names", ())
         groups = tuple(
-            NodeGroup(**row) for row in self._rows("nodes", _NODES, needed=("count", "CPUs"))
+            NodeGroup(**row) for row in self._parse_rows("nodes", _NODES, needed=("count", "CPUs"))
         )
         total = given.get("nodes", 0)
         self._check_nodes(total, groups)
-        nodes = values.node_list(total, self.node_names)
-        partitions = self._rows("partitions", _partition_keys(nodes), needed=("PartitionName",))
+        nodes = values.build_node_list_parser(total, self.node_names)
+        partitions = self._parse_rows(
+            "partitions", _build_partition_keys(nodes), needed=("PartitionName",)
+        )
         found: Table = {
             "node_groups": groups,
             "partitions": tuple(Partition(**row) for row in partitions),
-            "qos": self._qos(),
-            "reservations": self._reservations(nodes),
-            "node_events": self._node_events(nodes, total),
-            "shares": self._shares(),
+            "qos": self._parse_qos(),
+            "reservations": self._parse_reservations(nodes),
+            "node_events": self._parse_node_events(nodes, total),
+            "shares": self._parse_shares(),
         }
         self._check_names("partitions", [p["name"] for p in partitions])
         known = {f.name for f in fields(Params)}
@@ -193,26 +201,26 @@ class _Reading:
             k: v for k, v in found.items() if v
         }
 
-    def _qos(self) -> tuple[Qos, ...]:
-        rows = self._rows("qos", _QOS, needed=("Name",))
+    def _parse_qos(self) -> tuple[Qos, ...]:
+        rows = self._parse_rows("qos", _QOS, needed=("Name",))
         self._check_names("qos", [row["name"] for row in rows])
         return tuple(Qos(**row.pop("tres", {}), **row) for row in rows)
 
-    def _shares(self) -> tuple[tuple[str, int], ...]:
-        rows = self._rows("accounts", _ACCOUNT, needed=("Account", "Fairshare"))
+    def _parse_shares(self) -> tuple[tuple[str, int], ...]:
+        rows = self._parse_rows("accounts", _ACCOUNT, needed=("Account", "Fairshare"))
         self._check_names("accounts", [row["account"] for row in rows])
         return tuple((row["account"], row["shares"]) for row in rows)
 
-    def _reservations(self, nodes: Reader) -> tuple[Reservation, ...]:
-        keys = {"ReservationName": ("name", values.text)} | dict(_period_keys(nodes))
-        rows = self._rows("reservations", keys, needed=("StartTime", "EndTime"))
+    def _parse_reservations(self, nodes: Reader) -> tuple[Reservation, ...]:
+        keys = {"ReservationName": ("name", values.parse_text)} | dict(_build_period_keys(nodes))
+        rows = self._parse_rows("reservations", keys, needed=("StartTime", "EndTime"))
         self._check_periods("reservations", rows)
         return tuple(Reservation(**row) for row in rows)
 
-    def _node_events(self, nodes: Reader, total: int) -> tuple[NodeEvent, ...]:
+    def _parse_node_events(self, nodes: Reader, total: int) -> tuple[NodeEvent, ...]:
         """Sorted; of what happens to a node at one instant the worst is the last."""
-        keys = {"State": ("state", values.outage)} | dict(_period_keys(nodes))
-        rows = self._rows("outages", keys, needed=("State", "StartTime", "Nodes"))
+        keys = {"State": ("state", values.parse_outage)} | dict(_build_period_keys(nodes))
+        rows = self._parse_rows("outages", keys, needed=("State", "StartTime", "Nodes"))
         self._check_periods("outages", rows)
         events: set[NodeEvent] = set()
         for row in rows:
@@ -220,13 +228,13 @@ class _Reading:
             events |= {NodeEvent(row["start"], node, row["state"]) for node in numbers}
             if "end" in row:
                 events |= {NodeEvent(row["end"], node, Outage.RESUME) for node in numbers}
-        events |= self._capacity(total)
-        return tuple(sorted(events, key=_in_order))
+        events |= self._parse_capacity(total)
+        return tuple(sorted(events, key=_build_sort_key))
 
-    def _capacity(self, total: int) -> set[NodeEvent]:
+    def _parse_capacity(self, total: int) -> set[NodeEvent]:
         events: set[NodeEvent] = set()
         before, last = total, -1
-        for i, row in enumerate(self._rows("capacity", _CAPACITY, needed=("from", "nodes"))):
+        for i, row in enumerate(self._parse_rows("capacity", _CAPACITY, needed=("from", "nodes"))):
             at, now = row["at"], row["nodes"]
             if at <= last:
                 self.faults.append(
@@ -241,14 +249,14 @@ class _Reading:
             before = now
         return events
 
-    def _section(self, name: str, keys: Keys, needed: Sequence[str] = ()) -> Table:
+    def _parse_section(self, name: str, keys: Keys, needed: Sequence[str] = ()) -> Table:
         table = self._document.get(name, {})
         if not isinstance(table, dict):
             self.faults.append(f"{name}: must be a section")
             return {}
-        return self._table(f"[{name}]", table, keys, needed)
+        return self._parse_table(f"[{name}]", table, keys, needed)
 
-    def _rows(self, name: str, keys: Keys, needed: Sequence[str]) -> list[Table]:
+    def _parse_rows(self, name: str, keys: Keys, needed: Sequence[str]) -> list[Table]:
         """The rows of a list; those with a fault are left out, so that the rest can be checked."""
         listed = self._document.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
@@ -257,12 +265,12 @@ class _Reading:
         found = []
         for i, row in enumerate(listed):
             faults = len(self.faults)
-            read = self._table(f"[[{name}]] {i + 1}", row, keys, needed)
+            read = self._parse_table(f"[[{name}]] {i + 1}", row, keys, needed)
             if len(self.faults) == faults:
                 found.append(read)
         return found
 
-    def _table(
+    def _parse_table(
         self, where: str, table: Mapping[str, Any], keys: Keys, needed: Sequence[str]
     ) -> Table:
         known = {key.lower(): reading for key, reading in keys.items()}
@@ -310,36 +318,36 @@ _WEAKEST_FIRST = (Outage.RESUME, Outage.DRAIN, Outage.DOWN)
 """Of several at one instant the simulator takes the last."""
 
 
-def _in_order(event: NodeEvent) -> tuple[int, int, int]:
+def _build_sort_key(event: NodeEvent) -> tuple[int, int, int]:
     return event.at, event.node, _WEAKEST_FIRST.index(event.outage)
 
 
-def _without_a_scheduler(params: Params) -> list[str]:
+def _describe_no_scheduler(params: Params) -> list[str]:
     if params.sched_interval_s == OFF and params.bf_interval_s == OFF:
         return ["sched_interval and bf_interval are both -1: no job ever starts"]
     return []
 
 
-def _of_another_release(params: Params) -> list[str]:
+def _describe_unchecked_release(params: Params) -> list[str]:
     version = params.slurm_version
     return [f"SLURM_VERSION: {describe_planner(version)}"] if is_unchecked(version) else []
 
 
-def _overlaps(reservations: Sequence[Reservation]) -> list[str]:
+def _describe_reservation_overlaps(reservations: Sequence[Reservation]) -> list[str]:
     """A sentence for each pair that keeps a node at one time; the simulator keeps it for both."""
     said = []
     for one, other in combinations(reservations, 2):
-        if one.start < other.end and other.start < one.end and _share_a_node(one, other):
+        if one.start < other.end and other.start < one.end and _has_common_node(one, other):
             said.append(f"reservations {one.name!r} and {other.name!r} overlap")
     return said
 
 
-def _share_a_node(one: Reservation, other: Reservation) -> bool:
+def _has_common_node(one: Reservation, other: Reservation) -> bool:
     """No nodes named are all nodes."""
     return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
 
 
-def _overlapping_outages(events: Sequence[NodeEvent]) -> list[str]:
+def _describe_outage_overlaps(events: Sequence[NodeEvent]) -> list[str]:
     """Where outages of one node overlap, its first return counts: one sentence with how many."""
     out: set[int] = set()
     early: list[int] = []

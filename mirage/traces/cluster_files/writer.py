@@ -24,7 +24,7 @@ Value = str | int | bool
 """As TOML has it; a str is written as it stands."""
 
 
-def write_cluster_file(
+def render_cluster_file(
     params: Params, comments: Sequence[str] = (), *, node_names: str = ""
 ) -> str:
     """The file, with a comment line or more for each of `comments` at its head.
@@ -33,20 +33,20 @@ def write_cluster_file(
     whole minutes, rounded up, for so slurm.conf has it.
     """
     blocks = [
-        *([_commented(comments)] if comments else []),
-        _block("[cluster]", _cluster(params, node_names)),
-        _block("[scheduler]", _scheduler(params)),
-        *(_block("[[nodes]]", row) for row in _nodes(params)),
-        *(_block("[[partitions]]", _partition(p)) for p in params.partitions),
-        *(_block("[[qos]]", _qos(q)) for q in params.qos),
-        *(_block("[[accounts]]", _account(*pair)) for pair in params.shares),
-        *(_block("[[reservations]]", _reservation(r)) for r in params.reservations),
-        *(_block("[[outages]]", row) for row in _outages(params.node_events)),
+        *([_render_comments(comments)] if comments else []),
+        _render_block("[cluster]", _build_cluster(params, node_names)),
+        _render_block("[scheduler]", _build_scheduler(params)),
+        *(_render_block("[[nodes]]", row) for row in _iter_node_groups(params)),
+        *(_render_block("[[partitions]]", _build_partition(p)) for p in params.partitions),
+        *(_render_block("[[qos]]", _build_qos(q)) for q in params.qos),
+        *(_render_block("[[accounts]]", _build_account(*pair)) for pair in params.shares),
+        *(_render_block("[[reservations]]", _build_reservation(r)) for r in params.reservations),
+        *(_render_block("[[outages]]", row) for row in _iter_outages(params.node_events)),
     ]
     return "\n".join(blocks)
 
 
-def numbers_text(numbers: Sequence[int]) -> str:
+def format_numbers(numbers: Sequence[int]) -> str:
     """`0-3,7` of ascending numbers."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -57,35 +57,35 @@ def numbers_text(numbers: Sequence[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def _cluster(params: Params, node_names: str) -> Mapping[str, Value]:
-    names = {"node_names": _text(node_names)} if node_names else {}
+def _build_cluster(params: Params, node_names: str) -> Mapping[str, Value]:
+    names = {"node_names": _quote_text(node_names)} if node_names else {}
     return {
-        "name": _text(params.name),
+        "name": _quote_text(params.name),
         "nodes": params.nodes,
         "gpus_per_node": params.gpus_per_node,
         "cpus_per_node": params.cpus_per_node,
         "memory_mib_per_node": params.memory_mib_per_node,
         **names,
         # A setting of replays, not of the machine: only where it is used.
-        **({"cancelled_jobs_run": _text("YES")} if params.cancelled_jobs_run else {}),
+        **({"cancelled_jobs_run": _quote_text("YES")} if params.cancelled_jobs_run else {}),
     }
 
 
-def _scheduler(params: Params) -> Mapping[str, Value]:
+def _build_scheduler(params: Params) -> Mapping[str, Value]:
     told = params.slurm_version
     return {
-        **({"SLURM_VERSION": _text(told)} if told else {}),
-        "SelectType": _text(params.select_type),
+        **({"SLURM_VERSION": _quote_text(told)} if told else {}),
+        "SelectType": _quote_text(params.select_type),
         "PriorityWeightAge": params.priority_weight_age,
-        "PriorityMaxAge": _duration(params.priority_max_age_s),
+        "PriorityMaxAge": _format_duration(params.priority_max_age_s),
         "PriorityWeightJobSize": params.priority_weight_job_size,
-        "PriorityFavorSmall": _text("YES" if params.priority_favor_small else "NO"),
+        "PriorityFavorSmall": _quote_text("YES" if params.priority_favor_small else "NO"),
         "PriorityWeightPartition": params.priority_weight_partition,
         "PriorityWeightQOS": params.priority_weight_qos,
         "PriorityWeightFairshare": params.priority_weight_fairshare,
-        "PriorityDecayHalfLife": _duration(params.priority_decay_half_life_s),
-        "PriorityCalcPeriod": _duration(params.priority_calc_period_s),
-        "PriorityFlags": _text("ACCRUE_ALWAYS" if params.accrue_always else ""),
+        "PriorityDecayHalfLife": _format_duration(params.priority_decay_half_life_s),
+        "PriorityCalcPeriod": _format_duration(params.priority_calc_period_s),
+        "PriorityFlags": _quote_text("ACCRUE_ALWAYS" if params.accrue_always else ""),
         "MaxJobsPU": params.max_jobs_pu,
         "OverTimeLimit": -(-params.over_time_limit_s // _MINUTE_S),
         "sched_interval": params.sched_interval_s,
@@ -98,29 +98,29 @@ def _scheduler(params: Params) -> Mapping[str, Value]:
     }
 
 
-def _nodes(params: Params) -> Iterator[Mapping[str, Value]]:
+def _iter_node_groups(params: Params) -> Iterator[Mapping[str, Value]]:
     for group in params.node_groups:
         yield {
             "count": group.count,
             "CPUs": group.cpus,
             "RealMemory": group.memory_mib,
-            "Gres": _text(f"gpu:{group.gpus}"),
+            "Gres": _quote_text(f"gpu:{group.gpus}"),
         }
 
 
-def _partition(partition: Partition) -> Mapping[str, Value]:
+def _build_partition(partition: Partition) -> Mapping[str, Value]:
     limit = partition.max_time_s
     return {
-        "PartitionName": _text(partition.name),
-        "Nodes": _node_list(partition.nodes),
+        "PartitionName": _quote_text(partition.name),
+        "Nodes": _format_node_list(partition.nodes),
         "PriorityTier": partition.priority_tier,
         "PriorityJobFactor": partition.priority_job_factor,
-        "MaxTime": _duration(limit) if limit else _text("UNLIMITED"),
-        "OverSubscribe": _text("EXCLUSIVE" if partition.exclusive else "NO"),
+        "MaxTime": _format_duration(limit) if limit else _quote_text("UNLIMITED"),
+        "OverSubscribe": _quote_text("EXCLUSIVE" if partition.exclusive else "NO"),
     }
 
 
-def _qos(qos: Qos) -> Mapping[str, Value]:
+def _build_qos(qos: Qos) -> Mapping[str, Value]:
     amounts = {
         "cpu": qos.max_cpus_pu,
         "mem": qos.max_memory_mib_pu,
@@ -131,69 +131,69 @@ def _qos(qos: Qos) -> Mapping[str, Value]:
         f"{tres}={amount}{'M' * (tres == 'mem')}" for tres, amount in amounts.items() if amount
     )
     return {
-        "Name": _text(qos.name),
+        "Name": _quote_text(qos.name),
         "Priority": qos.priority,
-        **({"Flags": _text("PartitionTimeLimit")} if qos.overrides_max_time else {}),
+        **({"Flags": _quote_text("PartitionTimeLimit")} if qos.overrides_max_time else {}),
         "MaxJobsPU": qos.max_jobs_pu,
         "MaxSubmitJobsPU": qos.max_submit_pu,
-        "MaxTRESPU": _text(limits),
+        "MaxTRESPU": _quote_text(limits),
     }
 
 
-def _account(account: str, shares: int) -> Mapping[str, Value]:
-    return {"Account": _text(account), "Fairshare": shares}
+def _build_account(account: str, shares: int) -> Mapping[str, Value]:
+    return {"Account": _quote_text(account), "Fairshare": shares}
 
 
-def _reservation(reservation: Reservation) -> Mapping[str, Value]:
+def _build_reservation(reservation: Reservation) -> Mapping[str, Value]:
     return {
-        "ReservationName": _text(reservation.name),
-        "StartTime": _instant(reservation.start),
-        "EndTime": _instant(reservation.end),
-        "Nodes": _node_list(reservation.nodes),
+        "ReservationName": _quote_text(reservation.name),
+        "StartTime": _format_instant(reservation.start),
+        "EndTime": _format_instant(reservation.end),
+        "Nodes": _format_node_list(reservation.nodes),
     }
 
 
-def _outages(events: Sequence[NodeEvent]) -> Iterator[Mapping[str, Value]]:
+def _iter_outages(events: Sequence[NodeEvent]) -> Iterator[Mapping[str, Value]]:
     """Events of one kind at one instant are one entry: a return is an entry of its own."""
     ordered = sorted(events, key=lambda e: (e.at, e.outage, e.node))
     for (at, outage), group in groupby(ordered, key=lambda e: (e.at, e.outage)):
         nodes = tuple(event.node for event in group)
         yield {
-            "StartTime": _instant(at),
-            "State": _text(outage.value.upper()),
-            "Nodes": _node_list(nodes),
+            "StartTime": _format_instant(at),
+            "State": _quote_text(outage.value.upper()),
+            "Nodes": _format_node_list(nodes),
         }
 
 
-def _node_list(nodes: Sequence[int]) -> str:
-    return _text(numbers_text(nodes) if nodes else "ALL")
+def _format_node_list(nodes: Sequence[int]) -> str:
+    return _quote_text(format_numbers(nodes) if nodes else "ALL")
 
 
-def _duration(seconds: int) -> str:
-    return _text(format_time_limit(seconds))
+def _format_duration(seconds: int) -> str:
+    return _quote_text(format_time_limit(seconds))
 
 
-def _instant(epoch: int) -> str:
+def _format_instant(epoch: int) -> str:
     if epoch > _LATEST:
         return str(epoch)
     return datetime.fromtimestamp(epoch, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     """A basic string of TOML: JSON's escapes are among its own; DEL has to be escaped as well."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _block(head: str, rows: Mapping[str, Value]) -> str:
+def _render_block(head: str, rows: Mapping[str, Value]) -> str:
     lines = [f"{key} = {value}" for key, value in rows.items()]
     return "\n".join([head, *lines, ""])
 
 
-def _commented(comments: Sequence[str]) -> str:
-    lines = [_COMMENT.fill(_printable(comment)) or "#" for comment in comments]
+def _render_comments(comments: Sequence[str]) -> str:
+    lines = [_COMMENT.fill(_clean_comment(comment)) or "#" for comment in comments]
     return "\n".join([*lines, ""])
 
 
-def _printable(comment: str) -> str:
+def _clean_comment(comment: str) -> str:
     """Node reasons and names are anybody's text; TOML's comments hold no control characters."""
     return "".join(char if char.isprintable() else " " for char in comment)

@@ -17,9 +17,9 @@ from mirage.errors import UnknownFormat
 from mirage.slurm.commands import sacct_record
 from mirage.slurm.commands.sacct_header import NEEDED, find_separator
 from mirage.slurm.commands.sacct_record import BadField, Fields, Record
-from mirage.traces.formats.site_clock import Clock
-from mirage.traces.formats.text_lines import Lines, outcomes
-from mirage.traces.formats.trace_row import Outcome, Refused, RowRefused, RowSkipped, attempt
+from mirage.traces.formats.site_clock import SiteClock
+from mirage.traces.formats.text_lines import TextLines, parse_lines
+from mirage.traces.formats.trace_row import Outcome, Refusal, RowRefused, RowSkipped, try_parse
 
 OTHER_CLUSTER = "of another cluster"
 
@@ -33,11 +33,11 @@ class SacctDump:
     """The header of a dump, and its rows."""
 
     def __init__(
-        self, lines: Lines, zone: tzinfo | None = None, cluster: str | None = None
+        self, lines: TextLines, zone: tzinfo | None = None, cluster: str | None = None
     ) -> None:
         """`cluster`: whose rows are wanted; None: those of all in it."""
         self._lines = lines
-        self._clock = Clock(zone)
+        self._clock = SiteClock(zone)
         self._cluster = cluster
         self.clusters: Counter[str] = Counter()
         """Rows by what the column Cluster says."""
@@ -58,39 +58,41 @@ class SacctDump:
                 f"there is no {', '.join(missing)}"
             )
 
-    def read(self) -> Iterator[tuple[int, Outcome]]:
-        return outcomes(self._lines, self._record)
+    def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:
+        return parse_lines(self._lines, self._parse_line)
 
-    def _record(self, line: str) -> Record:
+    def _parse_line(self, line: str) -> Record:
         fields = line.split(self._separator)
         extra = len(fields) - len(self._columns)
         if extra < 0:
             raise RowRefused(f"fewer than {len(self._columns)} fields")
         if extra == 0:
-            return self._parsed(fields)
-        return self._pieced_together(fields, extra)
+            return self._parse_fields(fields)
+        return self._join_free_text(fields, extra)
 
-    def _pieced_together(self, fields: list[str], extra: int) -> Record:
+    def _join_free_text(self, fields: list[str], extra: int) -> Record:
         """The record when one free column holds all the separators that are too many."""
         ways = []
         for at in [self._columns.index(name) for name in _FREE if name in self._columns]:
             whole = self._separator.join(fields[at : at + extra + 1])
-            outcome = attempt(self._parsed, [*fields[:at], whole, *fields[at + extra + 1 :]])
+            outcome = try_parse(
+                self._parse_fields, [*fields[:at], whole, *fields[at + extra + 1 :]]
+            )
             if isinstance(outcome, Record) and outcome.job.state is not JobState.UNKNOWN:
                 ways.append(outcome)
-            elif isinstance(outcome, Refused) and outcome.skipped:
+            elif isinstance(outcome, Refusal) and outcome.skipped:
                 raise RowSkipped(outcome.reason)
         if not ways:
             raise RowRefused("more fields than columns")
-        if len({_without_free_text(way.job) for way in ways}) > 1:
+        if len({_strip_free_text(way.job) for way in ways}) > 1:
             raise RowRefused("more fields than columns, which fit in several ways")
         return ways[0]
 
-    def _parsed(self, fields: list[str]) -> Record:
+    def _parse_fields(self, fields: list[str]) -> Record:
         row = dict(zip(self._columns, fields, strict=True))
-        job_id, array = _job_id(row)
+        job_id, array = _parse_job_id(row)
         self._check_cluster(row)
-        return sacct_record.parse_record(row, job_id, self._clock.readings, array=array)
+        return sacct_record.parse_record(row, job_id, self._clock.parse_readings, array=array)
 
     def _check_cluster(self, row: Fields) -> None:
         named = row.get("cluster", "").strip()
@@ -101,7 +103,7 @@ class SacctDump:
             raise RowSkipped(OTHER_CLUSTER)
 
 
-def _job_id(row: Fields) -> tuple[JobId, bool]:
+def _parse_job_id(row: Fields) -> tuple[JobId, bool]:
     raw, shown = row.get("jobidraw", "").strip(), row.get("jobid", "").strip()
     given = raw or shown
     if not given:
@@ -119,5 +121,5 @@ def _job_id(row: Fields) -> tuple[JobId, bool]:
     return JobId(int(match["id"])), "_[" in (shown or raw)
 
 
-def _without_free_text(job: Job) -> Job:
+def _strip_free_text(job: Job) -> Job:
     return replace(job, name="", comment="", submit_line="")

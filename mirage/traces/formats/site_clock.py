@@ -12,7 +12,7 @@ _LONGEST = 18
 """Digits of a number that means anything."""
 
 
-def time_zone(name: str) -> tzinfo:
+def get_time_zone(name: str) -> tzinfo:
     """The zone of that name in the time zone database."""
     try:
         return ZoneInfo(name)
@@ -22,38 +22,38 @@ def time_zone(name: str) -> tzinfo:
         ) from None
 
 
-class Clock:
+class SiteClock:
     """A site's clock on the wall; without a zone, that of this host."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._zone = zone
 
-    def epoch(self, text: str, what: str, not_before: int | None = None) -> int | None:
+    def parse_epoch(self, text: str, what: str, not_before: int | None = None) -> int | None:
         """Epoch seconds of `2023-03-01T12:00:00` (local) or of epoch seconds; None for Unknown.
 
         In the hour that daylight saving repeats the first reading is taken, unless it lies before
         `not_before`.
         """
-        found = self.readings(text, what)
+        found = self.parse_readings(text, what)
         if not found:
             return None
         return next((one for one in found if not_before is None or one >= not_before), found[0])
 
-    def readings(self, text: str, what: str) -> tuple[int, ...]:
+    def parse_readings(self, text: str, what: str) -> tuple[int, ...]:
         """The instants that the text may mean: none for Unknown, two in the hour that is repeated,
         the earlier first."""
         word = text.strip()
         if word.isascii() and word.isdigit():
-            return _epoch(word, what)
+            return _parse_epoch(word, what)
         if word.lower() in _UNKNOWN:
             return ()
         try:
             wall = datetime.fromisoformat(word)
         except ValueError:
             raise BadField(f"{what} is not a time {_TIMES}", word) from None
-        return self._seconds(wall, what)
+        return self._resolve_seconds(wall, what)
 
-    def _seconds(self, wall: datetime, what: str) -> tuple[int, ...]:
+    def _resolve_seconds(self, wall: datetime, what: str) -> tuple[int, ...]:
         local = wall if wall.tzinfo else wall.replace(tzinfo=self._zone)
         try:
             first = int(local.timestamp())
@@ -64,7 +64,7 @@ class Clock:
         return (first, second) if second > first else (first,)
 
 
-def _epoch(word: str, what: str) -> tuple[int, ...]:
+def _parse_epoch(word: str, what: str) -> tuple[int, ...]:
     """Slurm writes 0 for what has not been."""
     if len(word) > _LONGEST:
         raise BadField(f"{what} is no time in epoch seconds", word)

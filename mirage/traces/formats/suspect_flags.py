@@ -8,7 +8,7 @@ _MARK = "_suspect"
 """Ends the flags `dep_suspect` and `userlimit_suspect` (docs/traces.md)."""
 
 
-def suspects(path: Path) -> set[tuple[int, int]]:
+def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
     """(job id, submission) of the rows so flagged; none where the file has no column `flags`.
 
     `path` has been read as a trace before: it is in order.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError
 from mirage.slurm.commands.sacct_record import NO_NODES, Record
-from mirage.traces.formats.text_lines import Lines, outcomes
-from mirage.traces.formats.trace_row import Outcome, RowRefused, RowSkipped, integer
+from mirage.traces.formats.text_lines import TextLines, parse_lines
+from mirage.traces.formats.trace_row import Outcome, RowRefused, RowSkipped, parse_integer
 
 FIELDS = 18
 NO_STATUS = "no status in the row: taken as COMPLETED"
@@ -29,25 +29,25 @@ _PARTIAL = frozenset({2, 3, 4})
 """Status of a line that is one execution of a job with a line of its own."""
 
 
-def read(lines: Lines) -> Iterator[tuple[int, Outcome]]:
+def iter_outcomes(lines: TextLines) -> Iterator[tuple[int, Outcome]]:
     """Every job of the file, by line number."""
-    swf = _Swf(lines)
-    return outcomes(lines, swf.record, ignored=swf.takes_comment)
+    swf = _SwfParser(lines)
+    return parse_lines(lines, swf.parse_line, ignored=swf.consume_comment)
 
 
-class _Swf:
-    def __init__(self, lines: Lines) -> None:
+class _SwfParser:
+    def __init__(self, lines: TextLines) -> None:
         self._path = lines.path
         self._header: dict[str, int] = {}
 
-    def takes_comment(self, line: str) -> bool:
+    def consume_comment(self, line: str) -> bool:
         if not line.startswith(";"):
             return False
         if match := _HEADER.match(line):
             self._header.setdefault(match["key"], int(match["value"]))
         return True
 
-    def record(self, line: str) -> Record:
+    def parse_line(self, line: str) -> Record:
         epoch = self._header.get("UnixStartTime", _UNKNOWN)
         if epoch < 0:
             raise InputError(
@@ -57,7 +57,7 @@ class _Swf:
         fields = line.split()
         if len(fields) != FIELDS:
             raise RowRefused(f"not {FIELDS} fields")
-        number = [integer(text, "a field") for text in fields]
+        number = [parse_integer(text, "a field") for text in fields]
         if number[_STATUS] in _PARTIAL:
             raise RowSkipped("partial execution")
         if number[_SUBMIT] < 0:
@@ -66,9 +66,9 @@ class _Swf:
             raise RowRefused("negative run time")
         if number[_WAIT] < _UNKNOWN:
             raise RowRefused("start before submit")
-        return self._record(epoch, number)
+        return self._build_record(epoch, number)
 
-    def _record(self, epoch: int, number: list[int]) -> Record:
+    def _build_record(self, epoch: int, number: list[int]) -> Record:
         submit, run_s = epoch + number[_SUBMIT], number[_RUN]
         state = _STATES.get(number[_STATUS], JobState.UNKNOWN)
         assumed = []
@@ -89,9 +89,9 @@ class _Swf:
             job_id=JobId(number[_JOB]),
             submit=submit,
             state=state,
-            user=_name(number[_USER]),
-            account=_name(number[_GROUP]),
-            partition=_name(number[_QUEUE]),
+            user=_format_name(number[_USER]),
+            account=_format_name(number[_GROUP]),
+            partition=_format_name(number[_QUEUE]),
             start=start,
             end=end,
             elapsed_s=elapsed_s,
@@ -108,5 +108,5 @@ class _Swf:
         return max(1, processors // nodes) if nodes > 0 else 1
 
 
-def _name(number: int) -> str:
+def _format_name(number: int) -> str:
     return "" if number == _UNKNOWN else str(number)

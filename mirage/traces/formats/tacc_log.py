@@ -10,9 +10,9 @@ from datetime import tzinfo
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import UnknownFormat
 from mirage.slurm.commands.sacct_record import Record
-from mirage.traces.formats.site_clock import Clock, time_zone
-from mirage.traces.formats.text_lines import Lines, outcomes
-from mirage.traces.formats.trace_row import Outcome, RowRefused, integer
+from mirage.traces.formats.site_clock import SiteClock, get_time_zone
+from mirage.traces.formats.text_lines import TextLines, parse_lines
+from mirage.traces.formats.trace_row import Outcome, RowRefused, parse_integer
 
 HOME_ZONE = "America/Chicago"
 """TACC is in Austin, and the logs are in its local time."""
@@ -24,9 +24,9 @@ _MINUTE_S = 60
 class TaccLog:
     """The header of a log, and its rows."""
 
-    def __init__(self, lines: Lines, zone: tzinfo | None = None) -> None:
+    def __init__(self, lines: TextLines, zone: tzinfo | None = None) -> None:
         self._lines = lines
-        self._clock = Clock(zone or time_zone(HOME_ZONE))
+        self._clock = SiteClock(zone or get_time_zone(HOME_ZONE))
         first = next((line for _, line in lines if line.strip()), "").strip()
         self.total = int(first) if first.isdecimal() else None
         header = first if self.total is None else next(lines, (0, ""))[1]
@@ -38,39 +38,43 @@ class TaccLog:
                 "Of sacct a dump is read that was made with -P (docs/traces.md has the command)"
             )
 
-    def read(self) -> Iterator[tuple[int, Outcome]]:
+    def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:
         rows = 0
-        for number, outcome in outcomes(self._lines, self._record, ignored=_is_rule):
+        for number, outcome in parse_lines(self._lines, self._parse_line, ignored=_is_rule):
             rows += 1
             yield number, outcome
         if self.total is not None and rows < self.total:
-            raise self._lines.truncated(f"its first line says {self.total} rows and it has {rows}")
+            raise self._lines.make_truncated_error(
+                f"its first line says {self.total} rows and it has {rows}"
+            )
 
-    def _record(self, line: str) -> Record:
-        field = self._fields(line)
-        submit = self._clock.epoch(field["Submit"], "submit")
+    def _parse_line(self, line: str) -> Record:
+        field = self._split_fields(line)
+        submit = self._clock.parse_epoch(field["Submit"], "submit")
         if submit is None:
             raise RowRefused("no submit time")
-        start = self._clock.epoch(field["Start"], "start", submit)
-        end = self._clock.epoch(field["End"], "end", start)
-        limit_s = integer(field["TimelimitRaw"], "time limit") * _MINUTE_S
-        state = _inferred(start, end, limit_s, field["ExitCode"])
+        start = self._clock.parse_epoch(field["Start"], "start", submit)
+        end = self._clock.parse_epoch(field["End"], "end", start)
+        limit_s = parse_integer(field["TimelimitRaw"], "time limit") * _MINUTE_S
+        state = _infer_state(start, end, limit_s, field["ExitCode"])
         job = Job(
-            job_id=JobId(integer(field["JobID"], "job id")),
+            job_id=JobId(parse_integer(field["JobID"], "job id")),
             submit=submit,
             state=state,
             user=field["UID"],
             name=field.get("JobName", ""),
-            priority=integer(field["Priority"], "priority") if field.get("Priority") else None,
+            priority=parse_integer(field["Priority"], "priority")
+            if field.get("Priority")
+            else None,
             start=start,
             end=end,
             time_limit_s=limit_s,
-            nodes=integer(field["NNodes"], "nodes"),
+            nodes=parse_integer(field["NNodes"], "nodes"),
             exit_code=field["ExitCode"],
         )
         return Record(job)
 
-    def _fields(self, line: str) -> Mapping[str, str]:
+    def _split_fields(self, line: str) -> Mapping[str, str]:
         fields = [text.strip() for text in line.split("\t")]
         if len(fields) == len(self._columns) + 1:
             # One row of the published log has a stray field after its UID.
@@ -84,7 +88,7 @@ def _is_rule(line: str) -> bool:
     return not line.strip("-\t ")
 
 
-def _inferred(start: int | None, end: int | None, limit_s: int, exit_code: str) -> JobState:
+def _infer_state(start: int | None, end: int | None, limit_s: int, exit_code: str) -> JobState:
     if start is None:
         return JobState.PENDING if end is None else JobState.CANCELLED
     if end is None:

@@ -9,24 +9,24 @@ from typing import BinaryIO, cast
 
 from mirage.errors import InputError
 from mirage.slurm.commands.sacct_record import Record
-from mirage.traces.formats.trace_row import Outcome, Refused, attempt
+from mirage.traces.formats.trace_row import Outcome, Refusal, try_parse
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 1 << 16
 
 
-def head(path: Path) -> bytes:
+def read_head(path: Path) -> bytes:
     """The first bytes of a file, unpacked where it is gzip; one sentence where it does not open."""
-    with _opened(path) as raw:
+    with _open_file(path) as raw:
         packed = raw.read(len(_GZIP)) == _GZIP
         raw.seek(0)
         if not packed:
             return raw.read(_HEAD_BYTES)
         with gzip.GzipFile(fileobj=raw) as plain:
-            return _unpacked(path, lambda: plain.read1(_HEAD_BYTES))
+            return _read_unpacked(path, lambda: plain.read1(_HEAD_BYTES))
 
 
-class Lines:
+class TextLines:
     """An iterator of (line number, line) over a text file."""
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class Lines:
         """The last line given has no newline: it is the file's last, and may be cut."""
         self.garbled = False
         """The last line given is not UTF-8: what stands for such bytes is not what was there."""
-        self._raw = _opened(path)
+        self._raw = _open_file(path)
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
         packed = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
         self._plain = cast(BinaryIO, gzip.GzipFile(fileobj=self._raw)) if packed else self._raw
@@ -45,16 +45,16 @@ class Lines:
         return self
 
     def __next__(self) -> tuple[int, str]:
-        line = _unpacked(self.path, self._plain.readline)
+        line = _read_unpacked(self.path, self._plain.readline)
         if not line:
             self.close()
             raise StopIteration
         self.number += 1
         self.unterminated = not line.endswith(b"\n")
-        text = self._decoded(line).rstrip("\r\n")
+        text = self._decode_line(line).rstrip("\r\n")
         return self.number, text.removeprefix("\ufeff") if self.number == 1 else text
 
-    def _decoded(self, line: bytes) -> str:
+    def _decode_line(self, line: bytes) -> str:
         self.garbled = False
         try:
             return line.decode()
@@ -71,31 +71,36 @@ class Lines:
         self._plain.close()
         self._raw.close()
 
-    def truncated(self, why: str) -> InputError:
+    def make_truncated_error(self, why: str) -> InputError:
         return InputError(
             f"{self.path} is truncated: {why}. Rows before that are good; "
             "ingest the complete file to have the rest"
         )
 
 
-def _never(_line: str) -> bool:
+def _skip_nothing(_line: str) -> bool:
     return False
 
 
-def outcomes(
-    lines: Lines, parse: Callable[[str], Record], *, ignored: Callable[[str], bool] = _never
+def parse_lines(
+    lines: TextLines,
+    parse: Callable[[str], Record],
+    *,
+    ignored: Callable[[str], bool] = _skip_nothing,
 ) -> Iterator[tuple[int, Outcome]]:
     """A record or a refusal for every line that is left; a line that is cut short ends it."""
     for number, line in lines:
         if not line.strip() or ignored(line):
             continue
-        outcome = Refused("not UTF-8") if lines.garbled else attempt(parse, line)
-        if lines.unterminated and isinstance(outcome, Refused) and not outcome.skipped:
-            raise lines.truncated(f"its last line, {number}, is cut short ({outcome.reason})")
+        outcome = Refusal("not UTF-8") if lines.garbled else try_parse(parse, line)
+        if lines.unterminated and isinstance(outcome, Refusal) and not outcome.skipped:
+            raise lines.make_truncated_error(
+                f"its last line, {number}, is cut short ({outcome.reason})"
+            )
         yield number, outcome
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     if path.is_dir():
         raise InputError(f"{path} is a directory: a trace file is expected")
     try:
@@ -106,7 +111,7 @@ def _opened(path: Path) -> BinaryIO:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _unpacked(path: Path, read: Callable[[], bytes]) -> bytes:
+def _read_unpacked(path: Path, read: Callable[[], bytes]) -> bytes:
     try:
         return read()
     except EOFError as error:

@@ -15,15 +15,15 @@ from mirage.slurm.commands.sacct_record import Record
 from mirage.traces.formats import swf
 from mirage.traces.formats.parquet import ParquetTrace
 from mirage.traces.formats.sacct_dump import SacctDump
-from mirage.traces.formats.site_clock import time_zone
+from mirage.traces.formats.site_clock import get_time_zone
 from mirage.traces.formats.tacc_log import TaccLog
-from mirage.traces.formats.text_lines import Lines, head
-from mirage.traces.formats.trace_row import Outcome, Refused
+from mirage.traces.formats.text_lines import TextLines, read_head
+from mirage.traces.formats.trace_row import Outcome, Refusal
 
 BATCH_ROWS = 4000
 
 
-class Format(StrEnum):
+class TraceFormat(StrEnum):
     SACCT = "sacct"
     SWF = "swf"
     PARQUET = "parquet"
@@ -31,10 +31,10 @@ class Format(StrEnum):
 
 
 _EXPECTED = {
-    Format.SACCT: "the output of sacct -P with its header line",
-    Format.SWF: "the Standard Workload Format, with its header comments",
-    Format.PARQUET: "parquet with Mirage's trace columns",
-    Format.TACC: "a TACC log: row count, header, dashes, tab-separated rows",
+    TraceFormat.SACCT: "the output of sacct -P with its header line",
+    TraceFormat.SWF: "the Standard Workload Format, with its header comments",
+    TraceFormat.PARQUET: "parquet with Mirage's trace columns",
+    TraceFormat.TACC: "a TACC log: row count, header, dashes, tab-separated rows",
 }
 _PARQUET_MAGIC = b"PAR1"
 _JSON = ("{", "[")
@@ -46,7 +46,7 @@ _SUBMIT_BITS = 34
 
 
 @dataclass(slots=True)
-class Tally:
+class RowTally:
     """What became of the rows so far: read = kept + refused + skipped."""
 
     read: int = 0
@@ -58,11 +58,11 @@ class Tally:
     first: dict[str, int] = field(default_factory=dict)
     """The line (in parquet the row) where a reason was first met."""
 
-    def turn_down(self, refusal: Refused, number: int) -> None:
+    def count_refusal(self, refusal: Refusal, number: int) -> None:
         (self.skipped if refusal.skipped else self.refused)[refusal.reason] += 1
         self.first.setdefault(refusal.reason, number)
 
-    def keep(self, record: Record, number: int) -> None:
+    def count_record(self, record: Record, number: int) -> None:
         self.kept += 1
         for what in record.assumed:
             self.assumed[what] += 1
@@ -70,21 +70,21 @@ class Tally:
 
 
 class TraceFile:
-    """One pass over an open trace file. `tally` grows while `batches` is drawn from."""
+    """One pass over an open trace file. `tally` grows while `iter_batches` is drawn from."""
 
     def __init__(
         self,
-        trace_format: Format,
+        trace_format: TraceFormat,
         outcomes: Iterator[tuple[int, Outcome]],
         *,
-        source: Lines | ParquetTrace,
+        source: TextLines | ParquetTrace,
         total: int | None = None,
         clusters: Counter[str] | None = None,
     ) -> None:
         self.format = trace_format
         self.total = total
         """Rows in the file, where the file says so."""
-        self.tally = Tally()
+        self.tally = RowTally()
         self.clusters: Counter[str] = Counter() if clusters is None else clusters
         """Rows so far by the cluster that they name, where the file says so."""
         self._outcomes = outcomes
@@ -98,7 +98,7 @@ class TraceFile:
         """How much has been read, 0 to 1: by rows where their number is known, else by bytes."""
         if self.total:
             return min(1.0, self.tally.read / self.total)
-        return self._source.share if isinstance(self._source, Lines) else 1.0
+        return self._source.share if isinstance(self._source, TextLines) else 1.0
 
     def __enter__(self) -> Self:
         return self
@@ -106,26 +106,26 @@ class TraceFile:
     def __exit__(self, *_: object) -> None:
         self._source.close()
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[list[Job]]:
+    def iter_batches(self, rows: int = BATCH_ROWS) -> Iterator[list[Job]]:
         """The jobs in the file's order, never two of one key in a batch."""
         batch: dict[int, Job] = {}
         for number, outcome in self._outcomes:
             self.tally.read += 1
-            if isinstance(outcome, Refused):
-                self.tally.turn_down(outcome, number)
+            if isinstance(outcome, Refusal):
+                self.tally.count_refusal(outcome, number)
                 continue
             job = outcome.job
             key = job.job_id << _SUBMIT_BITS | job.submit
-            if self._is_anothers(key, job):
-                self.tally.turn_down(Refused(ANOTHERS), number)
+            if self._is_of_other_user(key, job):
+                self.tally.count_refusal(Refusal(ANOTHERS), number)
                 continue
-            if self._superseded(key, job):
-                self.tally.turn_down(Refused(DUPLICATE), number)
+            if self._is_superseded(key, job):
+                self.tally.count_refusal(Refusal(DUPLICATE), number)
                 continue
             if key in batch:
-                self.tally.turn_down(Refused(DUPLICATE), number)
+                self.tally.count_refusal(Refusal(DUPLICATE), number)
             else:
-                self.tally.keep(outcome, number)
+                self.tally.count_record(outcome, number)
             batch[key] = job
             if len(batch) >= rows:
                 yield list(batch.values())
@@ -133,11 +133,11 @@ class TraceFile:
         if batch:
             yield list(batch.values())
 
-    def _is_anothers(self, key: int, job: Job) -> bool:
+    def _is_of_other_user(self, key: int, job: Job) -> bool:
         owner = hash((job.user, job.uid))
         return self._owners.setdefault(key, owner) != owner
 
-    def _superseded(self, key: int, job: Job) -> bool:
+    def _is_superseded(self, key: int, job: Job) -> bool:
         """Whether an earlier row says as much. Dumps put together from windows repeat jobs: the
         row that has the end counts."""
         before = self._settled.get(key)
@@ -149,7 +149,7 @@ class TraceFile:
 
 def open_trace(
     path: Path,
-    trace_format: Format | None = None,
+    trace_format: TraceFormat | None = None,
     timezone: str | None = None,
     *,
     cluster: str | None = None,
@@ -160,62 +160,64 @@ def open_trace(
     (default: TACC's). `cluster`: whose rows are wanted of a dump that names several clusters.
     Raises InputError for a file that is empty, cut short, or of no known format.
     """
-    zone = time_zone(timezone) if timezone else None
-    start = head(path)
+    zone = get_time_zone(timezone) if timezone else None
+    start = read_head(path)
     if not start.strip():
-        raise InputError(f"{path} is empty: {_expected(trace_format)} expected")
-    chosen = trace_format or _sniffed(path, start)
-    if chosen is Format.PARQUET:
+        raise InputError(f"{path} is empty: {_describe_expected(trace_format)} expected")
+    chosen = trace_format or _detect_format(path, start)
+    if chosen is TraceFormat.PARQUET:
         if not start.startswith(_PARQUET_MAGIC):
             raise UnknownFormat(f"{path} is not parquet")
         parquet = ParquetTrace(path)
-        return TraceFile(chosen, parquet.read(), source=parquet, total=parquet.total)
+        return TraceFile(chosen, parquet.iter_outcomes(), source=parquet, total=parquet.total)
     _assert_text(path, start)
-    lines = Lines(path)
+    lines = TextLines(path)
     try:
-        return _text_trace(chosen, lines, zone, cluster)
+        return _open_text_trace(chosen, lines, zone, cluster)
     except BaseException:
         lines.close()
         raise
 
 
-def _text_trace(
-    chosen: Format, lines: Lines, zone: tzinfo | None, cluster: str | None
+def _open_text_trace(
+    chosen: TraceFormat, lines: TextLines, zone: tzinfo | None, cluster: str | None
 ) -> TraceFile:
-    if chosen is Format.SACCT:
+    if chosen is TraceFormat.SACCT:
         dump = SacctDump(lines, zone, cluster)
-        return TraceFile(chosen, dump.read(), source=lines, clusters=dump.clusters)
-    if chosen is Format.SWF:
-        return TraceFile(chosen, swf.read(lines), source=lines)
+        return TraceFile(chosen, dump.iter_outcomes(), source=lines, clusters=dump.clusters)
+    if chosen is TraceFormat.SWF:
+        return TraceFile(chosen, swf.iter_outcomes(lines), source=lines)
     tacc = TaccLog(lines, zone)
-    return TraceFile(chosen, tacc.read(), source=lines, total=tacc.total)
+    return TraceFile(chosen, tacc.iter_outcomes(), source=lines, total=tacc.total)
 
 
-def _sniffed(path: Path, start: bytes) -> Format:
+def _detect_format(path: Path, start: bytes) -> TraceFormat:
     """By what only one format has: a dump the names of sacct's fields, SWF its comments or 18
     numbers, a TACC log the line of dashes below its header."""
     if start.startswith(_PARQUET_MAGIC):
-        return Format.PARQUET
+        return TraceFormat.PARQUET
     _assert_text(path, start)
     # Not `splitlines`, which takes some delimiters for the end of a line.
     text = start.decode("utf-8", errors="replace").removeprefix("\ufeff")
     lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
     first, rest = lines[0], lines[1:3]
     if first.startswith(_JSON):
-        raise UnknownFormat(f"{path} is JSON; {_expected(None)} expected")
+        raise UnknownFormat(f"{path} is JSON; {_describe_expected(None)} expected")
     if _is_tacc(first, rest):
-        return Format.TACC
+        return TraceFormat.TACC
     try:
         separator = find_separator(first)
     except UnknownFormat as error:
         raise UnknownFormat(f"{path}: {error}") from error
     if separator is not None:
-        return Format.SACCT
+        return TraceFormat.SACCT
     if first.startswith(";") or _is_swf_row(first):
-        return Format.SWF
+        return TraceFormat.SWF
     if _COLUMNS in first:
-        return Format.SACCT  # whose reader says what its first line lacks
-    raise UnknownFormat(f"{path}: its first line is of no known format; {_expected(None)} expected")
+        return TraceFormat.SACCT  # whose reader says what its first line lacks
+    raise UnknownFormat(
+        f"{path}: its first line is of no known format; {_describe_expected(None)} expected"
+    )
 
 
 def _is_tacc(first: str, rest: Sequence[str]) -> bool:
@@ -233,8 +235,10 @@ def _is_swf_row(line: str) -> bool:
 
 def _assert_text(path: Path, start: bytes) -> None:
     if b"\0" in start.lstrip().partition(b"\n")[0]:
-        raise UnknownFormat(f"{path} is neither text nor parquet; {_expected(None)} expected")
+        raise UnknownFormat(
+            f"{path} is neither text nor parquet; {_describe_expected(None)} expected"
+        )
 
 
-def _expected(trace_format: Format | None) -> str:
+def _describe_expected(trace_format: TraceFormat | None) -> str:
     return _EXPECTED[trace_format] if trace_format else "one of: " + "; ".join(_EXPECTED.values())

@@ -38,33 +38,33 @@ class RowSkipped(RowRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """What a reader gives in the place of a job."""
 
     reason: str
     skipped: bool = False
 
 
-Outcome = Record | Refused
+Outcome = Record | Refusal
 
 
-def attempt(parse: Callable[[R], Record], row: R) -> Outcome:
+def try_parse(parse: Callable[[R], Record], row: R) -> Outcome:
     """The record of a row, or why there is none."""
     try:
         found = parse(row)
-        job = checked(found.job)
+        job = check_job(found.job)
         return found if job is found.job else Record(job, found.assumed)
     except BadField as bad:
-        return Refused(bad.reason)
+        return Refusal(bad.reason)
     except RowSkipped as skipped:
-        return Refused(str(skipped), skipped=True)
+        return Refusal(str(skipped), skipped=True)
     except RowRefused as refused:
-        return Refused(str(refused))
+        return Refusal(str(refused))
 
 
-def checked(job: Job) -> Job:
+def check_job(job: Job) -> Job:
     """The job with clean text; refused where its numbers contradict each other."""
-    _numbers_in_range(job)
+    _check_ranges(job)
     end = job.expected_end if job.end is None else job.end
     if end is not None and job.start is not None and end < job.start:
         raise RowRefused("end before start")
@@ -77,10 +77,10 @@ def checked(job: Job) -> Job:
         and job.start < job.submit - CLOCK_TOLERANCE_S
     ):
         raise RowRefused("start before submit")
-    return _without_nul(job)
+    return _strip_nul(job)
 
 
-def integer(value: str | float, what: str) -> int:
+def parse_integer(value: str | float, what: str) -> int:
     """A whole number, also written `3.0`."""
     if isinstance(value, str):
         return sacct_record.parse_integer(value, what)
@@ -90,7 +90,7 @@ def integer(value: str | float, what: str) -> int:
         raise RowRefused(f"{what} is not a number") from None
 
 
-def _numbers_in_range(job: Job) -> None:
+def _check_ranges(job: Job) -> None:
     if not 0 < job.job_id < _LARGEST:
         raise RowRefused("job id is not a positive number")
     for what, instant in (
@@ -113,7 +113,7 @@ def _numbers_in_range(job: Job) -> None:
             raise RowRefused(f"{what} is out of range")
 
 
-def _without_nul(job: Job) -> Job:
+def _strip_nul(job: Job) -> Job:
     """PostgreSQL's text takes no NUL."""
     dirty = {n: t.replace("\0", "") for n in _TEXTS if "\0" in (t := getattr(job, n))}
     return replace(job, **dirty) if dirty else job

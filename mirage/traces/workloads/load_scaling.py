@@ -22,7 +22,7 @@ _LATER = (1, 2, 3)
 _SEED = 20230213
 
 
-def reloaded(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
+def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
     """`load` times as many jobs, by submission; 1 are the jobs themselves.
 
     Copies have new ids, and lack in the first weeks and beyond the last submission: in short traces
@@ -37,14 +37,16 @@ def reloaded(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
     fresh = 1 + max(job.job_id for job in jobs)
     for round_ in range(1, ceil(load)):
         again = dice.random(len(jobs)) < load - round_
-        copies = _copies([job for job, kept in zip(jobs, again, strict=True) if kept], jobs, dice)
+        copies = _iter_copies(
+            [job for job, kept in zip(jobs, again, strict=True) if kept], jobs, dice
+        )
         for job in copies:
             found.append(replace(job, job_id=fresh))
             fresh += 1
     return sorted(found, key=lambda job: (job.submit, job.job_id))
 
 
-def _copies(
+def _iter_copies(
     chosen: Sequence[SimJob], jobs: Sequence[SimJob], dice: np.random.Generator
 ) -> Iterator[SimJob]:
     """Each of them once more, if that is before the last submission."""

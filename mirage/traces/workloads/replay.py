@@ -14,8 +14,8 @@ from mirage.errors import InputError
 from mirage.sim.packing.packed_params import list_node_groups, list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, Partition, SelectType, SimJob
-from mirage.traces.formats.suspect_flags import suspects
-from mirage.traces.formats.trace_file import DUPLICATE, Format, TraceFile, open_trace
+from mirage.traces.formats.suspect_flags import list_suspect_rows
+from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, TraceFormat, open_trace
 
 _NAMED = 10
 """Clusters, in one sentence."""
@@ -38,7 +38,7 @@ OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
+class LoggedOutcomes:
     """What the log says of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
 
     eligible: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Replay:
     """A workload, what the log says became of it, and every row that is not taken as it stands."""
 
     workload: Workload
-    logged: Logged
+    logged: LoggedOutcomes
     read: int
     """Rows in the file: those replayed, refused and skipped."""
     refused: dict[str, int]
@@ -68,34 +68,34 @@ class Replay:
     """The log's end, where jobs still ran: nothing later is known. Epoch seconds."""
 
 
-def workload(path: Path, params: Params) -> Workload:
+def load_workload(path: Path, params: Params) -> Workload:
     """The jobs of the trace in `path` that the cluster can run, by submission.
 
     Nothing logged after submission enters but the run time (the simulator cuts it at the limit)
     and, for a job cancelled while it waited, the instant its user gave up. Raises InputError
-    for a file that does not read; rows that make no sense are left out (`read` counts them).
+    for a file that does not read; rows that make no sense are left out (`load_replay` counts them).
     """
-    return read(path, params).workload
+    return load_replay(path, params).workload
 
 
-def read(path: Path, params: Params, cluster: str | None = None) -> Replay:
-    """As `workload`, with the log's own starts beside it and an account of every bad row.
+def load_replay(path: Path, params: Params, cluster: str | None = None) -> Replay:
+    """As `load_workload`, with the log's own starts beside it and an account of every bad row.
 
     `cluster`: whose rows are replayed of a log that names several clusters; without it such a log
     is refused.
     """
     with open_trace(path, cluster=cluster) as trace:
-        rows, repeated = _distinct(job for batch in trace.batches() for job in batch)
+        rows, repeated = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
         check_cluster(path, trace, cluster)
         tally = trace.tally
-        flagged = suspects(path) if trace.format is Format.PARQUET else set()
-    faults = _Faults(
+        flagged = list_suspect_rows(path) if trace.format is TraceFormat.PARQUET else set()
+    faults = _FaultRecorder(
         refused=Counter(tally.refused) + Counter({DUPLICATE: repeated}),
         assumed=Counter(tally.assumed),
         named={reason: [number] for reason, number in tally.first.items()},
     )
-    until = _end_of(rows)
-    pairs = _replayed(rows, params, faults, until)
+    until = _find_log_end(rows)
+    pairs = _convert_jobs(rows, params, faults, until)
     made = Workload.from_jobs(params, [sim for sim, _ in pairs])
     if made.refused:
         for reason, ids in made.refused.items():
@@ -106,13 +106,13 @@ def read(path: Path, params: Params, cluster: str | None = None) -> Replay:
         made = Workload.from_jobs(params, [sim for sim, _ in pairs])
     return Replay(
         workload=made,
-        logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
+        logged=_build_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
         read=tally.read,
         refused=dict(faults.refused),
         skipped=dict(tally.skipped),
         assumed=dict(faults.assumed),
         named=faults.named,
-        until=until if any(_runs_on(job) for _, job in pairs) else None,
+        until=until if any(_is_still_running(job) for _, job in pairs) else None,
     )
 
 
@@ -129,7 +129,7 @@ def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
         raise InputError(f"{path} holds no job of cluster {cluster}, only of {names}")
 
 
-def _distinct(jobs: Iterable[Job]) -> tuple[list[Job], int]:
+def _dedupe_jobs(jobs: Iterable[Job]) -> tuple[list[Job], int]:
     """Each job once, as its last row has it, and how many rows were of one that came again."""
     by_key: dict[tuple[int, int], Job] = {}
     read = 0
@@ -139,12 +139,12 @@ def _distinct(jobs: Iterable[Job]) -> tuple[list[Job], int]:
     return list(by_key.values()), read - len(by_key)
 
 
-def _end_of(rows: Iterable[Job]) -> int:
+def _find_log_end(rows: Iterable[Job]) -> int:
     """The latest instant that the log knows of."""
-    return max((max(_instants(job)) for job in rows), default=0)
+    return max((max(_iter_instants(job)) for job in rows), default=0)
 
 
-def _instants(job: Job) -> Iterator[int]:
+def _iter_instants(job: Job) -> Iterator[int]:
     yield job.submit
     if job.end is not None and job.state.has_ended:
         yield job.end
@@ -152,93 +152,96 @@ def _instants(job: Job) -> Iterator[int]:
         yield job.start + (job.elapsed_s or 0 if job.end is None else 0)
 
 
-def _runs_on(job: Job) -> bool:
+def _is_still_running(job: Job) -> bool:
     return job.state.is_running and job.start is not None and job.end is None
 
 
-def as_cancelled(taken: Replay, params: Params) -> Replay:
+def recompute_cancelled_runs(taken: Replay, params: Params) -> Replay:
     """The same log, for a cluster that differs in `cancelled_jobs_run` alone."""
     jobs = [
         job
         if job.cancel_at is None
-        else replace(job, run_s=_cancelled_s(params, job.cancel_at - job.submit, job.time_limit_s))
+        else replace(
+            job,
+            run_s=_compute_cancelled_run_s(params, job.cancel_at - job.submit, job.time_limit_s),
+        )
         for job in taken.workload.jobs
     ]
     return replace(taken, workload=Workload.from_jobs(params, jobs))
 
 
 @dataclass(slots=True)
-class _Faults:
+class _FaultRecorder:
     refused: Counter[str] = field(default_factory=Counter)
     assumed: Counter[str] = field(default_factory=Counter)
     named: Faults = field(default_factory=dict)
 
-    def refuse(self, reason: str, job: Job) -> None:
+    def record_refusal(self, reason: str, job: Job) -> None:
         self.refused[reason] += 1
         self.named.setdefault(reason, []).append(job.job_id)
 
-    def assume(self, what: str, job: Job) -> None:
+    def record_assumption(self, what: str, job: Job) -> None:
         self.assumed[what] += 1
         self.named.setdefault(what, []).append(job.job_id)
 
 
-def _replayed(
-    rows: list[Job], params: Params, faults: _Faults, until: int
+def _convert_jobs(
+    rows: list[Job], params: Params, faults: _FaultRecorder, until: int
 ) -> list[tuple[SimJob, Job]]:
-    rows = _in_order(rows, faults)
-    longest_s = _longest_s(rows)
+    rows = _sort_by_submission(rows, faults)
+    longest_s = _find_longest_s(rows)
     seen: set[int] = set()
-    counts_memory = _counts_memory(params)
+    counts_memory = _should_count_memory(params)
     fresh = 1 + max((job.job_id for job in rows), default=0)
     pairs = []
     for job in rows:
-        if reason := _unfit(job, params):
-            faults.refuse(reason, job)
+        if reason := _explain_unfit(job, params):
+            faults.record_refusal(reason, job)
             continue
-        asked = _asked(job, params, faults, longest_s=longest_s, until=until)
-        sim = _placed(asked, params, job, faults)
+        asked = _build_sim_job(job, params, faults, longest_s=longest_s, until=until)
+        sim = _assign_partition(asked, params, job, faults)
         if counts_memory:
-            sim = _with_memory(sim, job, faults)
+            sim = _set_memory(sim, job, faults)
         if job.job_id in seen:
-            faults.assume(REPEATED, job)
+            faults.record_assumption(REPEATED, job)
             sim, fresh = replace(sim, job_id=fresh), fresh + 1
         seen.add(sim.job_id)
         pairs.append((sim, job))
     return pairs
 
 
-def _in_order(rows: list[Job], faults: _Faults) -> list[Job]:
+def _sort_by_submission(rows: list[Job], faults: _FaultRecorder) -> list[Job]:
     latest = -1
     for job in rows:
         if job.submit < latest:
-            faults.assume(UNSORTED, job)
+            faults.record_assumption(UNSORTED, job)
         latest = max(latest, job.submit)
     return sorted(rows, key=lambda job: (job.submit, job.job_id))
 
 
-def _unfit(job: Job, params: Params) -> str:
+def _explain_unfit(job: Job, params: Params) -> str:
     """Why the job cannot be replayed; empty where it can."""
     if job.nodes < 1:
         return NO_NODES
     if job.nodes > params.nodes:
         return LARGER
-    fate = (_limit_s(job), job.end, _ran_s(job))
-    if all(known is None for known in fate) and not _runs_on(job):
+    fate = (_get_limit_s(job), job.end, _compute_run_s(job))
+    if all(known is None for known in fate) and not _is_still_running(job):
         return NO_FATE
     return ""
 
 
-def _limit_s(job: Job) -> int | None:
+def _get_limit_s(job: Job) -> int | None:
     limit_s = job.time_limit_s
     return None if not limit_s or limit_s == UNLIMITED else limit_s
 
 
-def _longest_s(rows: Iterable[Job]) -> int:
+def _find_longest_s(rows: Iterable[Job]) -> int:
     """The longest limit in the log, or run where there is no limit."""
-    return max((_limit_s(job) or _ran_s(job) or 1 for job in rows), default=1)
+    return max((_get_limit_s(job) or _compute_run_s(job) or 1 for job in rows), default=1)
 
 
-def _ran_s(job: Job) -> int | None:
+def _compute_run_s(job: Job) -> int | None:
     """Seconds; None where it never ran or runs on."""
     if job.has_never_run or job.state.is_running:
         return None
@@ -247,18 +250,20 @@ def _ran_s(job: Job) -> int | None:
     return None if job.start is None or job.end is None else job.end - job.start
 
 
-def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: int) -> SimJob:
-    limit_s = _limit_s(job)
-    if limit_s is None and _runs_on(job):
-        faults.assume(RUNS_ON, job)
+def _build_sim_job(
+    job: Job, params: Params, faults: _FaultRecorder, *, longest_s: int, until: int
+) -> SimJob:
+    limit_s = _get_limit_s(job)
+    if limit_s is None and _is_still_running(job):
+        faults.record_assumption(RUNS_ON, job)
         # Whenever the replay starts it, it runs on then.
         run_s, cancel_at = until - job.submit + 1, None
         limit_s = max(longest_s, run_s)
     else:
         if limit_s is None:
-            faults.assume(NO_LIMIT, job)
+            faults.record_assumption(NO_LIMIT, job)
             limit_s = longest_s
-        run_s, cancel_at = _fate(job, limit_s, params, faults)
+        run_s, cancel_at = _resolve_fate(job, limit_s, params, faults)
     shared = params.select_type is SelectType.CONS_TRES
     return SimJob(
         job_id=job.job_id,
@@ -276,47 +281,49 @@ def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: 
     )
 
 
-def is_whole(job: SimJob, params: Params) -> bool:
+def has_whole_nodes(job: SimJob, params: Params) -> bool:
     """Whether it is given whole nodes."""
     if params.select_type is not SelectType.CONS_TRES or job.exclusive:
         return True
-    return partition_of(job, params).exclusive
+    return get_partition(job, params).exclusive
 
 
-def partition_of(job: SimJob, params: Params) -> Partition:
+def get_partition(job: SimJob, params: Params) -> Partition:
     """Its own; the default one where it names none."""
     named = (p for p in params.partitions if p.name == job.partition)
     return next(named, params.partitions[0])
 
 
-def _counts_memory(params: Params) -> bool:
+def _should_count_memory(params: Params) -> bool:
     if params.select_type is not SelectType.CONS_TRES:
         return False
     limited = any(q.max_memory_mib_pu for q in params.qos)
     return limited or any(group.memory_mib for group in list_node_groups(params))
 
 
-def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
+def _set_memory(sim: SimJob, job: Job, faults: _FaultRecorder) -> SimJob:
     if not job.memory_mib:
-        faults.assume(NO_MEMORY, job)
+        faults.record_assumption(NO_MEMORY, job)
     return replace(sim, memory_mib=-(-job.memory_mib // job.nodes))
 
 
-def _fate(job: Job, limit_s: int, params: Params, faults: _Faults) -> tuple[int, int | None]:
+def _resolve_fate(
+    job: Job, limit_s: int, params: Params, faults: _FaultRecorder
+) -> tuple[int, int | None]:
     """(run time, cancellation while pending), seconds and epoch seconds."""
     if job.cancelled_at is not None:
         waited_s = job.cancelled_at - job.submit
-        return _cancelled_s(params, waited_s, limit_s), job.cancelled_at
-    ran_s = _ran_s(job)
+        return _compute_cancelled_run_s(params, waited_s, limit_s), job.cancelled_at
+    ran_s = _compute_run_s(job)
     if ran_s is None:
-        faults.assume(NO_END, job)
+        faults.record_assumption(NO_END, job)
         return limit_s, None
     if ran_s > limit_s + _GRACE_S:
-        faults.assume(OVER, job)
+        faults.record_assumption(OVER, job)
     return ran_s, None
 
 
-def _cancelled_s(params: Params, waited_s: int, limit_s: int) -> int:
+def _compute_cancelled_run_s(params: Params, waited_s: int, limit_s: int) -> int:
     """How long one runs that was cancelled while it waited, and is started before that."""
     return min(max(waited_s, 1), limit_s) if params.cancelled_jobs_run else 0
 
@@ -325,36 +332,38 @@ _GRACE_S = 300
 """Slurm ends a job some time after its limit (KillWait, the minutes of its own clock)."""
 
 
-def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
+def _assign_partition(sim: SimJob, params: Params, job: Job, faults: _FaultRecorder) -> SimJob:
     """In the partition and QOS of the log where the cluster file has them."""
     names = job.partition.split(",")
     known = [p for name in names for p in params.partitions if p.name == name]
     if known:
         sim = replace(
-            sim, partition=next((p for p in known if _takes(params, p, sim)), known[0]).name
+            sim, partition=next((p for p in known if _can_take(params, p, sim)), known[0]).name
         )
         if len(names) > 1:
-            faults.assume(SEVERAL_PARTITIONS, job)
+            faults.record_assumption(SEVERAL_PARTITIONS, job)
     elif job.partition and len(params.partitions) > 1:
-        faults.assume(OTHER_PARTITION, job)
+        faults.record_assumption(OTHER_PARTITION, job)
     if job.qos in {q.name for q in params.qos}:
         sim = replace(sim, qos=job.qos)
     elif job.qos and params.qos:
-        faults.assume(OTHER_QOS, job)
+        faults.record_assumption(OTHER_QOS, job)
     return sim
 
 
-def _takes(params: Params, partition: Partition, sim: SimJob) -> bool:
+def _can_take(params: Params, partition: Partition, sim: SimJob) -> bool:
     within = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
     return within and sim.nodes <= len(list_partition_nodes(params, partition))
 
 
-def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:
+def _build_logged(
+    made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]
+) -> LoggedOutcomes:
     jobs = [rows[int(job_id)] for job_id in made.job_id]
     eligible = [-1 if job.eligible is None else job.eligible for job in jobs]
     start = [-1 if job.start is None else job.start for job in jobs]
     end = [-1 if job.end is None else job.end for job in jobs]
-    return Logged(
+    return LoggedOutcomes(
         eligible=np.array(eligible, np.int64),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),

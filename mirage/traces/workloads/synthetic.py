@@ -94,13 +94,13 @@ PRESETS = {
 }
 
 
-def workload(
+def generate_workload(
     preset: str, *, nodes: int = 76, days: int = 60, seed: int = 0, start: int = EPOCH
 ) -> list[SimJob]:
     """Jobs submitted in `days` days from `start` to a machine of `nodes`, in that order."""
     if preset not in PRESETS:
         raise InputError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
-    return _Generator(PRESETS[preset], nodes, seed).jobs(days, start)
+    return _Generator(PRESETS[preset], nodes, seed).generate_jobs(days, start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,52 +127,52 @@ class _Generator:
         self._rng = np.random.default_rng(seed)
         sizes = {n: w for n, w in NODES_SHARE.items() if n <= nodes}
         self._sizes = np.array(list(sizes))
-        self._size_share = _shares(tuple(sizes.values()))
+        self._size_share = _normalize_shares(tuple(sizes.values()))
         self._limits = np.array(list(LIMIT_SHARE_MIN)) * 60
-        self._limit_cdf = np.cumsum(_shares(tuple(LIMIT_SHARE_MIN.values())))
-        self._user_share = user_shares()
+        self._limit_cdf = np.cumsum(_normalize_shares(tuple(LIMIT_SHARE_MIN.values())))
+        self._user_share = compute_user_shares()
         # Evenly spread tastes in random order: no seed's heaviest users are all alike.
         grid = np.array([NormalDist().inv_cdf((i + 0.5) / USERS) for i in range(USERS)])
         self._limit_taste = self._rng.permutation(grid)
         self._ratio_taste = self._rng.permutation(grid)
 
-    def jobs(self, days: int, start: int) -> list[SimJob]:
+    def generate_jobs(self, days: int, start: int) -> list[SimJob]:
         rows: list[tuple[int, int, _Session]] = []
         for week in range(-(-days // 7)):
             building = week < self._preset.build_up_weeks
             load = self._preset.build_up if building else self._preset.load
-            rows += self._week(start + week * _WEEK_S, load * self._nodes * _WEEK_S)
+            rows += self._generate_week(start + week * _WEEK_S, load * self._nodes * _WEEK_S)
         end = start + days * _DAY_S
         rows = sorted((r for r in rows if r[0] < end), key=lambda r: (r[0], r[2].user, r[1]))
-        return [_job(i + 1, *row) for i, row in enumerate(rows)]
+        return [_build_job(i + 1, *row) for i, row in enumerate(rows)]
 
-    def _week(self, start: int, work: float) -> list[tuple[int, int, _Session]]:
+    def _generate_week(self, start: int, work: float) -> list[tuple[int, int, _Session]]:
         """Sessions until the week's work is full."""
         sigma = self._preset.day_sigma
-        by_day = _shares(WEEKDAY_SHARE) * np.exp(self._rng.normal(0.0, sigma, 7))
-        by_hour = (by_day[:, None] * _shares(HOUR_SHARE)[None, :]).ravel()
+        by_day = _normalize_shares(WEEKDAY_SHARE) * np.exp(self._rng.normal(0.0, sigma, 7))
+        by_hour = (by_day[:, None] * _normalize_shares(HOUR_SHARE)[None, :]).ravel()
         by_hour /= by_hour.sum()
         rows: list[tuple[int, int, _Session]] = []
         while work > 0:
-            session = self._session()
+            session = self._draw_session()
             work -= session.work
             hour = int(self._rng.choice(by_hour.size, p=by_hour))
             at = start + hour * _HOUR_S + int(self._rng.integers(_HOUR_S))
             rows += [(at + int(gap), i, session) for i, gap in enumerate(session.gaps)]
         return rows
 
-    def _session(self) -> _Session:
+    def _draw_session(self) -> _Session:
         rng = self._rng
         user = int(rng.choice(USERS, p=self._user_share))
         count = int(np.interp(rng.random(), _BURST_AT, _BURST_JOBS))
         nodes = int(rng.choice(self._sizes, p=self._size_share))
-        rank = NormalDist().cdf(self._liking(self._limit_taste[user]))
+        rank = NormalDist().cdf(self._draw_liking(self._limit_taste[user]))
         at = min(int(np.searchsorted(self._limit_cdf, rank)), len(self._limits) - 1)
-        limit_s = _limit_for(nodes, int(self._limits[at]))
-        liking = self._liking(self._ratio_taste[user])
+        limit_s = _bound_limit(nodes, int(self._limits[at]))
+        liking = self._draw_liking(self._ratio_taste[user])
         own = _LOYALTY * liking + np.sqrt(1 - _LOYALTY**2) * rng.normal(size=count)
         ranks = np.array([NormalDist().cdf(x) for x in own])
-        run_s = np.maximum(1, run_ratio(limit_s, ranks) * limit_s).astype(np.int64)
+        run_s = np.maximum(1, compute_run_ratio(limit_s, ranks) * limit_s).astype(np.int64)
         patience_s = np.interp(rng.random(count), _PATIENCE_AT, _PATIENCE_S).astype(np.int64)
         patience_s[rng.random(count) >= CANCELLED_SHARE] = 0
         gaps = np.cumsum(rng.exponential(_GAP_S, count)).astype(np.int64)
@@ -180,19 +180,19 @@ class _Generator:
         kept = work < _LARGEST_BURST * self._nodes * _DAY_S
         return _Session(user, nodes, limit_s, gaps[kept], run_s[kept], patience_s[kept])
 
-    def _liking(self, taste: float) -> float:
+    def _draw_liking(self, taste: float) -> float:
         """A session's standard normal score: its user's taste and its own."""
         return _LOYALTY * taste + float(np.sqrt(1 - _LOYALTY**2) * self._rng.normal())
 
 
-def user_shares() -> Floats:
+def compute_user_shares() -> Floats:
     """Share of submissions of each user, most active first."""
     first = (0, *SHARE_OF_FIRST_USERS, USERS)
     share = (0.0, *SHARE_OF_FIRST_USERS.values(), 1.0)
     return np.asarray(np.diff(np.interp(np.arange(USERS + 1), first, share)))
 
 
-def run_ratio(limit_s: int, rank: Floats) -> Floats:
+def compute_run_ratio(limit_s: int, rank: Floats) -> Floats:
     """Run time over limit at a rank in [0, 1] among jobs of that limit; 1 where they hit it."""
     values, hits = _RATIOS[min(m for m in _RATIOS if limit_s <= m * 60)]
     kept = [(p, v) for p, v in zip(_RATIO_AT, values, strict=True) if p < 1 - hits - 0.01]
@@ -201,17 +201,17 @@ def run_ratio(limit_s: int, rank: Floats) -> Floats:
     return np.where(rank >= 1 - hits, 1.0, inside)
 
 
-def _shares(weights: tuple[int, ...]) -> Floats:
+def _normalize_shares(weights: tuple[int, ...]) -> Floats:
     values = np.array(weights, dtype=np.float64)
     return np.asarray(values / values.sum())
 
 
-def _limit_for(nodes: int, limit_s: int) -> int:
+def _bound_limit(nodes: int, limit_s: int) -> int:
     """Wide jobs are short on Lonestar6: of 32 nodes none asks for more than an hour."""
     return min([limit_s, *(most for wide, most in _WIDE_LIMIT_S.items() if nodes >= wide)])
 
 
-def _job(job_id: int, submit: int, index: int, session: _Session) -> SimJob:
+def _build_job(job_id: int, submit: int, index: int, session: _Session) -> SimJob:
     patience = int(session.patience_s[index])
     run = int(session.run_s[index])
     return SimJob(
