@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from mirage.cluster.call_stats import Usage
+from mirage.cluster.call_stats import CallTotals
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
@@ -90,7 +90,7 @@ class Worker:
         owner_uid: int | None = None,
         foreteller: Foreteller | None = None,
         watch: Watch | None = None,
-        usage: Callable[[], Mapping[str, Usage]] | None = None,
+        usage: Callable[[], Mapping[str, CallTotals]] | None = None,
         sensor: Sensor | None = None,
         alarms: Callable[[], list[str]] = list,
         keep: Retention | None = None,

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import func, select
 from structlog.testing import capture_logs
 
-from mirage.cluster.call_stats import Usage
-from mirage.cluster.forgery_alarms import Alarms
+from mirage.cluster.call_stats import CallTotals
+from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
@@ -103,7 +103,7 @@ def finished(number: int, end: int) -> Job:
 def test_a_tick_that_cannot_be_written_down_is_not_the_last(store: Store) -> None:
     """Out of descriptors, say: whatever it is, the worker goes on."""
 
-    def no_usage() -> Mapping[str, Usage]:
+    def no_usage() -> Mapping[str, CallTotals]:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with capture_logs() as lines:
@@ -292,10 +292,10 @@ def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(store: Store
 
 
 def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(store: Store) -> None:
-    alarms = Alarms()
-    found = worker(store, Written(running(1), standby(2)), alarms=alarms.take)
+    alarms = ForgeryAlarms()
+    found = worker(store, Written(running(1), standby(2)), alarms=alarms.take_alarms)
     for sentence in ("first", "second", "second"):
-        alarms.add(sentence)
+        alarms.add_alarm(sentence)
     found.run_tick()
     found.run_tick()
     with store.read() as tx:

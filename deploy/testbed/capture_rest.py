@@ -29,7 +29,7 @@ from settings import RUN, SERVICE_USER, Settings, TestbedError  # noqa: E402
 
 from mirage.cluster.cli.command_runner import PLAIN_ANSWERS  # noqa: E402
 from mirage.cluster.rest.http import RestHttp  # noqa: E402
-from mirage.cluster.rest.token import Token, read_token  # noqa: E402
+from mirage.cluster.rest.token import RestToken, parse_token  # noqa: E402
 from mirage.slurm.commands import sacct, sinfo, squeue  # noqa: E402
 
 _SEPARATOR = "\x1f7e57\x1f"
@@ -142,9 +142,9 @@ def _start() -> str:
     return f"unix:{socket}"
 
 
-def _token() -> Token:
+def _token() -> RestToken:
     argv = ["scontrol", "token", f"username={SERVICE_USER}", "lifespan=36000"]
-    return read_token(clients.run(argv).stdout)
+    return parse_token(clients.run(argv).stdout)
 
 
 def _versions(document: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_ROOT))
 
-from mirage.cluster.rest.token import Token  # noqa: E402 - after the path
+from mirage.cluster.rest.token import RestToken  # noqa: E402 - after the path
 from mirage.slurm.rest import envelope  # noqa: E402
 from tests.cluster.rest_host import RestHost, started  # noqa: E402
 from tests.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
@@ -45,9 +45,9 @@ class Asker:
     kept: dict[str, Any] = field(default_factory=dict)
 
     def ask(
-        self, name: str, method: str, path: str, *, body: Any = None, token: Token | None = None
+        self, name: str, method: str, path: str, *, body: Any = None, token: RestToken | None = None
     ) -> Any:
-        headers = (token or self.host.token("mirage")).headers()
+        headers = (token or self.host.token("mirage")).build_headers()
         status, raw = _exchange(self.host.socket, method, path, body, headers)
         answer = _trimmed(raw, self.version)
         self.kept[name] = {"status": status, "body": answer}

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from mirage.bootstrap import path_security
 from mirage.cluster.auth import sudo
-from mirage.cluster.call_stats import Usage
+from mirage.cluster.call_stats import CallTotals
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.cluster.rest.token import TokenCommand, TokenFile
@@ -83,7 +83,9 @@ def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
         helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
     return Slurmrestd(
         RestHttp(
-            told.rest_url or "", timeout_s=timeout_s, identity=None if file is None else file.token
+            told.rest_url or "",
+            timeout_s=timeout_s,
+            identity=None if file is None else file.load_token,
         ),
         commands=None if _list_missing_commands() else SlurmCli(timeout_s=timeout_s),
         user_token=helper,
@@ -101,22 +103,22 @@ def build_token_file(settings: Settings) -> TokenFile | None:
 def get_site_config_reader(cluster: Cluster) -> Callable[[], SiteConfig] | None:
     """How Slurm's own settings are asked for; None where nobody tells them."""
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
-    return commands.site_config if isinstance(commands, SlurmCli) else None
+    return commands.fetch_site_config if isinstance(commands, SlurmCli) else None
 
 
-def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
+def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, CallTotals]] | None:
     """What asking Slurm has cost; None for a cluster that costs nothing."""
-    return cluster.usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
+    return cluster.get_usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
 def get_diagnosis_reader(cluster: Cluster) -> Ask | None:
     """How slurmctld is asked what it was asked; None for a cluster that has none."""
-    return cluster.diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
+    return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
 def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
     """What somebody wrote into Slurm's answers since the last time; for the audit."""
-    return cluster.alarms.take if isinstance(cluster, SlurmCli | Slurmrestd) else list
+    return cluster.alarms.take_alarms if isinstance(cluster, SlurmCli | Slurmrestd) else list
 
 
 def _list_missing_commands() -> list[str]:
@@ -198,13 +200,13 @@ def _build_submitter(service: Service) -> dict[str, Any]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        return {"submit": rest_submission.submitter(service.store, cluster.submit)}
+        return {"submit": rest_submission.submitter(service.store, cluster.submit_job)}
     link = settings.submit.sudo
     if link is None:
         return {}
-    sudo.checked(link)
-    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
-    return {"submit": partial(sudo.submit, runner, link)}
+    sudo.check_program(link)
+    runner = CommandRunner(timeout_s=settings.cluster.command_timeout_s)
+    return {"submit": partial(sudo.submit_next_link, runner, link)}
 
 
 def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
@@ -286,7 +288,7 @@ def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
 def build_slurm_permissions(service: Service) -> WhoMayWhat:
     auth, tokens = service.settings.auth, build_token_file(service.settings)
     by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
-    acts_as = (lambda: tokens.token().user) if tokens is not None and by_token else None
+    acts_as = (lambda: tokens.load_token().user) if tokens is not None and by_token else None
     return slurm_permissions.who_may_what(service.cluster, auth.hide, auth.slurm_s, acts_as)
 
 
@@ -303,10 +305,10 @@ def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
         ) from error
     how = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
     if auth.jwt_key_file is not None:
-        return slurm_jwt.hs256(auth.jwt_key_file, **how).identify
+        return slurm_jwt.load_hs256(auth.jwt_key_file, **how).authenticate_caller
     if auth.jwks_file is not None:
-        return slurm_jwt.jwks_file(auth.jwks_file, **how).identify
-    return slurm_jwt.jwks_url(str(auth.jwks_url), **how).identify
+        return slurm_jwt.load_jwks_file(auth.jwks_file, **how).authenticate_caller
+    return slurm_jwt.load_jwks_url(str(auth.jwks_url), **how).authenticate_caller
 
 
 def upgrade_database(settings: Settings) -> None:

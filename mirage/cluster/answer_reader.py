@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import structlog
 
-from mirage.cluster.call_stats import Meter
-from mirage.cluster.forgery_alarms import Alarms
+from mirage.cluster.call_stats import CallStats
+from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.errors import ClusterUnavailable, ForgedAnswer, MalformedText
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
@@ -20,10 +20,10 @@ _REMEMBERED = 100_000
 """Rows that are not named again."""
 
 
-class Reader:
+class AnswerReader:
     """Calls parsers. Nothing may be concluded from an answer that does not read."""
 
-    def __init__(self, alarms: Alarms, meter: Meter) -> None:
+    def __init__(self, alarms: ForgeryAlarms, meter: CallStats) -> None:
         """`meter`: counts the rows that are left out."""
         self._alarms, self._meter = alarms, meter
         self._named: dict[tuple[str, str], None] = {}
@@ -39,10 +39,10 @@ class Reader:
         except MalformedText as error:
             raise ClusterUnavailable(f"{command}'s answer does not read: {error}") from error
         except ForgedAnswer as error:
-            self._alarms.add(f"{command}: {error}")
+            self._alarms.add_alarm(f"{command}: {error}")
             raise
 
-    def rows(
+    def read_rows(
         self,
         command: str,
         parse: Callable[[Unread], T],
@@ -56,10 +56,10 @@ class Reader:
         found = self(command, lambda: parse(left_out))
         if left_out.rows:
             self._meter.count_unread(kind or command, len(left_out.rows))
-            self._name(kind or command, left_out.rows)
+            self._log_unread(kind or command, left_out.rows)
         return found
 
-    def _name(self, command: str, rows: Sequence[UnreadRow]) -> None:
+    def _log_unread(self, command: str, rows: Sequence[UnreadRow]) -> None:
         new = [row for row in rows if (command, row.name) not in self._named]
         for row in new[:_AT_ONCE]:
             self._named[command, row.name] = None

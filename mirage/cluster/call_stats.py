@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class CallTotals:
     """What a kind of question has cost since the start."""
 
     calls: int = 0
@@ -19,15 +19,15 @@ class Usage:
     """Rows of the answers that did not read and were left out."""
 
 
-class Meter:
+class CallStats:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._usage: dict[str, Usage] = {}
+        self._usage: dict[str, CallTotals] = {}
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def counted(self, kind: str) -> Iterator[None]:
+    def count_call(self, kind: str) -> Iterator[None]:
         """Counts what is done inside; whatever is raised there is a failure."""
         began = time.monotonic()
         failed = True
@@ -35,20 +35,20 @@ class Meter:
             yield
             failed = False
         finally:
-            self._count(kind, failed=failed, seconds=time.monotonic() - began)
+            self._add_call(kind, failed=failed, seconds=time.monotonic() - began)
 
     def count_unread(self, kind: str, rows: int) -> None:
         with self._lock:
-            usage = self._usage.get(kind, Usage())
+            usage = self._usage.get(kind, CallTotals())
             self._usage[kind] = replace(usage, unread=usage.unread + rows)
 
-    def usage(self) -> Mapping[str, Usage]:
+    def get_usage(self) -> Mapping[str, CallTotals]:
         with self._lock:
             return dict(self._usage)
 
-    def _count(self, kind: str, *, failed: bool, seconds: float) -> None:
+    def _add_call(self, kind: str, *, failed: bool, seconds: float) -> None:
         with self._lock:
-            usage = self._usage.get(kind, Usage())
+            usage = self._usage.get(kind, CallTotals())
             self._usage[kind] = replace(
                 usage,
                 calls=usage.calls + 1,

@@ -6,16 +6,16 @@ _LONGEST = 100
 """Sentences kept; the newest count."""
 
 
-class Alarms:
+class ForgeryAlarms:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._sentences: deque[str] = deque(maxlen=_LONGEST)
 
-    def add(self, sentence: str) -> None:
+    def add_alarm(self, sentence: str) -> None:
         self._sentences.append(sentence)
 
-    def take(self) -> list[str]:
+    def take_alarms(self) -> list[str]:
         """Those since the last time, the oldest first."""
         taken = []
         while self._sentences:

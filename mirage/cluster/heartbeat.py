@@ -11,7 +11,7 @@ from mirage.ports import Cluster
 T = TypeVar("T")
 
 
-class Attended:
+class HeartbeatCluster:
     """Implements `ports.Cluster`. `beat` is called after each question, also after one without an
     answer: a Slurm that is slow or away is no fault of the service's."""
 
@@ -22,46 +22,46 @@ class Attended:
         return self._cluster.read_clock()
 
     def fetch_queue(self) -> Queue:
-        return self._told(self._cluster.fetch_queue)
+        return self._call_with_beat(self._cluster.fetch_queue)
 
     def fetch_nodes(self) -> tuple[Node, ...]:
-        return self._told(self._cluster.fetch_nodes)
+        return self._call_with_beat(self._cluster.fetch_nodes)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
-        return self._told(lambda: self._cluster.fetch_history(since, until))
+        return self._call_with_beat(lambda: self._cluster.fetch_history(since, until))
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        return self._told(lambda: self._cluster.fetch_job_records(job_ids))
+        return self._call_with_beat(lambda: self._cluster.fetch_job_records(job_ids))
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        return self._told(lambda: self._cluster.fetch_requested_nodes(job_ids))
+        return self._call_with_beat(lambda: self._cluster.fetch_requested_nodes(job_ids))
 
     def free_standby(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
         move = partial(self._cluster.free_standby, standby, owner=owner)
-        self._told(lambda: move(dependency=dependency, unpin=unpin))
+        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin))
 
     def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         move = partial(self._cluster.pin_standby, standby, owner=owner)
-        self._told(lambda: move(dependency=dependency, node_list=node_list))
+        self._call_with_beat(lambda: move(dependency=dependency, node_list=node_list))
 
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
         move = partial(self._cluster.set_dependency, standby, owner=owner)
-        self._told(lambda: move(dependency=dependency, unpin=unpin))
+        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin))
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.hold_job(standby, owner=owner))
+        self._call_with_beat(lambda: self._cluster.hold_job(standby, owner=owner))
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.release_job(standby, owner=owner))
+        self._call_with_beat(lambda: self._cluster.release_job(standby, owner=owner))
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.cancel_job(job_id, owner=owner))
+        self._call_with_beat(lambda: self._cluster.cancel_job(job_id, owner=owner))
 
-    def _told(self, ask: Callable[[], T]) -> T:
+    def _call_with_beat(self, ask: Callable[[], T]) -> T:
         try:
             return ask()
         finally:

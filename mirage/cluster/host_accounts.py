@@ -5,7 +5,7 @@ import pwd
 from mirage.domain.access.caller import Caller
 
 
-def user_name(uid: int) -> str | None:
+def find_user_name(uid: int) -> str | None:
     """None where no account has this uid."""
     try:
         return pwd.getpwuid(uid).pw_name
@@ -13,14 +13,14 @@ def user_name(uid: int) -> str | None:
         return None
 
 
-def shown_name(uid: int) -> str:
+def format_user_name(uid: int) -> str:
     """Also of a user whom this host does not know."""
-    return user_name(uid) or f"uid {uid}"
+    return find_user_name(uid) or f"uid {uid}"
 
 
-def caller_of(uid: int, *, via: str = "munge", names_cluster: bool = True) -> Caller:
+def build_caller(uid: int, *, via: str = "munge", names_cluster: bool = True) -> Caller:
     """Of a uid that somebody vouches for."""
-    user = user_name(uid)
+    user = find_user_name(uid)
     return Caller(
         uid,
         user or f"uid {uid}",

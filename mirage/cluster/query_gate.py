@@ -16,7 +16,7 @@ SLOW_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class BackoffSettings:
     """When a daemon is left alone, and for how long."""
 
     slow_s: float = SLOW_S
@@ -28,39 +28,43 @@ class Patience:
 class Backoff:
     """How long to leave a daemon alone, from how it answered so far."""
 
-    def __init__(self, patience: Patience, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._patience = patience
         self._clock = clock
         self._pause_s = 0.0
         self._until = 0.0
         self._sign = ""
 
-    def check(self) -> None:
+    def check_pause(self) -> None:
         """Raise ClusterUnavailable while the pause lasts."""
         left_s = self._until - self._clock()
         if self._pause_s and left_s > 0:
             raise ClusterUnavailable(f"not asked for another {left_s:.0f} s: {self._sign}")
 
-    def answered(self, seconds: float) -> None:
+    def record_answer(self, seconds: float) -> None:
         if seconds > self._patience.slow_s:
-            self._lengthen(f"the last answer took {seconds:.1f} s")
+            self._extend_pause(f"the last answer took {seconds:.1f} s")
         else:
             self._pause_s = 0.0
 
-    def failed(self, reason: str) -> None:
-        self._lengthen(f"the last answer was: {reason}")
+    def record_failure(self, reason: str) -> None:
+        self._extend_pause(f"the last answer was: {reason}")
 
-    def _lengthen(self, sign: str) -> None:
+    def _extend_pause(self, sign: str) -> None:
         longer_s = self._pause_s * 2 or self._patience.first_pause_s
         self._pause_s = min(longer_s, self._patience.longest_pause_s)
         self._until = self._clock() + self._pause_s
         self._sign = sign
 
 
-class Lane:
+class QueryGate:
     """Safe to use from several threads."""
 
-    def __init__(self, patience: Patience, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._backoff = Backoff(patience, clock)
         self._one_at_a_time = threading.Lock()
@@ -77,30 +81,30 @@ class Lane:
         if flight is not None:
             return cast(T, flight.result())
         try:
-            answer = self._ask(query)
+            answer = self._run_query(query)
         except BaseException as error:
-            self._land(key)
+            self._finish_flight(key)
             mine.set_exception(error)
             raise
-        self._land(key)
+        self._finish_flight(key)
         mine.set_result(answer)
         return answer
 
-    def _land(self, key: str) -> None:
+    def _finish_flight(self, key: str) -> None:
         with self._flights_lock:
             del self._flights[key]
 
-    def _ask(self, query: Callable[[], T]) -> T:
+    def _run_query(self, query: Callable[[], T]) -> T:
         with self._one_at_a_time:
-            self._backoff.check()
+            self._backoff.check_pause()
             began = self._clock()
             try:
                 answer = query()
             except ClusterUnavailable as error:
-                self._backoff.failed(str(error))
+                self._backoff.record_failure(str(error))
                 raise
             except MirageError:
-                self._backoff.answered(self._clock() - began)
+                self._backoff.record_answer(self._clock() - began)
                 raise
-            self._backoff.answered(self._clock() - began)
+            self._backoff.record_answer(self._clock() - began)
             return answer

@@ -33,7 +33,7 @@ BODY = b'{"chain_id": "k3v9x2m7q1zt", "job_id": 101, "links": 8}'
 
 @pytest.fixture
 def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
-    with stage.serving(replace(context, identify=real_munge.identify)) as running:
+    with stage.serving(replace(context, identify=real_munge.authenticate_caller)) as running:
         yield running
 
 
@@ -67,7 +67,7 @@ def post(client: Client, credential: str, body: bytes = BODY) -> int:
 
 
 def credential(body: bytes = BODY, path: str = PATH) -> str:
-    return real_munge.credential(build_signed_text("POST", path, body, CLUSTER))
+    return real_munge.create_credential(build_signed_text("POST", path, body, CLUSTER))
 
 
 def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
@@ -132,7 +132,7 @@ def test_a_credential_for_another_service_is_refused_here(
 ) -> None:
     held = f"{build_unnamed_text('POST', PATH, BODY)} {cluster} {service}".rstrip()
     answer = client.post(
-        PATH, BODY, headers={"Authorization": f"MUNGE {real_munge.credential(held)}"}
+        PATH, BODY, headers={"Authorization": f"MUNGE {real_munge.create_credential(held)}"}
     )
     assert (answer.status_code, answer.json()["detail"]) == (401, f"the MUNGE credential {why}")
 
@@ -157,12 +157,12 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
     sends them. By default of the settings; a site that has renewed its plugins closes it."""
 
     def asked(client: Client, method: str, path: str, body: bytes = b"") -> int:
-        made = real_munge.credential(build_unnamed_text(method, path, body))
+        made = real_munge.create_credential(build_unnamed_text(method, path, body))
         headers = {"Authorization": f"MUNGE {made}", "Content-Type": "application/json"}
         return client.raw(method, path, headers=headers, content=body).status_code
 
     me = pwd.getpwuid(os.geteuid()).pw_name
-    who = replace(context, identify=real_munge.identify, pushers=(me,), admins=())
+    who = replace(context, identify=real_munge.authenticate_caller, pushers=(me,), admins=())
     dependencies._tell_of_older.cache_clear()
     with (
         structlog.testing.capture_logs() as log,

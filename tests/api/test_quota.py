@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from mirage.api.app import create_app
-from mirage.cluster.host_accounts import caller_of
+from mirage.cluster.host_accounts import build_caller
 from mirage.domain.access.caller import Caller
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
@@ -101,7 +101,7 @@ def test_it_is_counted_by_uid_whatever_the_credential(
 
 def vouched(credential: str, _payload: str, *_older: str) -> Caller:
     """For the uid that is the credential, as munged vouches."""
-    return caller_of(int(credential))
+    return build_caller(int(credential))
 
 
 def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(

@@ -80,7 +80,9 @@ def run_process(*words: str, url: str | None = None, **more: str) -> Answer:
 
 @pytest.fixture
 def client(stage: Stage, context: ApiContext, munge: Path) -> Iterator[Client]:
-    with stage.serving(replace(context, identify=real_munge.identify, admins=())) as running:
+    with stage.serving(
+        replace(context, identify=real_munge.authenticate_caller, admins=())
+    ) as running:
         yield running
 
 
@@ -314,7 +316,10 @@ def test_where_jobs_are_private_munge_says_who_looks(
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, other)
     private = replace(
-        context, identify=real_munge.identify, admins=(), hidden=lambda: frozenset({"jobs"})
+        context,
+        identify=real_munge.authenticate_caller,
+        admins=(),
+        hidden=lambda: frozenset({"jobs"}),
     )
     with stage.serving(private) as client:
         shown = json.loads(run("list", "--json", "--user", ME.pw_name, url=client.url).out)

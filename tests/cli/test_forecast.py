@@ -51,7 +51,7 @@ def client(
 ) -> Iterator[Client]:
     look(store, cluster_id, *(job(200 + i) for i in range(30)))
     with stage.serving(
-        replace(context, identify=real_munge.identify, max_time_s={"gpu": 48 * HOUR})
+        replace(context, identify=real_munge.authenticate_caller, max_time_s={"gpu": 48 * HOUR})
     ) as running:
         yield running
 
@@ -91,7 +91,7 @@ def test_who_shares_an_address_with_many_is_asked_for_a_name(
     still = time.monotonic()
     asked = replace(
         context,
-        identify=real_munge.identify,
+        identify=real_munge.authenticate_caller,
         quotas=Quotas(forecasts_per_minute=1),
         stopwatch=lambda: still,
     )

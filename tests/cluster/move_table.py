@@ -133,9 +133,9 @@ def submit(scene: Scene) -> str:
         options={"exclusive": "", "time": "5", "output": "/home/alice/%j.out"},
         arguments=("a", "b c"),
     )
-    if not scene.operator.dialect().has_triples:
+    if not scene.operator.get_dialect().has_triples:
         job = replace(job, arguments=())
-    job_id = scene.operator.submit(job, user=ALICE)
+    job_id = scene.operator.submit_job(job, user=ALICE)
     testbed = scene.rig.testbed
     testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 60, "its end")
     said = testbed.run(["cat", f"/home/alice/{job_id}.out"], user=ALICE).stdout

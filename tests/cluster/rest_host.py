@@ -13,7 +13,7 @@ from pathlib import Path
 from mirage.cluster.cli.client import SlurmCli
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import Token, TokenFile, read_token
+from mirage.cluster.rest.token import RestToken, TokenFile, parse_token
 from mirage.slurm.rest import envelope
 from tests.slurm_testbed import Testbed, TestbedFailure
 
@@ -29,9 +29,9 @@ class RestHost:
     folder: Path
     _files: dict[str, Path] = field(default_factory=dict)
 
-    def token(self, user: str, life_s: int = _LIFE_S) -> Token:
+    def token(self, user: str, life_s: int = _LIFE_S) -> RestToken:
         argv = ["scontrol", "token", f"username={user}", f"lifespan={life_s}"]
-        return read_token(self.testbed.run(argv).stdout)
+        return parse_token(self.testbed.run(argv).stdout)
 
     def token_file(self, user: str) -> Path:
         """Kept over the session: a token takes slurmctld a while."""
@@ -47,9 +47,9 @@ class RestHost:
     ) -> Slurmrestd:
         """Asked as `user`; submissions are anybody's."""
         return Slurmrestd(
-            RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).token),
+            RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).load_token),
             commands=commands,
-            user_token=lambda name: TokenFile(self.token_file(name)).token(),
+            user_token=lambda name: TokenFile(self.token_file(name)).load_token(),
         )
 
     def versions(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mirage.cluster.site_import.slurm_answers import QUESTIONS, Answers
+from mirage.cluster.site_import.slurm_answers import QUESTIONS, SiteAnswers
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05"
 
@@ -90,7 +90,7 @@ def texts() -> dict[str, str]:
     return {question.file: text for question, text in zip(QUESTIONS, answers, strict=True)}
 
 
-def answers(**changed: str) -> Answers:
+def answers(**changed: str) -> SiteAnswers:
     """The answers, with other values for some keys of the configuration."""
     found = texts() | {"scontrol-show-config.txt": config(**changed)}
-    return Answers(texts={q: found[q.file] for q in QUESTIONS}, missing={})
+    return SiteAnswers(texts={q: found[q.file] for q in QUESTIONS}, missing={})

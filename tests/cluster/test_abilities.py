@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.command_runner import Runner
-from mirage.cluster.cli.permission_probe import Ability, abilities, is_operator
+from mirage.cluster.cli.command_runner import CommandRunner
+from mirage.cluster.cli.permission_probe import ProbedPermission, is_operator, probe_permissions
 from tests.cluster.commands import FakeCommands
 
 NO_OPERATOR = "Error updating the reservation: Invalid user id\nslurm_update error: Invalid user id"
@@ -26,9 +26,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     return made
 
 
-def found(*, hides_jobs: bool = False, accounts: tuple[str, ...] = ()) -> dict[str, Ability]:
-    runner = Runner(timeout_s=10)
-    told = abilities(runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts)
+def found(
+    *, hides_jobs: bool = False, accounts: tuple[str, ...] = ()
+) -> dict[str, ProbedPermission]:
+    runner = CommandRunner(timeout_s=10)
+    told = probe_permissions(
+        runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts
+    )
     return {a.move: a for a in told}
 
 

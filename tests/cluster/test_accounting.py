@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirage.cluster.answer_reader import Reader
-from mirage.cluster.call_stats import Meter
-from mirage.cluster.cli.accounting import Accounting
-from mirage.cluster.forgery_alarms import Alarms
+from mirage.cluster.answer_reader import AnswerReader
+from mirage.cluster.call_stats import CallStats
+from mirage.cluster.cli.accounting import SacctClient
+from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused
 from mirage.slurm.commands import sacct
@@ -45,8 +45,10 @@ def test_a_forged_text_about_somebody_who_has_left_costs_that_text_alone(uid: st
         names = FIELDS.texts if texts else FIELDS.facts
         return written(names, separator, gone, bobs, *([forged] if texts else []))
 
-    alarms = Alarms()
-    accounting = Accounting(query, Reader(alarms, Meter()), alarms)
-    jobs = accounting.settle(accounting.ask(sacct.build_id_options([JobId(7), JobId(8)])))
+    alarms = ForgeryAlarms()
+    accounting = SacctClient(query, AnswerReader(alarms, CallStats()), alarms)
+    jobs = accounting.settle_records(
+        accounting.fetch_answers(sacct.build_id_options([JobId(7), JobId(8)]))
+    )
     assert {job.job_id: job.comment for job in jobs} == {7: "", 8: "bob's"}
-    assert len(alarms.take()) == 1
+    assert len(alarms.take_alarms()) == 1

@@ -26,7 +26,7 @@ def limited(slurm_rig: SlurmRig) -> Iterator[SlurmRig]:
 
 
 def test_the_limits_are_read(limited: SlurmRig) -> None:
-    limits = limited.cluster.accrue_limits()
+    limits = limited.cluster.fetch_accrue_limits()
     found = {
         (li.word, li.most)
         for li in limits.iter_applicable(qos="normal", account="research", user="alice")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm.text import delimited_rows
@@ -66,7 +66,7 @@ def test_nodes(commands: FakeCommands, cluster: SlurmCli) -> None:
 
 def test_the_sites_regime(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("scontrol", answer("scontrol-show-config.txt").replace("|", "/"))
-    assert cluster.site_config().age_counts
+    assert cluster.fetch_site_config().age_counts
 
 
 def test_a_count_that_does_not_read_keeps_nobody_from_the_queue(
@@ -74,11 +74,11 @@ def test_a_count_that_does_not_read_keeps_nobody_from_the_queue(
 ) -> None:
     commands.answers("squeue", QUEUE)
     commands.answers("sdiag", SDIAG)
-    told, user = cluster.diagnosis()
+    told, user = cluster.fetch_diagnosis()
     assert (len(told.users), user) == (4, getpass.getuser())
     commands.answers("sdiag", SDIAG[:-1000])
     with pytest.raises(ClusterUnavailable, match="sdiag's answer does not read"):
-        cluster.diagnosis()
+        cluster.fetch_diagnosis()
     assert len(cluster.fetch_queue()) == 51
 
 
@@ -126,7 +126,7 @@ def test_a_command_that_hangs_is_unavailable(commands: FakeCommands) -> None:
 
 
 def test_after_a_failure_it_is_left_alone_and_then_asked_again(commands: FakeCommands) -> None:
-    cluster = SlurmCli(patience=Patience(first_pause_s=0.5))
+    cluster = SlurmCli(patience=BackoffSettings(first_pause_s=0.5))
     commands.answers("squeue", stderr="slurm_load_jobs error: no\n", code=1)
     with pytest.raises(ClusterUnavailable):
         cluster.fetch_queue()
@@ -139,7 +139,7 @@ def test_after_a_failure_it_is_left_alone_and_then_asked_again(commands: FakeCom
 
 
 def test_a_slow_answer_is_used_and_then_it_is_left_alone(commands: FakeCommands) -> None:
-    cluster = SlurmCli(patience=Patience(slow_s=0.2))
+    cluster = SlurmCli(patience=BackoffSettings(slow_s=0.2))
     commands.answers("squeue", QUEUE, seconds=0.4)
     assert len(cluster.fetch_queue()) == 51
     with pytest.raises(ClusterUnavailable, match="the last answer took"):
@@ -172,7 +172,7 @@ def test_an_account_in_doubt_is_asked_about_alone(
         exit 0
     """
     commands.runs("sacctmgr", script)
-    roster = cluster.roster()
+    roster = cluster.fetch_roster()
     assert roster.operators == {"mirage", "root"}
     no_account = "r"
     assert roster.coordinated == {"alice": {"research", no_account}, "y": {"research"}}
@@ -189,9 +189,9 @@ def test_accounts_in_doubt_without_end_cost_a_hundred_questions(
         case "$*" in *account,coordinators*) cat {tmp_path}/rows ;; esac
     """
     commands.runs("sacctmgr", script)
-    assert cluster.roster().coordinated == {}
+    assert cluster.fetch_roster().coordinated == {}
     assert sum("name=" in line for line in heard.read_text().splitlines()) == 100
-    (alarm,) = cluster.alarms.take()
+    (alarm,) = cluster.alarms.take_alarms()
     assert "100 are asked about alone, 200 are left out" in alarm
 
 
@@ -367,6 +367,6 @@ def test_a_job_that_slurm_gives_to_somebody_else_is_not_touched(
 def test_what_it_cost_is_counted(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("squeue", QUEUE)
     cluster.fetch_queue()
-    usage = cluster.usage()["squeue"]
+    usage = cluster.get_usage()["squeue"]
     assert (usage.calls, usage.failures) == (1, 0)
     assert usage.seconds > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.slurm.text import dependency
@@ -33,7 +33,7 @@ def test_nodes_and_the_sites_regime(slurm_rig: SlurmRig) -> None:
     (node, _) = sorted(slurm_rig.cluster.fetch_nodes(), key=lambda n: n.name)
     assert sorted(node.partitions) == ["debug", "gpu", "long"]
     assert (node.cpus, node.gpus) == (16, 8)
-    site = slurm_rig.cluster.site_config()
+    site = slurm_rig.cluster.fetch_site_config()
     said = slurm_rig.testbed.run(["sinfo", "-V"]).stdout
     assert said.split()[-1] == site.version
     assert site.age_counts
@@ -47,11 +47,11 @@ def test_slurmctld_counts_what_this_user_asks(slurm_rig: SlurmRig) -> None:
         return sum(row.calls for row in told.users if row.user == user)
 
     slurm_rig.cluster.fetch_nodes()
-    told, own = slurm_rig.cluster.diagnosis()
+    told, own = slurm_rig.cluster.fetch_diagnosis()
     before = {user: calls(user) for user in (own, "mirage")}
     for _ in range(3):
         slurm_rig.cluster.fetch_nodes()
-    told, _ = slurm_rig.cluster.diagnosis()
+    told, _ = slurm_rig.cluster.fetch_diagnosis()
     assert told.since is None or told.since <= told.at
     assert calls("mirage") >= before["mirage"] + 3 > 3
     assert calls(own) > before[own]
@@ -190,7 +190,7 @@ def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
 
 
 def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
-    cluster = SlurmCli(patience=Patience(first_pause_s=0.1, longest_pause_s=0.1))
+    cluster = SlurmCli(patience=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1))
     slurm_rig.testbed.stop_ctld()
     try:
         with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):

@@ -92,10 +92,10 @@ class SimulatedRig:
         return ",".join(self._names[number] for number in record.node_list)
 
     def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
-        self.cluster.place_hold(job_id, admin=admin)
+        self.cluster.hold_by_hand(job_id, admin=admin)
 
     def lift_hold(self, job_id: JobId) -> None:
-        self.cluster.lift_hold(job_id)
+        self.cluster.release_by_hand(job_id)
 
     @property
     def _names(self) -> list[str]:

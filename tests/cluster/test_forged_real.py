@@ -15,7 +15,7 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.cluster.cli.command_runner import PLAIN_ANSWERS
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.domain.job import Job, JobId
 from mirage.errors import ClusterUnavailable
 from tests.cluster import old_calls
@@ -32,7 +32,7 @@ OLD_CALL_EVERY = 20
 MARK, BOBS_MARK = "mirage:alicealice:2", "mirage:bobbobbobb:2"
 NOBODYS = 999_999
 """The id of a job that does not exist."""
-QUICK = Patience(slow_s=600, first_pause_s=0, longest_pause_s=0)
+QUICK = BackoffSettings(slow_s=600, first_pause_s=0, longest_pause_s=0)
 """A busy host's slow answers are no reason to look less often here."""
 
 True_ = tuple[int, int, int, str, str]
@@ -237,4 +237,4 @@ def test_no_record_of_accounting_is_bobs(scene: Scene) -> None:
     did = forger.did
     assert min(did["sacct"], did["separators"], did["records"]) >= LOOKS_AT_ACCOUNTING, did
     assert did["submissions"] > 0, did
-    assert cluster.alarms.take(), "what he tried is told"
+    assert cluster.alarms.take_alarms(), "what he tried is told"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.domain.chain import find_mark
@@ -28,7 +28,7 @@ from tests.slurm.captured import answer
 SEED = 20
 COUNT, MANY_LIARS = 10_000, 30
 SPAN = (1_600_000_000, 1_800_000_000)
-QUICK = Patience(slow_s=600, first_pause_s=0, longest_pause_s=0)
+QUICK = BackoffSettings(slow_s=600, first_pause_s=0, longest_pause_s=0)
 HELPFORMAT = answer("sacct-helpformat.txt")
 
 
@@ -100,7 +100,7 @@ def test_the_records_of_accounting(
     told = list(cluster.fetch_history(*SPAN))
     assert who(told) == whose(made)
     assert misread(made, told) == []
-    assert cluster.alarms.take(), "what they tried is told"
+    assert cluster.alarms.take_alarms(), "what they tried is told"
 
 
 def test_records_by_their_numbers(
@@ -125,7 +125,7 @@ def test_of_many_liars_texts_may_be_lost_and_none_is_anothers(
     assert {(found[job.job_id].comment, found[job.job_id].submit_line) for job in lost} <= {
         ("", "")
     }
-    assert cluster.alarms.take()
+    assert cluster.alarms.take_alarms()
 
 
 def test_nothing_is_read_from_scontrols_jobs(
@@ -151,7 +151,7 @@ def test_a_job_of_two_users_makes_the_whole_answer_none(
     install(commands, tmp_path, lied, helpformat=HELPFORMAT, guessed=True)
     with pytest.raises(ClusterUnavailable, match=rf"job {victim.job_id}\b.* uid"):
         cluster.fetch_queue()
-    assert cluster.alarms.take()
+    assert cluster.alarms.take_alarms()
     install(commands, tmp_path, [victim, liar], helpformat=HELPFORMAT)
     assert who(cluster.fetch_queue()) == whose([victim, liar])
 

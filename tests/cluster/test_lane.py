@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.cluster.query_gate import Backoff, Lane, Patience
+from mirage.cluster.query_gate import Backoff, BackoffSettings, QueryGate
 from mirage.errors import ClusterRefused, ClusterUnavailable
 
-PATIENCE = Patience(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)
+PATIENCE = BackoffSettings(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)
 
 
 class Clock:
@@ -28,7 +28,7 @@ def _pause_s(backoff: Backoff, clock: Clock) -> float:
     began, step = clock.now, 0.5
     while True:
         try:
-            backoff.check()
+            backoff.check_pause()
         except ClusterUnavailable:
             clock.now += step
         else:
@@ -40,7 +40,7 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_ten_minutes() -> None:
     backoff = Backoff(PATIENCE, clock)
     pauses = []
     for _ in range(10):
-        backoff.failed("connect failure")
+        backoff.record_failure("connect failure")
         pauses.append(_pause_s(backoff, clock))
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
 
@@ -48,9 +48,9 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_ten_minutes() -> None:
 def test_slow_answers_count_like_failures() -> None:
     clock = Clock()
     backoff = Backoff(PATIENCE, clock)
-    backoff.answered(2.5)
+    backoff.record_answer(2.5)
     assert _pause_s(backoff, clock) == 5
-    backoff.answered(30)
+    backoff.record_answer(30)
     assert _pause_s(backoff, clock) == 10
 
 
@@ -58,10 +58,10 @@ def test_a_quick_answer_ends_the_pauses() -> None:
     clock = Clock()
     backoff = Backoff(PATIENCE, clock)
     for _ in range(5):
-        backoff.failed("down")
-    backoff.answered(0.1)
-    backoff.check()
-    backoff.failed("down again")
+        backoff.record_failure("down")
+    backoff.record_answer(0.1)
+    backoff.check_pause()
+    backoff.record_failure("down again")
     assert _pause_s(backoff, clock) == 5
 
 
@@ -71,20 +71,20 @@ def test_no_pause_is_ever_longer_than_allowed(answers: list[float]) -> None:
     backoff = Backoff(PATIENCE, clock)
     for seconds in answers:
         if seconds < 0:
-            backoff.failed("down")
+            backoff.record_failure("down")
         else:
-            backoff.answered(seconds)
+            backoff.record_answer(seconds)
         clock.now += PATIENCE.longest_pause_s
-        backoff.check()
+        backoff.check_pause()
 
 
 def test_while_it_backs_off_it_says_for_how_long_and_why() -> None:
     clock = Clock()
     backoff = Backoff(PATIENCE, clock)
-    backoff.failed("Unable to contact slurm controller")
+    backoff.record_failure("Unable to contact slurm controller")
     clock.now += 2
     with pytest.raises(ClusterUnavailable, match=r"another 3 s: .*Unable to contact"):
-        backoff.check()
+        backoff.check_pause()
 
 
 def _failing(error: Exception) -> Callable[[], int]:
@@ -96,7 +96,7 @@ def _failing(error: Exception) -> Callable[[], int]:
 
 def test_nothing_is_asked_during_a_pause() -> None:
     clock = Clock()
-    lane = Lane(PATIENCE, clock)
+    lane = QueryGate(PATIENCE, clock)
     with pytest.raises(ClusterUnavailable, match="down"):
         lane.ask("queue", _failing(ClusterUnavailable("down")))
     asked = []
@@ -108,7 +108,7 @@ def test_nothing_is_asked_during_a_pause() -> None:
 
 
 def test_a_refusal_is_an_answer_and_brings_no_pause() -> None:
-    lane = Lane(PATIENCE, Clock())
+    lane = QueryGate(PATIENCE, Clock())
     with pytest.raises(ClusterRefused):
         lane.ask("history", _failing(ClusterRefused("accounting is off")))
     assert lane.ask("queue", lambda: 1) == 1
@@ -137,7 +137,9 @@ class Gate:
         return self.runs
 
 
-def _ask_while_under_way(lane: Lane, gate: Gate, query: Callable[[], int]) -> list[Future[int]]:
+def _ask_while_under_way(
+    lane: QueryGate, gate: Gate, query: Callable[[], int]
+) -> list[Future[int]]:
     """One asks; seven more ask the same before it has its answer."""
     ready = threading.Barrier(8)
 
@@ -156,14 +158,14 @@ def _ask_while_under_way(lane: Lane, gate: Gate, query: Callable[[], int]) -> li
 
 
 def test_alike_queries_share_one_answer() -> None:
-    lane, gate = Lane(PATIENCE), Gate()
+    lane, gate = QueryGate(PATIENCE), Gate()
     futures = _ask_while_under_way(lane, gate, gate)
     assert [future.result() for future in futures] == [1] * 8
     assert gate.runs == 1
 
 
 def test_alike_queries_share_one_failure() -> None:
-    lane, gate = Lane(PATIENCE), Gate()
+    lane, gate = QueryGate(PATIENCE), Gate()
 
     def query() -> int:
         gate()
@@ -176,7 +178,7 @@ def test_alike_queries_share_one_failure() -> None:
 
 
 def test_different_queries_wait_for_each_other() -> None:
-    lane, gate = Lane(PATIENCE), Gate()
+    lane, gate = QueryGate(PATIENCE), Gate()
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(lane.ask, f"window {i}", gate) for i in range(4)]
         assert gate.entered.acquire(timeout=10)
@@ -188,6 +190,6 @@ def test_different_queries_wait_for_each_other() -> None:
 
 
 def test_a_later_query_is_asked_anew() -> None:
-    lane = Lane(PATIENCE)
+    lane = QueryGate(PATIENCE)
     assert lane.ask("queue", lambda: 1) == 1
     assert lane.ask("queue", lambda: 2) == 2

@@ -14,21 +14,23 @@ from mirage.errors import ClusterUnavailable, NotIdentified
 @pytest.mark.usefixtures("munge")
 @pytest.mark.parametrize("payload", ["POST /api/v1/chains 00ff", "", "two\n\nparagraphs\n"])
 def test_what_is_made_is_read(payload: str) -> None:
-    assert subject.identify(subject.credential(payload), payload).uid == os.geteuid()
+    assert (
+        subject.authenticate_caller(subject.create_credential(payload), payload).uid == os.geteuid()
+    )
 
 
 @pytest.mark.usefixtures("munge")
 def test_a_second_reading_is_refused() -> None:
-    made = subject.credential("once")
-    subject.identify(made, "once")
+    made = subject.create_credential("once")
+    subject.authenticate_caller(made, "once")
     with pytest.raises(NotIdentified, match="was used before"):
-        subject.identify(made, "once")
+        subject.authenticate_caller(made, "once")
 
 
 @pytest.mark.usefixtures("munge")
 def test_another_payload_is_refused() -> None:
     with pytest.raises(NotIdentified, match="made for another request"):
-        subject.identify(subject.credential("this"), "that")
+        subject.authenticate_caller(subject.create_credential("this"), "that")
 
 
 @pytest.mark.usefixtures("munge")
@@ -36,7 +38,7 @@ def test_an_expired_credential_is_refused(munge: Path) -> None:
     made = subprocess.run([munge / "munge", "-n", "-t", "1"], capture_output=True, check=True)
     time.sleep(2.5)
     with pytest.raises(NotIdentified, match="has expired"):
-        subject.identify(made.stdout.decode().strip(), "")
+        subject.authenticate_caller(made.stdout.decode().strip(), "")
 
 
 def _command(folder: Path, name: str, script: str) -> None:
@@ -60,9 +62,9 @@ def test_a_munged_in_trouble_is_not_the_callers_fault(
         _command(tmp_path, name, f"cat >/dev/null; {script}")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(ClusterUnavailable, match=said):
-        subject.identify("MUNGE:AAAA:", "")
+        subject.authenticate_caller("MUNGE:AAAA:", "")
     with pytest.raises(ClusterUnavailable, match=said):
-        subject.credential("")
+        subject.create_credential("")
 
 
 def test_a_munged_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,4 +72,4 @@ def test_a_munged_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(subject, "TIMEOUT_S", 0.2)
     with pytest.raises(ClusterUnavailable, match=r"within 0\.2 s"):
-        subject.identify("MUNGE:AAAA:", "")
+        subject.authenticate_caller("MUNGE:AAAA:", "")

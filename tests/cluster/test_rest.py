@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import Token, read_token
+from mirage.cluster.rest.token import RestToken, parse_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, InputError
@@ -33,7 +33,7 @@ SUBMIT = "/slurm/v0.0.38/job/submit"
 FINE: dict[str, object] = {"errors": []}
 HERS: dict[str, object] = {"job_id": 7, "submit_time": 5, "user_id": 1001, "job_state": "PENDING"}
 """What is shown of it right before a move."""
-IMPATIENT = Patience(first_pause_s=0.001, longest_pause_s=0.001)
+IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
 
 
 @pytest.fixture
@@ -61,16 +61,16 @@ def test_the_version_is_asked_for_once(fake: FakeRestd) -> None:
 
 def test_slurmctlds_count_is_of_who_the_token_is(fake: FakeRestd) -> None:
     fake.answers("/slurm/v0.0.38/diag", diag())
-    told, user = cluster(fake).diagnosis()
+    told, user = cluster(fake).fetch_diagnosis()
     assert (len(told.users), user) == (5, getpass.getuser())
-    token = read_token(jwt("provd"))
+    token = parse_token(jwt("provd"))
     slurm = Slurmrestd(RestHttp(fake.url, identity=lambda: token), patience=IMPATIENT)
-    assert slurm.diagnosis() == (told, "provd")
+    assert slurm.fetch_diagnosis() == (told, "provd")
 
 
 def test_after_an_upgrade_the_version_is_asked_for_again(fake: FakeRestd) -> None:
     slurm = cluster(fake)
-    slurm.dialect()
+    slurm.get_dialect()
     fake.answers(OPENAPI, openapi("v0.0.38", "v0.0.41", "v0.0.40", "v0.0.99"))
     with pytest.raises(ClusterUnavailable, match="does not serve this path"):
         slurm.fetch_nodes()
@@ -212,11 +212,11 @@ def test_a_slurmrestd_of_another_version_is_asked_at_once(fake: FakeRestd) -> No
     """Whether it is newer or older: a question, and a move, of which nothing was done yet."""
     fake.answers(OPENAPI, openapi("v0.0.41"))
     slurm = cluster(fake)
-    slurm.dialect()
+    slurm.get_dialect()
     fake.answers(OPENAPI, openapi("v0.0.38"))
     fake.answers(JOB, {**FINE, "jobs": [HERS]})
     slurm.free_standby(STANDBY, owner=ALICE, dependency="")
-    assert slurm.dialect().version == "v0.0.38"
+    assert slurm.get_dialect().version == "v0.0.38"
     fake.answers(OPENAPI, openapi("v0.0.99"))
     fake.answers("/slurm/v0.0.38/nodes", "not found", status=404)
     with pytest.raises(ClusterUnavailable, match=r"serves v0\.0\.99 and Mirage reads"):
@@ -335,8 +335,8 @@ WORK = Submission(
 )
 
 
-def token_of(user: str) -> Token:
-    return read_token(jwt(user, time.time() + 60))
+def token_of(user: str) -> RestToken:
+    return parse_token(jwt(user, time.time() + 60))
 
 
 def submitting(fake: FakeRestd) -> Slurmrestd:
@@ -345,7 +345,7 @@ def submitting(fake: FakeRestd) -> Slurmrestd:
 
 def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
     fake.answers(SUBMIT, {**FINE, "job_id": 12, "step_id": "BATCH"})
-    assert submitting(fake).submit(WORK, user="alice") == 12
+    assert submitting(fake).submit_job(WORK, user="alice") == 12
     (asked,) = fake.calls(SUBMIT)
     assert asked.headers["x-slurm-user-name"] == "alice"
     assert asked.body == {
@@ -368,7 +368,7 @@ def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
 def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
     fake.answers(OPENAPI, openapi("v0.0.41"))
     fake.answers("/slurm/v0.0.41/job/submit", {**FINE, "job_id": 12})
-    submitting(fake).submit(replace(WORK, arguments=("a b",)), user="alice")
+    submitting(fake).submit_job(replace(WORK, arguments=("a b",)), user="alice")
     (asked,) = fake.calls("/slurm/v0.0.41/job/submit")
     job = asked.body["job"]
     assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
@@ -380,18 +380,18 @@ def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
 
 def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:
     with pytest.raises(InputError, match="ends when a script comes with arguments"):
-        submitting(fake).submit(replace(WORK, arguments=("a",)), user="alice")
+        submitting(fake).submit_job(replace(WORK, arguments=("a",)), user="alice")
     assert fake.calls(SUBMIT) == []
 
 
 def test_nothing_is_submitted_for_users_unless_allowed(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match=r"set cluster\.rest_token_command"):
-        cluster(fake).submit(WORK, user="alice")
+        cluster(fake).submit_job(WORK, user="alice")
     assert fake.asked == []
 
 
 def test_a_refused_submission_is_told_without_its_token(fake: FakeRestd) -> None:
     fake.answers(SUBMIT, failed(2000, "Invalid partition name specified"), status=500)
     with pytest.raises(ClusterRefused, match="submit: Invalid partition name") as told:
-        submitting(fake).submit(WORK, user="alice")
+        submitting(fake).submit_job(WORK, user="alice")
     assert "eyJ" not in str(told.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.rest.http import Gone, RestHttp
+from mirage.cluster.rest.http import PathNotServed, RestHttp
 from mirage.cluster.rest.token import TokenFile
 from mirage.errors import ClusterUnavailable
 from tests.cluster.restd import FakeRestd, running
@@ -24,7 +24,7 @@ def fake(tmp_path: Path) -> Iterator[FakeRestd]:
 def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.touch(mode=0o600)
-    http = RestHttp(fake.url, identity=TokenFile(path).token)
+    http = RestHttp(fake.url, identity=TokenFile(path).load_token)
     fake.answers("/a", {"errors": []})
     texts = [jwt("mirage", time.time() + left) for left in (60, 90)]
     for text in texts:
@@ -59,7 +59,7 @@ def test_a_status_is_told_in_one_sentence(fake: FakeRestd, status: int, sentence
     with pytest.raises(ClusterUnavailable, match=sentence) as told:
         RestHttp(fake.url).get("/a", "a")
     assert "\n" not in str(told.value)
-    assert isinstance(told.value, Gone) == (status == 404)
+    assert isinstance(told.value, PathNotServed) == (status == 404)
     assert fake.calls("/b") == []
 
 
@@ -139,8 +139,8 @@ def test_requests_and_failures_are_counted_by_kind(fake: FakeRestd) -> None:
     http = RestHttp(fake.url)
     fake.answers("/a", {})
     http.get("/a", "jobs")
-    with pytest.raises(Gone):
+    with pytest.raises(PathNotServed):
         http.get("/b", "jobs")
-    cost = http.usage()["rest:jobs"]
+    cost = http.get_usage()["rest:jobs"]
     assert (cost.calls, cost.failures) == (2, 1)
     assert cost.seconds > 0

@@ -9,7 +9,7 @@ import pytest
 
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import read_token
+from mirage.cluster.rest.token import parse_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, InputError
@@ -40,14 +40,14 @@ def restd(tmp_path: Path) -> Iterator[FakeRestd]:
 
 def cluster(fake: FakeRestd) -> Slurmrestd:
     def token_of(user: str) -> Any:
-        return read_token(jwt(user, time.time() + 60))
+        return parse_token(jwt(user, time.time() + 60))
 
     return Slurmrestd(RestHttp(fake.url, timeout_s=20), user_token=token_of)
 
 
 def submitted(fake: FakeRestd, answer: Any) -> JobId:
     fake.answers(f"{AT}/submit", answer, method="POST")
-    return cluster(fake).submit(WORK, user="alice")
+    return cluster(fake).submit_job(WORK, user="alice")
 
 
 def cancelled(fake: FakeRestd) -> list[str]:
@@ -98,10 +98,10 @@ def test_an_error_without_a_word_is_said_so(restd: FakeRestd) -> None:
 
 def test_after_an_upgrade_a_job_is_submitted_in_the_new_version(restd: FakeRestd) -> None:
     found = cluster(restd)
-    assert found.dialect().version == "v0.0.44"
+    assert found.get_dialect().version == "v0.0.44"
     restd.answers(OPENAPI, openapi("v0.0.45"))
     restd.answers("/slurm/v0.0.45/job/submit", {"job_id": 9}, method="POST")
-    assert found.submit(WORK, user="alice") == 9
+    assert found.submit_job(WORK, user="alice") == 9
 
 
 @pytest.mark.parametrize("flag", ["COMPLETING", "STAGE_OUT"])

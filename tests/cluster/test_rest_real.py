@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.cluster.rest.token import TokenFile
@@ -82,7 +82,7 @@ def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
 def _known(job: Job, rest: Slurmrestd) -> Job:
     """Records hold no uids; those of v0.0.38 neither submit lines nor exit codes of failures."""
     job = replace(job, uid=None)
-    return job if rest.dialect().has_triples else replace(job, submit_line="", exit_code="")
+    return job if rest.get_dialect().has_triples else replace(job, submit_line="", exit_code="")
 
 
 def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -95,9 +95,9 @@ def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost)
 def test_slurmctlds_count_is_of_the_tokens_user(rest_host: RestHost) -> None:
     cluster = rest_host.cluster()
     cluster.fetch_nodes()
-    told, user = cluster.diagnosis()
+    told, user = cluster.fetch_diagnosis()
     assert sum(row.calls for row in told.users if row.user == user) > 0
-    again, _ = cluster.diagnosis()
+    again, _ = cluster.fetch_diagnosis()
     assert again.at >= told.at > 0
 
 
@@ -142,7 +142,7 @@ WORK = Submission(
 def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     testbed = slurm_rig.testbed
     folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
-    job_id = rest_host.cluster().submit(replace(WORK, directory=folder), user="alice")
+    job_id = rest_host.cluster().submit_job(replace(WORK, directory=folder), user="alice")
     testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
     shown = testbed.job(job_id)
     assert shown["UserId"].startswith("alice(")
@@ -157,11 +157,11 @@ def test_the_scripts_own_arguments_reach_it(slurm_rig: SlurmRig, rest_host: Rest
     folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
     words = ("first", "b c", "")
     job = replace(WORK, directory=folder, arguments=words, script='#!/bin/sh\nprintf "%s|" "$@"\n')
-    if not cluster.dialect().has_triples:
+    if not cluster.get_dialect().has_triples:
         with pytest.raises(InputError, match="ends when a script comes with arguments"):
-            cluster.submit(job, user="alice")
+            cluster.submit_job(job, user="alice")
         return
-    job_id = cluster.submit(job, user="alice")
+    job_id = cluster.submit_job(job, user="alice")
     testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
     said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
     assert said == "first|b c||"
@@ -175,7 +175,7 @@ def test_a_job_of_which_something_is_ignored_is_taken_back(
     monkeypatch.setitem(submit_options.EARLIEST, "tmp", lambda text: {"nonsense": text})
     job = replace(WORK, options={"tmp": "1", "partition": "gpu"})
     with pytest.raises(InputError, match="nonsense"):
-        rest_host.cluster().submit(job, user="alice")
+        rest_host.cluster().submit_job(job, user="alice")
     running = ["squeue", "-h", "-t", "PD,R", "-n", WORK.name]
     assert slurm_rig.testbed.run(running).stdout == ""
 
@@ -184,7 +184,7 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
     slurm_rig: SlurmRig, rest_host: RestHost
 ) -> None:
     """The site of these tests has one."""
-    version = rest_host.cluster().dialect().version
+    version = rest_host.cluster().get_dialect().version
     words = [word.partition(",")[0] for word in only(slurm_rig.testbed, version)]
     more = [] if words[0] == "-s" else ["-s", "openapi/slurmctld"]
     with started(slurm_rig.testbed, *words, *more) as host:
@@ -195,7 +195,9 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
 
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     with pytest.raises(ClusterRefused, match="Invalid partition name"):
-        rest_host.cluster().submit(replace(WORK, options={"partition": "nowhere"}), user="alice")
+        rest_host.cluster().submit_job(
+            replace(WORK, options={"partition": "nowhere"}), user="alice"
+        )
 
 
 def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> None:
@@ -205,7 +207,7 @@ def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> Non
         user_token=lambda _: forged,
     )
     with pytest.raises((ClusterUnavailable, ClusterRefused)):
-        cluster.submit(WORK, user="bob")
+        cluster.submit_job(WORK, user="bob")
     assert rest_host.testbed.run(["squeue", "-h", "-u", "alice,bob", "-n", WORK.name]).stdout == ""
 
 
@@ -225,10 +227,10 @@ def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
 def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     slurm_rig: SlurmRig, rest_host: RestHost
 ) -> None:
-    token = TokenFile(rest_host.token_file("mirage")).token
+    token = TokenFile(rest_host.token_file("mirage")).load_token
     impatient = Slurmrestd(
         RestHttp(rest_host.socket, timeout_s=2, identity=token),
-        patience=Patience(first_pause_s=0.1, longest_pause_s=0.1),
+        patience=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1),
     )
     slurm_rig.testbed.stop_dbd()
     slurm_rig.testbed.stop_ctld()

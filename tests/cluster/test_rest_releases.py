@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.query_gate import Patience
+from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import read_token
+from mirage.cluster.rest.token import parse_token
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -22,7 +22,7 @@ from tests.cluster.tokens import jwt
 
 _DATA = Path(__file__).resolve().parents[1] / "data" / "slurmrestd-moves"
 _FILES = sorted(_DATA.glob("*.json"))
-_IMPATIENT = Patience(first_pause_s=0.001, longest_pause_s=0.001)
+_IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
 
 
 class Release:
@@ -36,7 +36,7 @@ class Release:
         self.replay(OPENAPI, "openapi")
         self.cluster = Slurmrestd(
             RestHttp(self.restd.url, timeout_s=20),
-            user_token=lambda user: read_token(jwt(user, time.time() + 60)),
+            user_token=lambda user: parse_token(jwt(user, time.time() + 60)),
             patience=_IMPATIENT,
         )
 
@@ -111,7 +111,7 @@ def test_each_version_that_was_tried_has_its_answers() -> None:
 
 
 def test_its_version_is_spoken(release: Release) -> None:
-    spoken = release.cluster.dialect()
+    spoken = release.cluster.get_dialect()
     assert (spoken.version, spoken.is_tested, spoken.accounting) == (release.version, True, True)
 
 
@@ -241,7 +241,7 @@ WORK = Submission(
 def test_a_job_is_submitted(release: Release) -> None:
     at = release.job("submit")
     release.replay(at, "submit", method="POST")
-    made = release.cluster.submit(WORK, user="alice")
+    made = release.cluster.submit_job(WORK, user="alice")
     assert made == release.answers["submit"]["body"]["job_id"]
 
 
@@ -253,7 +253,7 @@ def test_a_job_of_which_something_is_ignored_is_taken_back(release: Release) -> 
     release.replay(release.job(made), "unknown")
     release.replay(release.job(made), "cancel", method="DELETE")
     with pytest.raises(InputError, match="nonsense"):
-        release.cluster.submit(WORK, user="alice")
+        release.cluster.submit_job(WORK, user="alice")
     cancels = [one for one in release.restd.asked if one.method == "DELETE"]
     assert [one.path for one in cancels] == [release.job(made)] * bool(made)
     assert {one.headers["x-slurm-user-name"] for one in cancels} <= {"alice"}
@@ -269,20 +269,20 @@ def test_half_a_job_that_stays_is_told(release: Release) -> None:
     still = {**shown, "jobs": [release.shown("held") | {"job_id": made}]}
     release.restd.answers(release.job(made), still, method="GET")
     with pytest.raises(ClusterUnavailable, match=f"job {made} was not cancelled"):
-        release.cluster.submit(WORK, user="alice")
+        release.cluster.submit_job(WORK, user="alice")
 
 
 def test_a_job_that_is_misread_is_left_to_its_link(release: Release) -> None:
     """24.11 and 26.05 answer HTTP 200 with a warning, and make no job."""
     release.replay(release.job("submit"), "submit-misread", method="POST")
     with pytest.raises(InputError, match="does not understand the job"):
-        release.cluster.submit(WORK, user="alice")
+        release.cluster.submit_job(WORK, user="alice")
 
 
 def test_a_refused_submission_is_a_no(release: Release) -> None:
     release.replay(release.job("submit"), "submit-refused", method="POST")
     with pytest.raises(ClusterRefused, match="Invalid partition name"):
-        release.cluster.submit(WORK, user="alice")
+        release.cluster.submit_job(WORK, user="alice")
 
 
 def test_a_slurmdbd_that_is_away_is_said_in_slurms_words(release: Release) -> None:
@@ -301,7 +301,7 @@ def test_without_an_answer_of_slurmctld_nothing_is_known(release: Release, troub
 
 def test_after_an_upgrade_the_next_question_is_asked_in_the_new_version(release: Release) -> None:
     """What the old version's path says is no JSON; no question fails for it."""
-    release.cluster.dialect()
+    release.cluster.get_dialect()
     release.replay(release.records(), "no-such-path")
     document = json.loads(json.dumps(release.answers["openapi"]["body"]))
     other = "v0.0.44" if release.version != "v0.0.44" else "v0.0.43"
@@ -311,4 +311,4 @@ def test_after_an_upgrade_the_next_question_is_asked_in_the_new_version(release:
     at = f"/slurmdb/{other}/jobs"
     release.restd.answers_in_turn(at, (answer["status"], answer["body"]), method="GET")
     assert list(release.cluster.fetch_history(*release.span))
-    assert release.cluster.dialect().version == other
+    assert release.cluster.get_dialect().version == other

@@ -111,9 +111,11 @@ def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None
     for version in rest_host.versions():
         with started(scene.testbed, *only(scene.testbed, version)) as host:
             cluster = host.cluster()
-            assert cluster.dialect().version == version
+            assert cluster.get_dialect().version == version
             table = (
-                submit_options.LATER if cluster.dialect().has_triples else submit_options.EARLIEST
+                submit_options.LATER
+                if cluster.get_dialect().has_triples
+                else submit_options.EARLIEST
             )
             for name, value in _tried(table):
                 wrong += _differences(scene, cluster, name, value)
@@ -132,17 +134,21 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     options = {**fixed, name: value}
     by_sbatch = scene.by_sbatch(options)
     by_rest = _by_rest(scene, cluster, options)
-    if not cluster.dialect().has_triples and (name, value) in LEFT_TO_THE_LINK:
+    if not cluster.get_dialect().has_triples and (name, value) in LEFT_TO_THE_LINK:
         assert by_rest is None
         return []
     if by_sbatch is None or by_rest is None:
-        return [] if by_sbatch == by_rest else [(cluster.dialect().version, name, value, by_sbatch)]
+        return (
+            []
+            if by_sbatch == by_rest
+            else [(cluster.get_dialect().version, name, value, by_sbatch)]
+        )
     keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB - NOT_BY_REST
     found = {k: (by_sbatch.get(k), by_rest.get(k)) for k in keys}
     other = {k: pair for k, pair in found.items() if pair[0] != pair[1]}
-    if not cluster.dialect().has_triples and set(other) <= UNTIL_IT_STARTS.get(name, set()):
+    if not cluster.get_dialect().has_triples and set(other) <= UNTIL_IT_STARTS.get(name, set()):
         return []
-    return [(cluster.dialect().version, name, value, other)] if other else []
+    return [(cluster.get_dialect().version, name, value, other)] if other else []
 
 
 def _by_rest(scene: Scene, cluster: Slurmrestd, options: dict[str, str]) -> dict[str, str] | None:
@@ -156,6 +162,6 @@ def _by_rest(scene: Scene, cluster: Slurmrestd, options: dict[str, str]) -> dict
         options=options,
     )
     try:
-        return scene.testbed.job(cluster.submit(job, user="alice"))
+        return scene.testbed.job(cluster.submit_job(job, user="alice"))
     except (InputError, ClusterRefused):
         return None

@@ -48,7 +48,7 @@ def test_a_coordinator_makes_herself_coordinator_of_no_account_more(
         if name.startswith(("SLURM", "LD_", "FAKETIME")):
             monkeypatch.setenv(name, value)
     with coordinating(testbed, accounts):
-        roster = SlurmCli(timeout_s=60).roster()
+        roster = SlurmCli(timeout_s=60).fetch_roster()
     assert roster.operators == {"mirage", "root"}
     assert not roster.coordinated["alice"] & {"students", "services", "root"}
     assert "research" in roster.coordinated["alice"]

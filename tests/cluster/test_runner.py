@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.errors import ClusterUnavailable
 from tests.cluster.commands import FakeCommands
 
 
 def test_output_and_code_come_back_as_they_were(commands: FakeCommands) -> None:
     commands.answers("squeue", "out é\n", stderr="err\n", code=7)
-    answer = Runner().run(["squeue"])
+    answer = CommandRunner().run(["squeue"])
     assert (answer.stdout, answer.stderr, answer.code) == ("out é\n", "err\n", 7)
 
 
 def test_arguments_reach_the_command_without_a_shell(commands: FakeCommands) -> None:
     commands.answers("squeue")
     arguments = ["$HOME", "a b", "`id`", "x\x1fy", "*"]
-    Runner().run(["squeue", *arguments])
+    CommandRunner().run(["squeue", *arguments])
     assert commands.calls("squeue") == [arguments]
 
 
 def test_bytes_that_are_no_text_do_not_stop_an_answer(commands: FakeCommands) -> None:
     commands.runs("squeue", "#!/bin/sh\nprintf 'a\\377b'\n")
-    assert Runner().run(["squeue"]).stdout == "a\ufffdb"
+    assert CommandRunner().run(["squeue"]).stdout == "a\ufffdb"
 
 
 def test_the_environment_is_english_epochs_in_utc_and_nobodys_filters(
@@ -36,7 +36,7 @@ def test_the_environment_is_english_epochs_in_utc_and_nobodys_filters(
     monkeypatch.setenv("SACCT_FORMAT", "JobID")
     monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
     commands.runs("squeue", "#!/bin/sh\nenv\n")
-    seen = set(Runner().run(["squeue"]).stdout.splitlines())
+    seen = set(CommandRunner().run(["squeue"]).stdout.splitlines())
     assert {"LC_ALL=C", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/etc/other.conf"} <= seen
     assert not {line for line in seen if line.startswith(("SQUEUE_", "SACCT_"))}
 
@@ -46,14 +46,14 @@ def test_a_command_that_is_not_there_is_named_with_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterUnavailable, match="squeue is not on PATH: install Slurm's client"):
-        Runner().run(["squeue"])
+        CommandRunner().run(["squeue"])
 
 
 def test_a_file_that_is_no_program_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     FakeCommands(tmp_path).runs("squeue", "\x7fELF")
     with pytest.raises(ClusterUnavailable, match=r"squeue cannot be run: .*Exec format"):
-        Runner().run(["squeue"])
+        CommandRunner().run(["squeue"])
 
 
 def _gone(pid: int) -> bool:
@@ -71,7 +71,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(
     commands.runs("squeue", f"#!/bin/sh\nsleep 600 &\necho $! >{pid_file}\nwait\n")
     began = time.monotonic()
     with pytest.raises(ClusterUnavailable, match=r"squeue did not answer within 0.5 s"):
-        Runner(timeout_s=0.5).run(["squeue"])
+        CommandRunner(timeout_s=0.5).run(["squeue"])
     assert time.monotonic() - began < 60
     child = int(pid_file.read_text())
     deadline = time.monotonic() + 60
@@ -83,25 +83,25 @@ def test_a_command_that_hangs_is_ended_with_its_children(
 def test_a_command_that_writes_without_end_is_ended_too(commands: FakeCommands) -> None:
     commands.runs("squeue", "#!/bin/sh\nwhile :; do echo x; sleep 0.01; done\n")
     with pytest.raises(ClusterUnavailable, match="did not answer"):
-        Runner(timeout_s=0.3).run(["squeue"])
+        CommandRunner(timeout_s=0.3).run(["squeue"])
 
 
 def test_a_command_cannot_read_the_services_input(commands: FakeCommands) -> None:
     commands.runs("squeue", "#!/bin/sh\ncat\n")
-    assert Runner(timeout_s=5).run(["squeue"]).stdout == ""
+    assert CommandRunner(timeout_s=5).run(["squeue"]).stdout == ""
 
 
 def test_calls_and_seconds_are_counted_by_command(commands: FakeCommands) -> None:
     commands.answers("squeue", seconds=0.05)
     commands.answers("sinfo", code=1)
     commands.answers("sacct", seconds=60)
-    runner = Runner(timeout_s=0.4)
+    runner = CommandRunner(timeout_s=0.4)
     runner.run(["squeue"])
     runner.run(["squeue"])
     runner.run(["sinfo"])
     with pytest.raises(ClusterUnavailable):
         runner.run(["sacct"])
-    usage = runner.usage()
+    usage = runner.get_usage()
     assert (usage["squeue"].calls, usage["squeue"].failures) == (2, 0)
     assert usage["squeue"].seconds >= 0.1
     assert (usage["sinfo"].calls, usage["sinfo"].failures) == (1, 0)
@@ -111,5 +111,5 @@ def test_calls_and_seconds_are_counted_by_command(commands: FakeCommands) -> Non
 def test_the_callers_environment_stays_as_it_was(commands: FakeCommands) -> None:
     before = dict(os.environ)
     commands.answers("squeue")
-    Runner().run(["squeue"])
+    CommandRunner().run(["squeue"])
     assert dict(os.environ) == before

@@ -161,7 +161,7 @@ def test_a_requeued_run_stays_in_accounting_and_the_job_waits_under_a_new_submis
     c = cluster()
     first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(60)
-    c.requeue(first)
+    c.requeue_job(first)
     waiting = c.fetch_queue().find_job(first)
     assert waiting is not None
     assert (waiting.state, waiting.submit, waiting.reason) == (JobState.PENDING, 60, "BeginTime")
@@ -176,7 +176,7 @@ def test_a_requeued_link_has_one_standby_when_it_runs_again() -> None:
     c = cluster(nodes=4)
     first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(60)
-    c.requeue(first)
+    c.requeue_job(first)
     c.advance(300)
     again = c.fetch_queue().find_job(first)
     assert again is not None
@@ -191,12 +191,12 @@ def test_jobs_of_a_node_that_goes_down_are_requeued() -> None:
     c.advance(60)
     down, other = sorted(c.fetch_nodes(), key=lambda node: node.state)
     assert (down.state, other.state) == ("allocated", "idle")
-    c.set_node(down.name, Outage.DOWN)
-    c.set_node(other.name, Outage.DRAIN)
+    c.set_node_outage(down.name, Outage.DOWN)
+    c.set_node_outage(other.name, Outage.DRAIN)
     assert sorted(n.state for n in c.fetch_nodes()) == ["down", "drained"]
     c.advance(300)
     assert {j.state for j in c.fetch_history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
-    c.set_node(down.name, Outage.RESUME)
+    c.set_node_outage(down.name, Outage.RESUME)
     c.advance(60)
     job = c.fetch_queue().find_job(first)
     assert job is not None

@@ -82,7 +82,7 @@ def test_behind_a_job_that_is_forgotten_it_is_free(cluster: SimulatedCluster) ->
 def test_one_that_was_requeued_counts_anew(cluster: SimulatedCluster) -> None:
     plan(cluster, 20)
     cluster.advance(600)
-    cluster.requeue(link(cluster, 1).job_id)
+    cluster.requeue_job(link(cluster, 1).job_id)
     cluster.advance(900)
     again = link(cluster, 1).start or 0
     assert again > NOW + 600

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.cluster.site_import import slurm_answers
-from mirage.cluster.site_import.params import Site, site_of
-from mirage.cluster.site_import.slurm_answers import Answers, Question
+from mirage.cluster.site_import.params import ImportedSite, convert_site
+from mirage.cluster.site_import.slurm_answers import SiteAnswers, SiteQuestion
 from mirage.errors import MalformedText
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, Reservation, SelectType
 from mirage.slurm.text.hostlist import compress_hostlist
@@ -20,17 +20,17 @@ from tests.cluster import site_texts
 from tests.cluster.site_texts import answers
 
 
-def imported(**changed: str) -> Site:
-    return site_of(answers(**changed), UTC)
+def imported(**changed: str) -> ImportedSite:
+    return convert_site(answers(**changed), UTC)
 
 
-def with_lines(question: Question, lines: list[str]) -> Site:
+def with_lines(question: SiteQuestion, lines: list[str]) -> ImportedSite:
     found = answers()
     texts = {**found.texts, question: "\n".join(lines) + "\n"}
-    return site_of(replace(found, texts=texts), UTC)
+    return convert_site(replace(found, texts=texts), UTC)
 
 
-def said(site: Site, *words: str) -> str:
+def said(site: ImportedSite, *words: str) -> str:
     """The one note that has these words."""
     (note,) = [n for n in site.notes if all(word in n for word in words)]
     return note
@@ -190,7 +190,7 @@ def test_the_flag_of_a_qos_that_the_simulator_has_is_taken_over_and_others_are_s
     for enforced in ("limits", "associations"):
         found = answers(AccountingStorageEnforce=enforced)
         texts = {**found.texts, slurm_answers.QOS: "\n".join(lines) + "\n"}
-        site = site_of(replace(found, texts=texts), UTC)
+        site = convert_site(replace(found, texts=texts), UTC)
         assert [q.overrides_max_time for q in site.params.qos] == [False, True]
         assert said(site, "QOS long", "Flags=DenyOnLimit", "MaxWall=30-00:00:00")
         read = parse_cluster_file(render_cluster_file(site.params), "C.toml")
@@ -232,7 +232,7 @@ def test_cores_of_several_threads_are_several_cpus() -> None:
         slurm_answers.PARTITIONS: site_texts.partition("gpu", "gpu[01-02]"),
         slurm_answers.RESERVATIONS: line,
     }
-    assert site_of(replace(found, texts=texts), UTC).params.reservations[0].nodes == (0, 1)
+    assert convert_site(replace(found, texts=texts), UTC).params.reservations[0].nodes == (0, 1)
 
 
 def test_flags_and_weights() -> None:
@@ -292,7 +292,7 @@ def test_equal_nodes_are_no_groups() -> None:
         slurm_answers.NODES: "\n".join(nodes),
         slurm_answers.PARTITIONS: site_texts.partition("p", "n[0-9]"),
     }
-    site = site_of(replace(found, texts=texts), UTC)
+    site = convert_site(replace(found, texts=texts), UTC)
     assert site.params.node_groups == ()
     assert (site.params.cpus_per_node, site.params.gpus_per_node) == (64, 0)
     assert site.params.partitions == (Partition(name="p", max_time_s=172800),)
@@ -305,7 +305,7 @@ def test_whole_cores_of_several_threads_are_said() -> None:
     assert said(with_lines(slurm_answers.NODES, nodes), "whole cores")
     found = answers(SelectTypeParameters="CR_CPU_MEMORY")
     texts = {**found.texts, slurm_answers.NODES: "\n".join(nodes)}
-    site = site_of(replace(found, texts=texts), UTC)
+    site = convert_site(replace(found, texts=texts), UTC)
     assert not [n for n in site.notes if "whole cores" in n]
 
 
@@ -344,7 +344,7 @@ def test_without_accounting_there_is_a_site_all_the_same() -> None:
     gone = (slurm_answers.QOS, slurm_answers.ASSOCIATIONS, slurm_answers.RESERVATIONS)
     texts = {q: text for q, text in found.texts.items() if q not in gone}
     missing = dict.fromkeys(gone, "sacctmgr: Connection refused (exit code 1)")
-    site = site_of(Answers(texts=texts, missing=missing), UTC)
+    site = convert_site(SiteAnswers(texts=texts, missing=missing), UTC)
     assert (site.params.qos, site.params.shares, site.params.reservations) == ((), (), ())
     assert said(site, "`sacctmgr -P show qos` gave no answer", "one QOS without limits")
 
@@ -380,7 +380,7 @@ def test_answers_cut_or_garbled_anywhere_are_left_out_or_refused(data: st.DataOb
     garbled = text[:begin] + data.draw(st.text(max_size=8)) + text[end:]
     cut = data.draw(st.sampled_from([garbled, text[:begin]]))
     with suppress(MalformedText):
-        site = site_of(replace(found, texts={**found.texts, question: cut}), UTC)
+        site = convert_site(replace(found, texts={**found.texts, question: cut}), UTC)
         written = render_cluster_file(
             site.params, site.notes, node_names=compress_hostlist(site.node_names)
         )

@@ -4,7 +4,7 @@ from datetime import UTC
 
 import pytest
 
-from mirage.cluster.site_import.params import site_of
+from mirage.cluster.site_import.params import convert_site
 from mirage.errors import ConfigError
 from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import render_cluster_file
@@ -27,7 +27,7 @@ LEAST = '[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n'
 def test_the_release_is_imported_and_what_was_not_checked_is_said(
     told: str, version: str, note: str
 ) -> None:
-    site = site_of(answers(SLURM_VERSION=told), UTC)
+    site = convert_site(answers(SLURM_VERSION=told), UTC)
     assert site.params.slurm_version == version
     assert [n for n in site.notes if "SLURM_VERSION" in n] == (
         [f"SLURM_VERSION = {told}: {note}."] if note else []

@@ -52,26 +52,26 @@ def key_file(folder: Path, raw: bytes = SECRET, mode: int = 0o640) -> Path:
 
 @pytest.fixture
 def site(tmp_path: Path) -> slurm_jwt.SlurmJwt:
-    return slurm_jwt.hs256(key_file(tmp_path), clock=lambda: NOW)
+    return slurm_jwt.load_hs256(key_file(tmp_path), clock=lambda: NOW)
 
 
 def refused(reader: slurm_jwt.SlurmJwt, token: str) -> NotIdentified:
     with pytest.raises(NotIdentified) as caught:
-        reader.identify(token)
+        reader.authenticate_caller(token)
     return caught.value
 
 
 def test_slurms_token_names_its_user(site: slurm_jwt.SlurmJwt) -> None:
-    assert site.identify(made(claims())) == ROOT
-    assert site.identify(made(claims(sun=None, username="root"))) == ROOT
-    assert site.identify(made(claims(username="root"))) == ROOT
+    assert site.authenticate_caller(made(claims())) == ROOT
+    assert site.authenticate_caller(made(claims(sun=None, username="root"))) == ROOT
+    assert site.authenticate_caller(made(claims(username="root"))) == ROOT
 
 
 def test_a_key_that_is_the_text_of_a_pem_file_is_taken_as_it_is(tmp_path: Path) -> None:
     """Slurm's own documentation makes one by `openssl genrsa`."""
     pem = RSAKey.generate_key(2048).as_pem(private=True)
-    reader = slurm_jwt.hs256(key_file(tmp_path, pem), clock=lambda: NOW)
-    assert reader.identify(made(claims(), secret=pem)) == ROOT
+    reader = slurm_jwt.load_hs256(key_file(tmp_path, pem), clock=lambda: NOW)
+    assert reader.authenticate_caller(made(claims(), secret=pem)) == ROOT
 
 
 UNSIGNED = {
@@ -132,9 +132,9 @@ def test_what_is_signed_and_no_good_is_refused(site: slurm_jwt.SlurmJwt, which: 
 
 def test_the_audience_is_looked_at_where_one_is_set(tmp_path: Path) -> None:
     path = key_file(tmp_path)
-    reader = slurm_jwt.hs256(path, audience="mirage", clock=lambda: NOW)
-    assert reader.identify(made(claims(aud="mirage"))) == ROOT
-    assert reader.identify(made(claims(aud=["slurm", "mirage"]))) == ROOT
+    reader = slurm_jwt.load_hs256(path, audience="mirage", clock=lambda: NOW)
+    assert reader.authenticate_caller(made(claims(aud="mirage"))) == ROOT
+    assert reader.authenticate_caller(made(claims(aud=["slurm", "mirage"]))) == ROOT
     for wrong in (claims(), claims(aud="slurm"), claims(aud=["mirage2"]), claims(aud="")):
         assert "aud" in str(refused(reader, made(wrong)))
 
@@ -150,17 +150,17 @@ def test_a_key_that_protects_nothing_is_refused(
     tmp_path: Path, raw: bytes, mode: int, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        slurm_jwt.hs256(key_file(tmp_path, raw, mode))
+        slurm_jwt.load_hs256(key_file(tmp_path, raw, mode))
 
 
 def test_a_public_key_is_no_site_key(tmp_path: Path, rsa: RSAKey) -> None:
     with pytest.raises(ConfigError, match="that is a public key"):
-        slurm_jwt.hs256(key_file(tmp_path, rsa.as_pem(private=False)))
+        slurm_jwt.load_hs256(key_file(tmp_path, rsa.as_pem(private=False)))
 
 
 def test_a_key_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        slurm_jwt.hs256(tmp_path / "nothing")
+        slurm_jwt.load_hs256(tmp_path / "nothing")
 
 
 # Public keys.
@@ -182,8 +182,8 @@ def by_rsa(key: RSAKey, given: dict[str, Any], **header: str) -> str:
 def test_public_keys_of_a_file(tmp_path: Path, rsa: RSAKey) -> None:
     path = tmp_path / "jwks.json"
     path.write_bytes(key_set(rsa))
-    reader = slurm_jwt.jwks_file(path, clock=lambda: NOW)
-    assert reader.identify(by_rsa(rsa, claims())) == ROOT
+    reader = slurm_jwt.load_jwks_file(path, clock=lambda: NOW)
+    assert reader.authenticate_caller(by_rsa(rsa, claims())) == ROOT
     stranger = RSAKey.generate_key(2048, parameters={"kid": "first"})
     refused(reader, by_rsa(stranger, claims()))
     assert refused(reader, by_rsa(rsa, claims(exp=NOW - 60))).who == "root"
@@ -193,7 +193,7 @@ def test_a_public_key_is_no_shared_secret(tmp_path: Path, rsa: RSAKey) -> None:
     """Algorithm confusion: HS256 over a text that everybody has."""
     path = tmp_path / "jwks.json"
     path.write_bytes(key_set(rsa))
-    reader = slurm_jwt.jwks_file(path, clock=lambda: NOW)
+    reader = slurm_jwt.load_jwks_file(path, clock=lambda: NOW)
     for public in (rsa.as_pem(private=False), path.read_bytes(), b""):
         for kid in ("first", None):
             head = {"alg": "HS256"} | ({"kid": kid} if kid else {})
@@ -206,9 +206,9 @@ def test_a_shared_secret_in_a_public_set_is_left_out(tmp_path: Path, rsa: RSAKey
         secret = OctKey.import_key(SECRET, {"kid": "second"}).as_dict()
     path = tmp_path / "jwks.json"
     path.write_text(json.dumps({"keys": [secret, rsa.as_dict(private=False)]}))
-    reader = slurm_jwt.jwks_file(path, clock=lambda: NOW)
+    reader = slurm_jwt.load_jwks_file(path, clock=lambda: NOW)
     refused(reader, made(claims(), header={"alg": "HS256", "kid": "second"}))
-    assert reader.identify(by_rsa(rsa, claims())) == ROOT
+    assert reader.authenticate_caller(by_rsa(rsa, claims())) == ROOT
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [1]}', "[" * 9999])
@@ -216,7 +216,7 @@ def test_what_is_no_key_set(tmp_path: Path, text: str) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(text)
     with pytest.raises(ConfigError):
-        slurm_jwt.jwks_file(path)
+        slurm_jwt.load_jwks_file(path)
 
 
 class Issuer:
@@ -258,10 +258,10 @@ def issuer() -> Iterator[Issuer]:
 
 def test_public_keys_of_an_address_are_asked_for_seldom(issuer: Issuer, rsa: RSAKey) -> None:
     issuer.body = key_set(rsa)
-    reader = slurm_jwt.jwks_url(issuer.url, clock=lambda: NOW)
+    reader = slurm_jwt.load_jwks_url(issuer.url, clock=lambda: NOW)
     assert issuer.asked == 0
     for _ in range(3):
-        assert reader.identify(by_rsa(rsa, claims())) == ROOT
+        assert reader.authenticate_caller(by_rsa(rsa, claims())) == ROOT
     for _ in range(3):
         refused(reader, by_rsa(rsa, claims(), kid="other"))
     assert issuer.asked == 1, "tokens that name no key of the set do not make us ask for ever"
@@ -270,27 +270,27 @@ def test_public_keys_of_an_address_are_asked_for_seldom(issuer: Issuer, rsa: RSA
 def test_a_new_key_is_found(issuer: Issuer, rsa: RSAKey, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_jwt, "FETCH_AGAIN_S", 0.0)
     issuer.body = key_set(rsa)
-    reader = slurm_jwt.jwks_url(issuer.url, clock=lambda: NOW)
-    assert reader.identify(by_rsa(rsa, claims())) == ROOT
+    reader = slurm_jwt.load_jwks_url(issuer.url, clock=lambda: NOW)
+    assert reader.authenticate_caller(by_rsa(rsa, claims())) == ROOT
     second = RSAKey.generate_key(2048, parameters={"kid": "second"})
     issuer.body = key_set(second)
-    assert reader.identify(by_rsa(second, claims())) == ROOT
+    assert reader.authenticate_caller(by_rsa(second, claims())) == ROOT
     refused(reader, by_rsa(rsa, claims()))
     issuer.body = b"an error page"
-    assert reader.identify(by_rsa(second, claims())) == ROOT
+    assert reader.authenticate_caller(by_rsa(second, claims())) == ROOT
     refused(reader, by_rsa(rsa, claims()))
 
 
 def test_an_issuer_that_is_away_is_nobodys_fault(issuer: Issuer, rsa: RSAKey) -> None:
-    reader = slurm_jwt.jwks_url("http://127.0.0.1:9/jwks", clock=lambda: NOW)
+    reader = slurm_jwt.load_jwks_url("http://127.0.0.1:9/jwks", clock=lambda: NOW)
     with pytest.raises(ClusterUnavailable, match="gives no keys"):
-        reader.identify(by_rsa(rsa, claims()))
+        reader.authenticate_caller(by_rsa(rsa, claims()))
     with pytest.raises(ClusterUnavailable, match="cannot be had"):
-        reader.identify(by_rsa(rsa, claims()))
+        reader.authenticate_caller(by_rsa(rsa, claims()))
     issuer.body = b" " * 300_000
-    large = slurm_jwt.jwks_url(issuer.url, clock=lambda: NOW)
+    large = slurm_jwt.load_jwks_url(issuer.url, clock=lambda: NOW)
     with pytest.raises(ClusterUnavailable):
-        large.identify(by_rsa(rsa, claims()))
+        large.authenticate_caller(by_rsa(rsa, claims()))
 
 
 def test_the_refusal_holds_nothing_of_the_token(site: slurm_jwt.SlurmJwt) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirage.cluster.auth import sudo as subject
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused, ConfigError, InputError
@@ -28,7 +28,7 @@ def submit(**fields: Any) -> bool:
         "user": "nobody",
         "predecessor": JobId(1),
     }
-    return subject.submit(Runner(timeout_s=10), LINK, NextLink(**values | fields))
+    return subject.submit_next_link(CommandRunner(timeout_s=10), LINK, NextLink(**values | fields))
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_a_program_that_others_may_change_is_refused(tmp_path: Path) -> None:
     link = tmp_path / "mirage-link"
     for path in (link, Path("mirage-link"), tmp_path):
         with pytest.raises(ConfigError, match="is not the absolute path of a file"):
-            subject.checked(path)
+            subject.check_program(path)
     link.write_text("#!/bin/sh\n")
     link.chmod(0o777)
     with pytest.raises(ConfigError, match="others than root may change"):
-        subject.checked(link)
-    assert "by the rule of deploy/sudoers/mirage" in subject.checked(Path("/usr/bin/env"))
+        subject.check_program(link)
+    assert "by the rule of deploy/sudoers/mirage" in subject.check_program(Path("/usr/bin/env"))

@@ -87,7 +87,7 @@ def test_a_row_is_counted_and_named_once(
     (line,) = [entry for entry in said if "does not read" in entry["event"]]
     assert (line["command"], line["row"]) == ("squeue", "job '5'")
     assert "not a TRES list" in line["error"]
-    usage = cluster.usage()["squeue"]
+    usage = cluster.get_usage()["squeue"]
     assert (usage.calls, usage.failures, usage.unread) == (3, 0, 3)
 
 
@@ -122,7 +122,7 @@ def test_records_of_accounting(commands: FakeCommands, cluster: SlurmCli) -> Non
     asked = cluster.fetch_job_records([JobId(n) for n in range(7, 13)])
     assert [job.job_id for job in asked] == [7]
     assert asked.unread == {8, 9, 10, 11}
-    assert cluster.usage()["sacct"].unread == 8
+    assert cluster.get_usage()["sacct"].unread == 8
 
 
 def test_many_bad_records_are_no_answer(commands: FakeCommands, cluster: SlurmCli) -> None:
@@ -161,7 +161,7 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
         nodes = [node | {"name": "gpu01"}, node, node | {"name": "gpu02", "cpus": None}, None]
         fake.answers("/slurm/v0.0.38/nodes", {"errors": [], "nodes": nodes})
         assert [each.name for each in slurm.fetch_nodes()] == ["gpu01"]
-        unread = {kind: usage.unread for kind, usage in slurm.usage().items() if usage.unread}
+        unread = {kind: usage.unread for kind, usage in slurm.get_usage().items() if usage.unread}
     assert unread == {"rest:jobs": 3, "rest:nodes": 3, "rest:accounting": 4}
 
 
@@ -174,7 +174,7 @@ class Chain:
             self.cluster_id = clusters.ensure(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, Mode.ACT)
         rules = Rules(policy=Always, default="always")
-        usage = cluster.usage
+        usage = cluster.get_usage
         self.worker = Worker(store, cluster, self.cluster_id, rules=rules, usage=usage)
         commands.answers("sacct", records(), helpformat=HELPFORMAT)
         commands.answers("sinfo", "")

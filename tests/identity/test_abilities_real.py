@@ -144,7 +144,7 @@ def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
     started = Path("/home/alice/.local/state/mirage") / chain_id / "started" / "1"
     site.testbed.wait_until(started.exists, 20, "the first link to start")
     assert len(jobs_of()) == 1, "nothing stands"
-    words = sudo.argv(link, "alice", ChainId(chain_id))
+    words = sudo.build_argv(link, "alice", ChainId(chain_id))
     done = site.testbed.run(words, user="mirage")
     assert done.stdout.startswith("link 2\tjob ")
     _, second = jobs_of()
@@ -153,7 +153,7 @@ def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
     assert (shown["UserId"].partition("(")[0], shown["Dependency"]) == ("alice", "(null)")
     again = site.testbed.run(words, user="mirage", check=False)
     assert len(jobs_of()) == 2 or site.testbed.state(second) == "RUNNING", again.stdout
-    other = sudo.argv(link, "bob", ChainId(chain_id))
+    other = sudo.build_argv(link, "bob", ChainId(chain_id))
     refused = site.testbed.run(other, user="mirage", check=False)
     assert (refused.returncode, "no chain of yours" in refused.stderr) == (1, True)
     site.testbed.run(["scancel", *map(str, jobs_of())])

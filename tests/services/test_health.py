@@ -7,7 +7,7 @@ from shutil import copy
 
 import pytest
 
-from mirage.cluster.call_stats import Meter
+from mirage.cluster.call_stats import CallStats
 from mirage.services.operations import service_status
 from mirage.services.operations.service_status import Teller
 from mirage.store.database.engine import Store
@@ -31,18 +31,18 @@ def tell(store: Store, teller: Teller, at: int, error: str = "") -> None:
         teller.tell(tx, 1, at, took_s=0.5, error=error)
 
 
-def ask(meter: Meter, command: str, times: int = 1, *, fails: bool = False) -> None:
+def ask(meter: CallStats, command: str, times: int = 1, *, fails: bool = False) -> None:
     for _ in range(times):
         try:
-            with meter.counted(command):
+            with meter.count_call(command):
                 assert not fails
         except AssertionError:
             continue
 
 
 def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> None:
-    meter = Meter()
-    teller = Teller("host:1", meter.usage)
+    meter = CallStats()
+    teller = Teller("host:1", meter.get_usage)
     ask(meter, "squeue", 3)
     tell(store, teller, NOW)
     ask(meter, "squeue", 2)
@@ -63,18 +63,18 @@ def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> Non
 
 def test_another_process_begins_its_own_count(store: Store) -> None:
     for _ in range(2):
-        meter = Meter()
+        meter = CallStats()
         ask(meter, "squeue", 4)
-        tell(store, Teller("host:1", meter.usage), NOW)
+        tell(store, Teller("host:1", meter.get_usage), NOW)
     with store.read() as tx:
         assert service_status.polling(tx, 1, now=NOW, hours=1).total.calls == 8
 
 
 def test_hours_go_after_a_month(store: Store) -> None:
     for at in (NOW, NOW + telemetry.KEPT_S + 2 * HOUR):
-        meter = Meter()
+        meter = CallStats()
         ask(meter, "squeue")
-        tell(store, Teller("host:1", meter.usage), at)
+        tell(store, Teller("host:1", meter.get_usage), at)
     with store.read() as tx:
         assert len(telemetry.calls_by_hour(tx, 1, 0)) == 1
 

@@ -138,7 +138,7 @@ def test_a_pause_is_told_once(scene: Scene) -> None:
 
 
 def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
-    scene.cluster.place_hold(scene.job_id(2))
+    scene.cluster.hold_by_hand(scene.job_id(2))
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -151,7 +151,7 @@ def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
 def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: Scene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     scene.tick()
@@ -164,9 +164,9 @@ def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(scene:
     """It is the owner's to release then, not Mirage's."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2))
+    scene.cluster.hold_by_hand(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     assert (scene.reason(2), "resume" in scene.events()) == ("JobHeldUser", False)
@@ -179,10 +179,10 @@ def test_a_hold_that_came_after_a_pause_was_undone_by_hand_is_not_lifted(
     scene.ask(ChainState.PAUSED)
     scene.tick()
     assert scene.held(2)
-    scene.cluster.lift_hold(scene.job_id(2))
+    scene.cluster.release_by_hand(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2), admin=admin)
+    scene.cluster.hold_by_hand(scene.job_id(2), admin=admin)
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.ask(ChainState.ACTIVE)
@@ -196,7 +196,7 @@ def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: Scen
     """And that hold is Mirage's again."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.lift_hold(scene.job_id(2))
+    scene.cluster.release_by_hand(scene.job_id(2))
     scene.tick()
     assert scene.held(2)
     scene.ask(ChainState.ACTIVE)
@@ -210,11 +210,11 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
 ) -> None:
     scene.ask(ChainState.PAUSED)
     queue = scene.cluster.fetch_queue()
-    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
     obey(scene.store, scene.cluster, scene.cluster_id, queue)
     assert scene.reason(2) == "JobHeldAdmin"
     assert scene.events()[-2:] == ["suspend", "suspend: overtaken"]
-    scene.cluster.lift_hold(scene.job_id(2))
+    scene.cluster.release_by_hand(scene.job_id(2))
     scene.tick()
     assert scene.held(2), "the pause holds at the next look, not after a quarter of an hour"
     scene.ask(ChainState.ACTIVE)
@@ -227,7 +227,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scen
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     queue = scene.cluster.fetch_queue()
-    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
     obey(scene.store, scene.cluster, scene.cluster_id, queue)
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
 
@@ -238,7 +238,7 @@ def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: Scene) -> None:
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2))
+    scene.cluster.hold_by_hand(scene.job_id(2))
     scene.tick()
     scene.tick()
     assert scene.held(2)
@@ -248,7 +248,7 @@ def test_a_hold_that_was_refused_is_not_mirages(scene: Scene) -> None:
     scene.cluster.error = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.place_hold(scene.job_id(2))
+    scene.cluster.hold_by_hand(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     scene.tick()
@@ -354,7 +354,7 @@ def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an
     scene.ask(ChainState.PAUSED)
     for _ in range(10):
         scene.tick()
-        scene.cluster.lift_hold(scene.job_id(2))
+        scene.cluster.release_by_hand(scene.job_id(2))
     assert scene.events().count("suspend") == MOST_TRIES
     scene.tick(ASK_AGAIN_S)
     assert (scene.events().count("suspend"), scene.reason(2)) == (MOST_TRIES + 1, "JobHeldUser")

@@ -11,7 +11,7 @@ import pytest
 
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import Token, read_token
+from mirage.cluster.rest.token import RestToken, parse_token
 from mirage.domain.chain import ChainMode
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job
@@ -47,12 +47,12 @@ class Site:
 
     def __post_init__(self) -> None:
         http = RestHttp(self.restd.url, timeout_s=0.3)
-        submit = submitter(self.store, Slurmrestd(http, user_token=self.token).submit)
+        submit = submitter(self.store, Slurmrestd(http, user_token=self.token).submit_job)
         self.rules = Rules(policy=Always, default="always", submit=submit)
 
-    def token(self, user: str) -> Token:
+    def token(self, user: str) -> RestToken:
         self.tokens.append(jwt(user, time.time() + 60))
-        return read_token(self.tokens[-1])
+        return parse_token(self.tokens[-1])
 
     def tick(self, *jobs: Job, now: int = NOW) -> tuple[Effect, str]:
         """What became of the last decision."""

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cluster.site_import import slurm_answers
-from mirage.cluster.site_import.notes import counted
-from mirage.cluster.site_import.params import Site, site_of
+from mirage.cluster.site_import.notes import add_job_counts
+from mirage.cluster.site_import.params import ImportedSite, convert_site
 from mirage.errors import ClusterUnavailable, InputError, MalformedText
 from mirage.slurm.text import hostlist
 from mirage.traces.cluster_files.reader import ClusterFile, parse_cluster_file
@@ -89,26 +89,26 @@ def import_site(
         _show(site, cluster_file, out)
 
 
-def _asked(zone: tzinfo | None) -> Site:
+def _asked(zone: tzinfo | None) -> ImportedSite:
     try:
-        return site_of(slurm_answers.ask(), zone)
+        return convert_site(slurm_answers.fetch_answers(), zone)
     except MalformedText as error:
         # Half an answer of a Slurm in trouble: nothing is wrong with what was given to us.
         raise ClusterUnavailable(f"Slurm's answer does not read: {error}") from error
 
 
-def _captured(folder: Path, zone: tzinfo | None) -> Site:
+def _captured(folder: Path, zone: tzinfo | None) -> ImportedSite:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a directory")
-    return site_of(slurm_answers.read_directory(folder), zone)
+    return convert_site(slurm_answers.load_answers(folder), zone)
 
 
 def _counted(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
     with open_trace(log, timezone=timezone) as trace:
-        return counted(notes, (job for batch in trace.iter_batches() for job in batch))
+        return add_job_counts(notes, (job for batch in trace.iter_batches() for job in batch))
 
 
-def _head(site: Site) -> list[str]:
+def _head(site: ImportedSite) -> list[str]:
     return [
         f"Cluster file of {site.params.name}, by `mirage cluster import`. Keys: docs/clusters.md.",
         *site.notes,
@@ -127,7 +127,7 @@ def _put(out: Path, written: str) -> None:
 
 
 def _summary(
-    site: Site, cluster_file: ClusterFile, out: Path | None, written: str
+    site: ImportedSite, cluster_file: ClusterFile, out: Path | None, written: str
 ) -> dict[str, object]:
     return {
         **_counts(site),
@@ -138,7 +138,7 @@ def _summary(
     }
 
 
-def _counts(site: Site) -> dict[str, str | int]:
+def _counts(site: ImportedSite) -> dict[str, str | int]:
     params = site.params
     return {
         "cluster": params.name,
@@ -151,7 +151,7 @@ def _counts(site: Site) -> dict[str, str | int]:
     }
 
 
-def _show(site: Site, cluster_file: ClusterFile, out: Path) -> None:
+def _show(site: ImportedSite, cluster_file: ClusterFile, out: Path) -> None:
     table = Table()
     table.add_column("imported")
     table.add_column("number", justify="right")

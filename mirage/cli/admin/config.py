@@ -107,7 +107,7 @@ _LOOKS: dict[str, Callable[[Settings], object]] = {
     "provision.policy": lambda s: wiring.get_policy_loader(s)(s.provision.policy),
     "cluster.file": wiring.get_cluster_file,
     "auth": wiring.build_jwt_reader,
-    "submit.sudo": lambda s: s.submit.sudo and sudo.checked(s.submit.sudo),
+    "submit.sudo": lambda s: s.submit.sudo and sudo.check_program(s.submit.sudo),
 }
 """By key: what it names is used as the service would. Each raises InputError for what is wrong."""
 

@@ -26,7 +26,7 @@ from mirage.bootstrap.sd_notify import Notifier
 from mirage.bootstrap.wiring import Service
 from mirage.cli.admin.kernel_warmup import Compiler
 from mirage.cluster.auth import munge
-from mirage.cluster.heartbeat import Attended
+from mirage.cluster.heartbeat import HeartbeatCluster
 from mirage.config import settings as settings_file
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import ServiceSettings
@@ -272,7 +272,7 @@ def make_worker(
 
     return Worker(
         service.store,
-        Attended(service.cluster, alive),
+        HeartbeatCluster(service.cluster, alive),
         service.cluster_id,
         rules=replace(rules, submit=submit, observer=observer),
         intervals=intervals,
@@ -323,7 +323,7 @@ def api_context(
         cluster_name=settings.cluster.name,
         admins=settings.service.admins,
         clock=service.cluster.read_clock,
-        identify=munge.identify,
+        identify=munge.authenticate_caller,
         munge_without_cluster=settings.auth.munge_without_cluster,
         pushers=settings.polling.pushers,
         read_jwt=wiring.build_jwt_reader(settings),

@@ -116,7 +116,7 @@ def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dic
     except plugin.Unreachable as error:
         raise ServiceUnavailable(str(error)) from error
     return {
-        "Authorization": f"MUNGE {munge.credential(build_signed_text(method, target, body, cluster))}"
+        "Authorization": f"MUNGE {munge.create_credential(build_signed_text(method, target, body, cluster))}"
     }
 
 

@@ -130,7 +130,7 @@ def _slurm(settings: Settings) -> tuple[Verdict, str]:
 
 def _answering(settings: Settings) -> tuple[Verdict, str]:
     """Whether slurmctld answers, and is of the cluster that the settings name."""
-    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).site_config()
+    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).fetch_site_config()
     name = settings.cluster.name
     if site.cluster_name != name:
         return Verdict.WARNING, (
@@ -212,7 +212,7 @@ def _submit_by_sudo(settings: Settings) -> list[Finding]:
     link = settings.submit.sudo
     if link is None:
         return []
-    return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
+    return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.check_program(link)))]
 
 
 def _show(findings: list[Finding]) -> None:

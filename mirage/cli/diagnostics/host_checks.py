@@ -162,7 +162,7 @@ def vouched() -> tuple[Verdict, str]:
     """A credential made and read: what the wrapped sbatch and `mirage chain` are known by."""
     payload = "mirage doctor"
     try:
-        who = munge.identify(munge.credential(payload), payload)
+        who = munge.authenticate_caller(munge.create_credential(payload), payload)
     except ClusterUnavailable as error:
         return Verdict.WARNING, (
             f"{error}: users of other hosts are not known, so their chains are not registered at "

@@ -1,9 +1,9 @@
 """What `mirage doctor` says of the service's account in Slurm, and of that Slurm's release."""
 
 from mirage.cli.diagnostics.doctor_result import Finding, Verdict
-from mirage.cluster.cli.client import SlurmCli, own_name
-from mirage.cluster.cli.command_runner import Runner
-from mirage.cluster.cli.permission_probe import abilities, is_operator
+from mirage.cluster.cli.client import SlurmCli, get_own_name
+from mirage.cluster.cli.command_runner import CommandRunner
+from mirage.cluster.cli.permission_probe import is_operator, probe_permissions
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
 from mirage.services.access.slurm_permissions import reach
@@ -13,13 +13,13 @@ from mirage.slurm.text import releases
 def look(settings: Settings) -> list[Finding]:
     """Which moves the account may make, and for whom. Costs two job numbers."""
     timeout_s = settings.cluster.command_timeout_s
-    runner, cluster = Runner(timeout_s=timeout_s), SlurmCli(timeout_s=timeout_s)
+    runner, cluster = CommandRunner(timeout_s=timeout_s), SlurmCli(timeout_s=timeout_s)
     try:
-        site = cluster.site_config()
+        site = cluster.fetch_site_config()
     except MirageError as error:
         return [Finding("moves", Verdict.WARNING, str(error))]
     operator = is_operator(runner)
-    found = abilities(
+    found = probe_permissions(
         runner,
         hides_jobs="jobs" in site.private_data,
         operator=operator,
@@ -51,6 +51,6 @@ def release(told: str, *, operator: bool | None) -> list[Finding]:
 def _coordinated(cluster: SlurmCli) -> frozenset[str]:
     """Accounts that this account coordinates; none where accounting does not say."""
     try:
-        return reach(own_name(), cluster.roster()).accounts
+        return reach(get_own_name(), cluster.fetch_roster()).accounts
     except MirageError:
         return frozenset()

@@ -14,7 +14,7 @@ def look(settings: Settings) -> tuple[str, list[str]]:
     Raises ClusterUnavailable where there is no answer.
     """
     slurm = wiring.build_slurmrestd_client(settings)
-    spoken, nodes = slurm.dialect(), slurm.fetch_nodes()
+    spoken, nodes = slurm.get_dialect(), slurm.fetch_nodes()
     told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
     lacking = []
     if not spoken.accounting:
@@ -30,5 +30,5 @@ def _of_the_token(settings: Settings) -> Iterator[str]:
     file = wiring.build_token_file(settings)
     if file is None:
         return
-    if file.token().user in _MASTERS:
-        yield f"{file.path} is {file.token().user}'s and may act as anybody: an Operator's will do"
+    if file.load_token().user in _MASTERS:
+        yield f"{file.path} is {file.load_token().user}'s and may act as anybody: an Operator's will do"

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from mirage.cluster.host_accounts import caller_of, shown_name
+from mirage.cluster.host_accounts import build_caller, format_user_name
 from mirage.domain.access.caller import Caller
 from mirage.errors import ClusterUnavailable, NotIdentified
 
@@ -20,7 +20,7 @@ _REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
 _FOR = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
 
 
-def identify(given: str, payload: str, *older: str) -> Caller:
+def authenticate_caller(given: str, payload: str, *older: str) -> Caller:
     """The maker of a credential, which must hold exactly `payload` and not have been seen before.
 
     `older`: what it may hold as well, of clients that name no cluster.
@@ -29,26 +29,28 @@ def identify(given: str, payload: str, *older: str) -> Caller:
     """
     if not _CREDENTIAL.fullmatch(given):
         raise NotIdentified("that is no MUNGE credential")
-    done = _run(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
+    done = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
     head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
-    facts = dict(_fact(line) for line in head.splitlines())
+    facts = dict(_parse_fact(line) for line in head.splitlines())
     if done.returncode >= _BAD_CREDENTIAL:
         fault = _FAULTS.get(done.returncode)
         raise NotIdentified(
             f"the MUNGE credential {fault or 'is not valid here'}",
             # munged has read those that come too late, and says who made them.
-            shown_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
+            format_user_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
         )
     if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
     uid = int(facts["UID"])
     if held not in {payload, *older}:
-        raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", shown_name(uid))
-    return caller_of(uid, names_cluster=held == payload)
+        raise NotIdentified(
+            f"the MUNGE credential {_explain_difference(held, payload)}", format_user_name(uid)
+        )
+    return build_caller(uid, names_cluster=held == payload)
 
 
-def _difference(held: str, payload: str) -> str:
+def _explain_difference(held: str, payload: str) -> str:
     asked = _REQUEST.match(payload)
     if asked is None or not held.startswith(asked[0]):
         return "was made for another request"
@@ -58,9 +60,9 @@ def _difference(held: str, payload: str) -> str:
     return f"was made for another service ({named[0].strip() if named else 'of no name'})"
 
 
-def credential(payload: str) -> str:
+def create_credential(payload: str) -> str:
     """One of the user who runs this, for one use; ClusterUnavailable where munged gives none."""
-    done = _run(["munge"], payload)
+    done = _run_command(["munge"], payload)
     made = done.stdout.decode(errors="replace").strip()
     if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
@@ -68,7 +70,7 @@ def credential(payload: str) -> str:
     return made
 
 
-def _run(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
+def _run_command(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(  # noqa: S603 - one of two fixed argument vectors
             argv,
@@ -86,6 +88,6 @@ def _run(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
         raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
 
 
-def _fact(line: str) -> tuple[str, str]:
+def _parse_fact(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name, value.strip()

@@ -55,7 +55,7 @@ class SlurmJwt:
     """A token that is good for longer from now is refused."""
     clock: Callable[[], float] = time.time
 
-    def identify(self, given: str) -> Caller:
+    def authenticate_caller(self, given: str) -> Caller:
         """Whose token this is. Raises NotIdentified, or ClusterUnavailable where there are no keys.
 
         It is good until it expires, and for any request.
@@ -63,32 +63,36 @@ class SlurmJwt:
         if len(given) > LONGEST or not given.isascii():
             raise NotIdentified("that is no JSON web token")
         try:
-            claims = self._read(given)
+            claims = self._decode_claims(given)
         except (JoseError, ValueError, RecursionError) as error:
-            raise NotIdentified(f"the JSON web token is refused: {_why(error)}") from error
-        user = _user(claims)
+            raise NotIdentified(
+                f"the JSON web token is refused: {_explain_error(error)}"
+            ) from error
+        user = _read_user(claims)
         try:
-            self._registry().validate(claims)
+            self._build_registry().validate(claims)
         except ExpiredTokenError as error:
             raise NotIdentified("the JSON web token has expired", user) from error
         except (JoseError, ValueError, TypeError) as error:
-            raise NotIdentified(f"the JSON web token is refused: {_why(error)}", user) from error
+            raise NotIdentified(
+                f"the JSON web token is refused: {_explain_error(error)}", user
+            ) from error
         if claims["exp"] > self.clock() + self.max_lifetime_s + CLOCKS_DIFFER_S:
             raise NotIdentified(
                 f"the JSON web token is good for more than {self.max_lifetime_s} s: "
                 "make one with a shorter lifespan",
                 user,
             )
-        return _caller(user)
+        return _build_caller(user)
 
-    def _read(self, given: str) -> dict[str, Any]:
+    def _decode_claims(self, given: str) -> dict[str, Any]:
         try:
             read = jwt.decode(given, self.keys(False), algorithms=[self.algorithm])
         except InvalidKeyIdError:
             read = jwt.decode(given, self.keys(True), algorithms=[self.algorithm])
         return dict(read.claims)
 
-    def _registry(self) -> jwt.JWTClaimsRegistry:
+    def _build_registry(self) -> jwt.JWTClaimsRegistry:
         wanted: dict[str, Any] = {"exp": {"essential": True}}
         if self.audience is not None:
             wanted["aud"] = {"essential": True, "value": self.audience}
@@ -97,7 +101,7 @@ class SlurmJwt:
         )
 
 
-def hs256(key_file: Path, **more: Any) -> SlurmJwt:
+def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
     """With the site's own key (`jwt_hs256.key`). Raises ConfigError where it cannot be used.
 
     Slurm takes the file's bytes as they are, also where they are the text of a PEM file.
@@ -119,28 +123,30 @@ def hs256(key_file: Path, **more: Any) -> SlurmJwt:
     return SlurmJwt(keys=lambda _again: key, algorithm="HS256", **more)
 
 
-def jwks_file(path: Path, **more: Any) -> SlurmJwt:
+def load_jwks_file(path: Path, **more: Any) -> SlurmJwt:
     """With the public keys of a file, read again when a token names another. Raises ConfigError."""
 
-    def read() -> KeySet:
+    def read_keys() -> KeySet:
         try:
-            return _key_set(path.read_bytes())
+            return _parse_key_set(path.read_bytes())
         except OSError as error:
             raise ClusterUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
     try:
-        read()
+        read_keys()
     except (ClusterUnavailable, ValueError) as error:
         raise ConfigError(str(path), [str(error)]) from error
-    return SlurmJwt(keys=_Fetched(read), algorithm="RS256", **more)
+    return SlurmJwt(keys=_RefreshedKeys(read_keys), algorithm="RS256", **more)
 
 
-def jwks_url(url: str, **more: Any) -> SlurmJwt:
+def load_jwks_url(url: str, **more: Any) -> SlurmJwt:
     """With the public keys of an address, asked at the first token and when one names another."""
-    return SlurmJwt(keys=_Fetched(lambda: _key_set(_fetch(url))), algorithm="RS256", **more)
+    return SlurmJwt(
+        keys=_RefreshedKeys(lambda: _parse_key_set(_fetch_url(url))), algorithm="RS256", **more
+    )
 
 
-class _Fetched:
+class _RefreshedKeys:
     """Keys that may change: looked for again at most every FETCH_AGAIN_S."""
 
     def __init__(self, fetch: Callable[[], KeySet]) -> None:
@@ -155,12 +161,12 @@ class _Fetched:
             due = self._asked_at is None or now > self._asked_at + FETCH_AGAIN_S
             if due and (again or self._known is None):
                 self._asked_at = now
-                self._known = self._looked(self._known)
+                self._known = self._fetch_or_keep(self._known)
         if self._known is None:
             raise ClusterUnavailable("the keys of JSON web tokens cannot be had: see the log")
         return self._known
 
-    def _looked(self, before: KeySet | None) -> KeySet | None:
+    def _fetch_or_keep(self, before: KeySet | None) -> KeySet | None:
         try:
             return self._fetch()
         except (ClusterUnavailable, ValueError) as error:
@@ -170,7 +176,7 @@ class _Fetched:
             return before
 
 
-def _key_set(text: bytes) -> KeySet:
+def _parse_key_set(text: bytes) -> KeySet:
     """Of RSA public keys alone: a symmetric key in a public set would be anybody's.
 
     Raises ValueError.
@@ -185,7 +191,7 @@ def _key_set(text: bytes) -> KeySet:
     return KeySet(keys)
 
 
-def _fetch(url: str) -> bytes:
+def _fetch_url(url: str) -> bytes:
     try:
         with httpx.stream("GET", url, timeout=_FETCH_TIMEOUT_S, follow_redirects=False) as answer:
             answer.raise_for_status()
@@ -199,7 +205,7 @@ def _fetch(url: str) -> bytes:
         raise ClusterUnavailable(f"{url} gives no keys: {type(error).__name__}") from error
 
 
-def _user(claims: dict[str, Any]) -> str:
+def _read_user(claims: dict[str, Any]) -> str:
     named = {claims[name] for name in _CLAIMED if isinstance(claims.get(name), str)}
     if len(named) != 1:
         raise NotIdentified("the JSON web token names no user, or two")
@@ -209,13 +215,13 @@ def _user(claims: dict[str, Any]) -> str:
     return str(user)
 
 
-def _caller(user: str) -> Caller:
+def _build_caller(user: str) -> Caller:
     try:
         return Caller(pwd.getpwnam(user).pw_uid, user, via="jwt")
     except KeyError:
         raise NotIdentified("the JSON web token names no user of this host", user) from None
 
 
-def _why(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     """joserfc's words, which hold nothing of the token but names of claims and algorithms."""
     return str(getattr(error, "description", "") or getattr(error, "error", "") or "malformed")

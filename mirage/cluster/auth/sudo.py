@@ -10,7 +10,7 @@ import re
 import stat
 from pathlib import Path
 
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.domain.chain import ChainId
 from mirage.errors import ClusterRefused, ConfigError, InputError
 from mirage.ports import NextLink
@@ -24,7 +24,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 """As useradd(8) allows: nothing that sudo would take for an option, a number or a group."""
 
 
-def argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
+def build_argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
     """Exactly what the rule allows. Raises InputError for what cannot be meant."""
     if not _USER.fullmatch(user) or user == "root":
         raise InputError(f"no link is submitted as {user!r}")
@@ -33,26 +33,26 @@ def argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
     return ["sudo", "-n", "-H", "-u", user, "--", str(link), VERB, chain_id]
 
 
-def submit(runner: Runner, link: Path, asked: NextLink) -> bool:
+def submit_next_link(runner: CommandRunner, link: Path, asked: NextLink) -> bool:
     """True: it is in the queue. Raises ClusterUnavailable, or ClusterRefused in the words of sudo
     or sbatch, or InputError for an owner whom this host does not know by that number."""
-    if _uid(asked.user) != asked.uid:
+    if _find_uid(asked.user) != asked.uid:
         raise InputError(f"{asked.user!r} is not uid {asked.uid} on this host")
-    done = runner.run(argv(link, asked.user, asked.chain_id))
+    done = runner.run(build_argv(link, asked.user, asked.chain_id))
     if done.code == 0:
         return True
     complaint = classify_move_error("sudo", done.code, done.stderr)
     raise complaint or ClusterRefused(f"sudo: exit code {done.code}")
 
 
-def _uid(user: str) -> int | None:
+def _find_uid(user: str) -> int | None:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         return None
 
 
-def checked(link: Path) -> str:
+def check_program(link: Path) -> str:
     """What is right about the program; ConfigError for one that others could change."""
     if not link.is_absolute() or link.is_symlink() or not link.is_file():
         raise ConfigError("submit.sudo", [f"{link} is not the absolute path of a file"])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from mirage.cluster.answer_reader import Reader
-from mirage.cluster.forgery_alarms import Alarms
+from mirage.cluster.answer_reader import AnswerReader
+from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.snapshot import Records
 from mirage.errors import ClusterError
 from mirage.slurm.commands import sacct
@@ -28,7 +28,7 @@ _RECORDS_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SacctAnswers:
     """What sacct said of some records."""
 
     facts: Mapping[Key, Row]
@@ -37,51 +37,53 @@ class Answers:
     """Rows of the first answer that are in neither."""
 
 
-class Accounting:
+class SacctClient:
     """What sacct knows of jobs, whatever their users write."""
 
-    def __init__(self, query: Callable[[Sequence[str]], str], read: Reader, alarms: Alarms) -> None:
+    def __init__(
+        self, query: Callable[[Sequence[str]], str], read: AnswerReader, alarms: ForgeryAlarms
+    ) -> None:
         """`query`: the answer of a command; raises ClusterError."""
         self._query, self._read, self._alarms = query, read, alarms
         self._fields: sacct.QueryFields | None = None
 
-    def ask(self, which: Sequence[str]) -> Answers:
+    def fetch_answers(self, which: Sequence[str]) -> SacctAnswers:
         """Both answers about the records that `which`, options of `mirage.slurm.commands.sacct`, chooses."""
-        fields = self._known_fields()
+        fields = self._get_fields()
         answer = self._query(sacct.build_argv(fields.facts, which))
         unread = Unread()
         facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
-        told = self._told(fields.texts, which, facts) if facts else Texts()
-        return Answers(facts, told, tuple(unread.rows))
+        told = self._fetch_texts(fields.texts, which, facts) if facts else Texts()
+        return SacctAnswers(facts, told, tuple(unread.rows))
 
-    def settle(self, answers: Answers) -> Records:
+    def settle_records(self, answers: SacctAnswers) -> Records:
         """The records. Asks again where users have written into the answer, which says nothing of
-        slurmdbd: whoever minds how fast that answers counts `ask` alone."""
-        texts = self._settled(self._known_fields().texts, answers)
+        slurmdbd: whoever minds how fast that answers counts `fetch_answers` alone."""
+        texts = self._settle_texts(self._get_fields().texts, answers)
         unread = Unread(list(answers.unread))
-        found = self._read.rows(
+        found = self._read.read_rows(
             "sacct",
             lambda left_out: sacct.build_jobs(answers.facts, texts, left_out),
             unread=unread,
         )
         return Records(found, unread.job_ids)
 
-    def _known_fields(self) -> sacct.QueryFields:
+    def _get_fields(self) -> sacct.QueryFields:
         if self._fields is None:
             known = self._query(sacct.build_helpformat_argv())
             self._fields = self._read("sacct", lambda: sacct.choose_fields(known))
         return self._fields
 
-    def _settled(self, names: Sequence[str], answers: Answers) -> dict[Key, Row]:
+    def _settle_texts(self, names: Sequence[str], answers: SacctAnswers) -> dict[Key, Row]:
         told = answers.texts
         settled, contested = told.select_settled(), told.group_contested()
         forged = told.odd
-        for uid in _some(contested):
+        for uid in _sample_owners(contested):
             keys = contested[uid]
             alone: dict[Key, Row] = {}
             for i in range(0, len(keys), _RECORDS_AT_ONCE):
                 some = {named: answers.facts[named] for named in keys[i : i + _RECORDS_AT_ONCE]}
-                alone |= self._alone(names, uid, some)
+                alone |= self._fetch_owner_texts(names, uid, some)
             settled |= alone
             forged += sum(
                 is_forged(row, alone.get(named, {})) for named in keys for row in told.found[named]
@@ -93,14 +95,16 @@ class Accounting:
             writers = (
                 ", ".join(sorted(told.collect_separator_writers())[:_OWNERS_AT_ONCE]) or "unknown"
             )
-            self._alarms.add(
+            self._alarms.add_alarm(
                 f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
                 f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
                 "none of them is believed"
             )
         return settled
 
-    def _alone(self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]) -> Mapping[Key, Row]:
+    def _fetch_owner_texts(
+        self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]
+    ) -> Mapping[Key, Row]:
         """The texts of records of one owner; none where that answer cannot be had.
 
         sacct knows no uid of some records, and refuses to tell of a uid without an account.
@@ -112,22 +116,24 @@ class Accounting:
             *sacct.build_user_options(int(uid)),
         ]
         try:
-            return self._told(names, own, facts).select_settled()
+            return self._fetch_texts(names, own, facts).select_settled()
         except ClusterError as error:
             _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
             return {}
 
-    def _told(self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]) -> Texts:
-        separator = secret_separator()
+    def _fetch_texts(
+        self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]
+    ) -> Texts:
+        separator = make_separator()
         answer = self._query(sacct.build_argv(names, which, separator))
         return self._read("sacct", lambda: parse_texts(answer, names, separator, facts.keys()))
 
 
-def _some(uids: Collection[str]) -> list[str]:
+def _sample_owners(uids: Collection[str]) -> list[str]:
     """Any of them: who is left out now is not left out for ever."""
     return secrets.SystemRandom().sample(sorted(uids), min(len(uids), _OWNERS_AT_ONCE))
 
 
-def secret_separator() -> str:
+def make_separator() -> str:
     """One that nobody knew before, and nobody guesses: 72 random bits."""
     return f"{SEPARATOR}{secrets.token_urlsafe(9)}"

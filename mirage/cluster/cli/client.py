@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mirage.cluster.answer_reader import Reader
-from mirage.cluster.call_stats import Usage
-from mirage.cluster.cli.accounting import Accounting, secret_separator
-from mirage.cluster.cli.command_runner import Runner
-from mirage.cluster.forgery_alarms import Alarms
-from mirage.cluster.host_accounts import user_name
+from mirage.cluster.answer_reader import AnswerReader
+from mirage.cluster.call_stats import CallTotals
+from mirage.cluster.cli.accounting import SacctClient, make_separator
+from mirage.cluster.cli.command_runner import CommandRunner
+from mirage.cluster.forgery_alarms import ForgeryAlarms
+from mirage.cluster.host_accounts import find_user_name
 from mirage.cluster.ownership import refuse_another_owner
-from mirage.cluster.query_gate import SLOW_S, Lane, Patience
+from mirage.cluster.query_gate import SLOW_S, BackoffSettings, QueryGate
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
 from mirage.errors import ClusterError, ClusterRefused
@@ -45,95 +45,95 @@ class SlurmCli:
         self,
         *,
         timeout_s: float = 15.0,
-        patience: Patience | None = None,
+        patience: BackoffSettings | None = None,
     ) -> None:
-        self._runner = Runner(timeout_s=timeout_s)
+        self._runner = CommandRunner(timeout_s=timeout_s)
         # Where the clock runs fast (the testbed), whoever allows more seconds means these as well.
-        patience = patience or Patience(slow_s=max(SLOW_S, timeout_s / 10))
-        self._controller = Lane(patience)
+        patience = patience or BackoffSettings(slow_s=max(SLOW_S, timeout_s / 10))
+        self._controller = QueryGate(patience)
         # A look at accounting is two questions (mirage.slurm.commands.sacct).
-        self._accounting = Lane(replace(patience, slow_s=2 * patience.slow_s))
+        self._accounting = QueryGate(replace(patience, slow_s=2 * patience.slow_s))
         # slurmdbd too, and by itself: who may do what does not wait for a week of accounting.
-        self._people = Lane(patience)
+        self._people = QueryGate(patience)
         # slurmctld too, and by itself: nobody waits for the queue because this does not read.
-        self._statistics = Lane(patience)
-        self.alarms = Alarms()
+        self._statistics = QueryGate(patience)
+        self.alarms = ForgeryAlarms()
         """What somebody else than Slurm wrote into its answers."""
-        self._read = Reader(self.alarms, self._runner.meter)
-        self._sacct = Accounting(self._query, self._read, self.alarms)
+        self._read = AnswerReader(self.alarms, self._runner.meter)
+        self._sacct = SacctClient(self._run_query, self._read, self.alarms)
         self._pinned: set[JobId] = set()
 
     def read_clock(self) -> int:
         return int(time.time())
 
-    def usage(self) -> Mapping[str, Usage]:
+    def get_usage(self) -> Mapping[str, CallTotals]:
         """Calls and seconds by command, since the start."""
-        return self._runner.usage()
+        return self._runner.get_usage()
 
     def fetch_queue(self) -> Queue:
-        return self._controller.ask("queue", self._queue)
+        return self._controller.ask("queue", self._query_queue)
 
     def fetch_nodes(self) -> tuple[Node, ...]:
-        return self._controller.ask("nodes", self._nodes)
+        return self._controller.ask("nodes", self._query_nodes)
 
-    def site_config(self) -> scontrol.SiteConfig:
-        return self._controller.ask("config", self._site_config)
+    def fetch_site_config(self) -> scontrol.SiteConfig:
+        return self._controller.ask("config", self._query_site_config)
 
-    def diagnosis(self) -> tuple[sdiag.Diagnosis, str]:
+    def fetch_diagnosis(self) -> tuple[sdiag.Diagnosis, str]:
         """slurmctld's count of what it was asked, and who asks here."""
-        return self._statistics.ask("diag", self._diagnosis), own_name()
+        return self._statistics.ask("diag", self._query_diagnosis), get_own_name()
 
-    def roster(self) -> sacctmgr.Roster:
+    def fetch_roster(self) -> sacctmgr.Roster:
         """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
-        return self._people.ask("roster", self._roster)
+        return self._people.ask("roster", self._query_roster)
 
-    def accrue_limits(self) -> accrual_limits.AccrueLimits:
+    def fetch_accrue_limits(self) -> accrual_limits.AccrueLimits:
         """How many waiting jobs earn age. Asks slurmdbd."""
-        return self._people.ask("accrual", self._accrue_limits)
+        return self._people.ask("accrual", self._query_accrue_limits)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
         if since < until:
-            yield from self._ask_accounting(
+            yield from self._query_records(
                 f"history {since} {until}", sacct.build_window_options(since, until)
             )
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
         some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
-        found = [self._ask_accounting(f"jobs {ids}", sacct.build_id_options(ids)) for ids in some]
+        found = [self._query_records(f"jobs {ids}", sacct.build_id_options(ids)) for ids in some]
         return Records.join_records(found, wanted)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         ids = sorted(set(job_ids))
         if not ids:
             return {}
-        return self._controller.ask(f"asked nodes {ids}", lambda: self._asked_nodes(ids))
+        return self._controller.ask(f"asked nodes {ids}", lambda: self._query_requested_nodes(ids))
 
     def free_standby(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
-        self._look_at(standby, owner)
+        self._fetch_own_job(standby, owner)
         pinned = unpin or standby in self._pinned
-        self._move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
+        self._run_move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
     def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        own = self._look_at(standby, owner).asked_nodes
+        own = self._fetch_own_job(standby, owner).asked_nodes
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
-        self._move(scontrol.build_pin_argv(standby, dependency, node_list))
+        self._run_move(scontrol.build_pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
         """`unpin` as in `free_standby`."""
-        self._look_at(standby, owner)
+        self._fetch_own_job(standby, owner)
         pinned = unpin or standby in self._pinned
-        self._move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
+        self._run_move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
@@ -143,101 +143,107 @@ class SlurmCli:
         takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
         that comes later stays, and is told.
         """
-        holds.check_unheld(standby, self._look_at(standby, owner).shown)
-        self._move(scontrol.build_hold_argv(standby))
-        shown = self._look_at(standby, owner).shown
+        holds.check_unheld(standby, self._fetch_own_job(standby, owner).shown)
+        self._run_move(scontrol.build_hold_argv(standby))
+        shown = self._fetch_own_job(standby, owner).shown
         if holds.is_hold_too_late(shown):
-            self._move(scontrol.build_release_argv(standby))
+            self._run_move(scontrol.build_release_argv(standby))
         holds.check_hold_made(standby, shown)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
         """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
         the user's between the look and the move (as in `hold_job`) is lifted."""
-        holds.check_users_hold(standby, self._look_at(standby, owner).shown)
-        self._move(scontrol.build_release_argv(standby))
+        holds.check_users_hold(standby, self._fetch_own_job(standby, owner).shown)
+        self._run_move(scontrol.build_release_argv(standby))
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
-        self._look_at(job_id, owner)
+        self._fetch_own_job(job_id, owner)
         done = self._runner.run(scancel.build_argv(job_id))
-        _raise_if(classify_move_error("scancel", done.code, scancel.filter_remarks(done.stderr)))
+        _raise_complaint(
+            classify_move_error("scancel", done.code, scancel.filter_remarks(done.stderr))
+        )
 
-    def _look_at(self, job_id: JobId, owner: int) -> squeue.MoveTarget:
+    def _fetch_own_job(self, job_id: JobId, owner: int) -> squeue.MoveTarget:
         """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
-        answer = self._query(squeue.build_move_target_argv(job_id))
+        answer = self._run_query(squeue.build_move_target_argv(job_id))
         standing = self._read("squeue", lambda: squeue.parse_move_target(answer))
         refuse_another_owner(job_id, standing.uid, owner)
         return standing
 
-    def _queue(self) -> Queue:
-        separator, taken_at = secret_separator(), self.read_clock()
-        answer = self._query(squeue.build_argv(), squeue.build_environment(separator))
-        return self._read.rows(
+    def _query_queue(self) -> Queue:
+        separator, taken_at = make_separator(), self.read_clock()
+        answer = self._run_query(squeue.build_argv(), squeue.build_environment(separator))
+        return self._read.read_rows(
             "squeue", lambda unread: squeue.parse_queue(answer, taken_at, separator, unread)
         )
 
-    def _asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        answer = self._query(squeue.build_requested_nodes_argv(job_ids))
+    def _query_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        answer = self._run_query(squeue.build_requested_nodes_argv(job_ids))
         return self._read("squeue", lambda: squeue.parse_requested_nodes(answer))
 
-    def _nodes(self) -> tuple[Node, ...]:
-        answer = self._query(sinfo.build_argv())
-        return self._read.rows("sinfo", lambda unread: sinfo.parse_nodes(answer, unread))
+    def _query_nodes(self) -> tuple[Node, ...]:
+        answer = self._run_query(sinfo.build_argv())
+        return self._read.read_rows("sinfo", lambda unread: sinfo.parse_nodes(answer, unread))
 
-    def _site_config(self) -> scontrol.SiteConfig:
-        answer = self._query(scontrol.build_show_config_argv())
+    def _query_site_config(self) -> scontrol.SiteConfig:
+        answer = self._run_query(scontrol.build_show_config_argv())
         return self._read("scontrol", lambda: scontrol.parse_site_config(answer))
 
-    def _diagnosis(self) -> sdiag.Diagnosis:
-        answer = self._query(sdiag.build_argv())
+    def _query_diagnosis(self) -> sdiag.Diagnosis:
+        answer = self._run_query(sdiag.build_argv())
         return self._read("sdiag", lambda: sdiag.parse_diagnosis(answer))
 
-    def _roster(self) -> sacctmgr.Roster:
-        levels = [self._query(sacctmgr.build_show_level_argv(one)) for one in sacctmgr.OPERATORS]
+    def _query_roster(self) -> sacctmgr.Roster:
+        levels = [
+            self._run_query(sacctmgr.build_show_level_argv(one)) for one in sacctmgr.OPERATORS
+        ]
         operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
-        everywhere = self._query(sacctmgr.build_show_coordinators_argv())
+        everywhere = self._run_query(sacctmgr.build_show_coordinators_argv())
         found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
         # Any of them: whose account is left out now is asked about another time.
         some = min(len(found.doubtful), _DOUBTS)
         asked = secrets.SystemRandom().sample(found.doubtful, some)
         if found.doubtful or found.left_out:
             left_out = found.left_out + len(found.doubtful) - some
-            self.alarms.add(
+            self.alarms.add_alarm(
                 f"names of accounts look like rows of others, such as {', '.join(asked[:8])}: "
                 f"{some} are asked about alone, {left_out} are left out"
             )
-        alone = {name: self._coordinators(name) for name in asked}
+        alone = {name: self._query_coordinators(name) for name in asked}
         return sacctmgr.build_roster(frozenset().union(*operators), {**found.by_account, **alone})
 
-    def _accrue_limits(self) -> accrual_limits.AccrueLimits:
-        name = self.site_config().cluster_name
-        qos = self._query(accrual_limits.build_show_qos_argv())
-        associations = self._query(accrual_limits.build_show_associations_argv(name))
+    def _query_accrue_limits(self) -> accrual_limits.AccrueLimits:
+        name = self.fetch_site_config().cluster_name
+        qos = self._run_query(accrual_limits.build_show_qos_argv())
+        associations = self._run_query(accrual_limits.build_show_associations_argv(name))
         return self._read("sacctmgr", lambda: accrual_limits.parse_accrue_limits(qos, associations))
 
-    def _coordinators(self, account: str) -> frozenset[str]:
-        answer = self._query(sacctmgr.build_show_coordinators_argv(account))
+    def _query_coordinators(self, account: str) -> frozenset[str]:
+        answer = self._run_query(sacctmgr.build_show_coordinators_argv(account))
         return self._read("sacctmgr", lambda: sacctmgr.parse_account_coordinators(answer))
 
-    def _ask_accounting(self, key: str, which: Sequence[str]) -> Records:
-        return self._sacct.settle(self._accounting.ask(key, lambda: self._sacct.ask(which)))
+    def _query_records(self, key: str, which: Sequence[str]) -> Records:
+        return self._sacct.settle_records(
+            self._accounting.ask(key, lambda: self._sacct.fetch_answers(which))
+        )
 
-    def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+    def _run_query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
         done = self._runner.run(argv, more)
-        _raise_if(classify_query_error(argv[0], done.code, done.stderr))
+        _raise_complaint(classify_query_error(argv[0], done.code, done.stderr))
         return done.stdout
 
-    def _move(self, argv: Sequence[str]) -> None:
+    def _run_move(self, argv: Sequence[str]) -> None:
         done = self._runner.run(argv)
-        _raise_if(classify_move_error(argv[0], done.code, done.stderr))
+        _raise_complaint(classify_move_error(argv[0], done.code, done.stderr))
 
 
-def own_name() -> str:
+def get_own_name() -> str:
     """As slurmctld names who runs this process; a number where nobody knows a name."""
     uid = os.geteuid()
-    return user_name(uid) or str(uid)
+    return find_user_name(uid) or str(uid)
 
 
-def _raise_if(complaint: ClusterError | None) -> None:
+def _raise_complaint(complaint: ClusterError | None) -> None:
     if complaint is not None:
         raise complaint

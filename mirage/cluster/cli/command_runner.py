@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mirage.cluster.call_stats import Meter, Usage
+from mirage.cluster.call_stats import CallStats, CallTotals
 from mirage.errors import ClusterUnavailable
 
 _FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
@@ -18,7 +18,7 @@ PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandResult:
     """What a command left behind. A negative code is the signal that ended it."""
 
     stdout: str
@@ -26,25 +26,27 @@ class Answer:
     code: int
 
 
-class Runner:
+class CommandRunner:
     def __init__(self, *, timeout_s: float = 15.0) -> None:
         self._timeout_s = timeout_s
-        self.meter = Meter()
+        self.meter = CallStats()
 
-    def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> Answer:
+    def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> CommandResult:
         """The answer, whatever its exit code; ClusterUnavailable when there is none.
 
         `more`: variables of its environment, which no other user can read.
         """
-        with self.meter.counted(argv[0]):
-            return _run(argv, _environment(more or {}), self._timeout_s)
+        with self.meter.count_call(argv[0]):
+            return _run_command(argv, _build_environment(more or {}), self._timeout_s)
 
-    def usage(self) -> Mapping[str, Usage]:
+    def get_usage(self) -> Mapping[str, CallTotals]:
         """By command."""
-        return self.meter.usage()
+        return self.meter.get_usage()
 
 
-def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Answer:
+def _run_command(
+    argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> CommandResult:
     try:
         # A session of its own, so that a command that hangs is ended with its children.
         process = subprocess.Popen(  # noqa: S603 - its purpose; argument vectors only
@@ -66,25 +68,25 @@ def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) 
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            _end(process)
+            _kill_process(process)
             raise ClusterUnavailable(
                 f"{argv[0]} did not answer within {timeout_s:g} s and was ended"
             ) from error
         except BaseException:
-            _end(process)
+            _kill_process(process)
             raise
-    return Answer(
+    return CommandResult(
         stdout=stdout.decode(errors="replace"),
         stderr=stderr.decode(errors="replace"),
         code=process.returncode,
     )
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def _build_environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
     return {**kept, **PLAIN_ANSWERS, **more}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_process(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ What Slurm 22.05.8 answers was found with tests/identity/test_abilities_real.py:
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.domain.job import JobId
 from mirage.errors import ClusterError, MirageError
 from mirage.slurm.commands import sbatch, scancel, scontrol
@@ -22,7 +22,7 @@ MOVES = ("free", "pin", "hold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ability:
+class ProbedPermission:
     move: str
     """queue, sacct, free, pin, hold, submit."""
     may: bool | None
@@ -30,34 +30,36 @@ class Ability:
     told: str
 
 
-def abilities(
-    runner: Runner,
+def probe_permissions(
+    runner: CommandRunner,
     *,
     hides_jobs: bool,
     operator: bool | None,
     accounts: Collection[str] = frozenset(),
-) -> list[Ability]:
-    """In the order of `Ability.move`. `hides_jobs`: PrivateData says so; `accounts`: that this
+) -> list[ProbedPermission]:
+    """In the order of `ProbedPermission.move`. `hides_jobs`: PrivateData says so; `accounts`: that this
     account coordinates."""
-    found = [_queue(runner, hidden=hides_jobs and operator is not True), _sacct(runner)]
+    found = [_probe_queue(runner, hidden=hides_jobs and operator is not True), _probe_sacct(runner)]
     if operator:
-        found += [Ability(move=m, may=True, told="of everybody's jobs (Operator)") for m in MOVES]
+        found += [
+            ProbedPermission(move=m, may=True, told="of everybody's jobs (Operator)") for m in MOVES
+        ]
     else:
-        found += [_coordinated(own, accounts) for own in _own_moves(runner)]
-    return [*found, _submit(runner)]
+        found += [_extend_for_coordinator(own, accounts) for own in _probe_own_moves(runner)]
+    return [*found, _probe_submit(runner)]
 
 
-def _coordinated(own: Ability, accounts: Collection[str]) -> Ability:
+def _extend_for_coordinator(own: ProbedPermission, accounts: Collection[str]) -> ProbedPermission:
     """Slurm lets a coordinator do to the account's jobs what their owners may do."""
     if not accounts:
         return own
     whose = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
     if not own.may:
-        return Ability(move=own.move, may=True, told=f"{whose}; of one's own: {own.told}")
-    return Ability(move=own.move, may=True, told=f"{whose} and one's own, not of others'")
+        return ProbedPermission(move=own.move, may=True, told=f"{whose}; of one's own: {own.told}")
+    return ProbedPermission(move=own.move, may=True, told=f"{whose} and one's own, not of others'")
 
 
-def is_operator(runner: Runner) -> bool | None:
+def is_operator(runner: CommandRunner) -> bool | None:
     """None where Slurm does not say."""
     try:
         done = runner.run(scontrol.build_operator_probe_argv())
@@ -66,38 +68,38 @@ def is_operator(runner: Runner) -> bool | None:
     return scontrol.parse_operator_probe(done.stderr + done.stdout)
 
 
-def _queue(runner: Runner, *, hidden: bool) -> Ability:
-    def look() -> str:
-        _query(runner, ["squeue", "--noheader", "--me", "--format=%i"])
+def _probe_queue(runner: CommandRunner, *, hidden: bool) -> ProbedPermission:
+    def ask_squeue() -> str:
+        _run_query(runner, ["squeue", "--noheader", "--me", "--format=%i"])
         seen = "of one's own alone (PrivateData): the view is partial"
         return seen if hidden else "of everybody's jobs"
 
-    return _tried("queue", look)
+    return _try_action("queue", ask_squeue)
 
 
-def _sacct(runner: Runner) -> Ability:
-    def look() -> str:
+def _probe_sacct(runner: CommandRunner) -> ProbedPermission:
+    def ask_sacct() -> str:
         argv = ["sacct", "--noheader", "--allocations", "--format=JobID", "--starttime=now-1minute"]
-        _query(runner, argv)
+        _run_query(runner, argv)
         return "accounting answers"
 
-    return _tried("sacct", look)
+    return _try_action("sacct", ask_sacct)
 
 
-def _own_moves(runner: Runner) -> list[Ability]:
+def _probe_own_moves(runner: CommandRunner) -> list[ProbedPermission]:
     """With a held job of one's own: it is cancelled, whatever comes of it."""
     try:
-        job_id = _held(runner)
+        job_id = _submit_held_job(runner)
     except MirageError as error:
         why = f"there is no job to try it with: {error}"
-        return [Ability(move=move, may=None, told=why) for move in MOVES]
+        return [ProbedPermission(move=move, may=None, told=why) for move in MOVES]
     try:
-        return [_moved(runner, move, argv) for move, argv in _trials(runner, job_id)]
+        return [_probe_move(runner, move, argv) for move, argv in _build_trials(runner, job_id)]
     finally:
         runner.run(scancel.build_argv(job_id))
 
 
-def _held(runner: Runner) -> JobId:
+def _submit_held_job(runner: CommandRunner) -> JobId:
     done = runner.run(sbatch.build_held_argv())
     complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
     if complaint is not None:
@@ -105,7 +107,7 @@ def _held(runner: Runner) -> JobId:
     return sbatch.parse_job_id(done.stdout)
 
 
-def _trials(runner: Runner, job_id: JobId) -> list[tuple[str, list[str]]]:
+def _build_trials(runner: CommandRunner, job_id: JobId) -> list[tuple[str, list[str]]]:
     """None of these lets a held job start."""
     some_node = runner.run(["sinfo", "--noheader", "--Node", "--format=%N"]).stdout.split()
     return [
@@ -115,36 +117,36 @@ def _trials(runner: Runner, job_id: JobId) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _moved(runner: Runner, move: str, argv: Sequence[str]) -> Ability:
-    def act() -> str:
+def _probe_move(runner: CommandRunner, move: str, argv: Sequence[str]) -> ProbedPermission:
+    def run_move() -> str:
         done = runner.run(argv)
         complaint = classify_move_error(argv[0], done.code, done.stderr)
         if complaint is not None:
             raise complaint
         return "of one's own jobs, not of others' (neither Operator nor coordinator)"
 
-    return _tried(move, act)
+    return _try_action(move, run_move)
 
 
-def _submit(runner: Runner) -> Ability:
-    def act() -> str:
+def _probe_submit(runner: CommandRunner) -> ProbedPermission:
+    def test_submission() -> str:
         done = runner.run(sbatch.build_test_only_argv())
         complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
         if complaint is not None:
             raise complaint
         return "jobs of one's own"
 
-    return _tried("submit", act)
+    return _try_action("submit", test_submission)
 
 
-def _tried(move: str, act: Callable[[], str]) -> Ability:
+def _try_action(move: str, act: Callable[[], str]) -> ProbedPermission:
     try:
-        return Ability(move=move, may=True, told=act())
+        return ProbedPermission(move=move, may=True, told=act())
     except MirageError as error:
-        return Ability(move=move, may=False, told=str(error))
+        return ProbedPermission(move=move, may=False, told=str(error))
 
 
-def _query(runner: Runner, argv: Sequence[str]) -> None:
+def _run_query(runner: CommandRunner, argv: Sequence[str]) -> None:
     done = runner.run(argv)
     complaint = classify_query_error(argv[0], done.code, done.stderr)
     if complaint is not None:

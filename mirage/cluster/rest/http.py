@@ -16,8 +16,8 @@ from urllib.parse import urlencode, urlsplit
 
 import structlog
 
-from mirage.cluster.call_stats import Meter, Usage
-from mirage.cluster.rest.token import Token
+from mirage.cluster.call_stats import CallStats, CallTotals
+from mirage.cluster.rest.token import RestToken
 from mirage.errors import ClusterUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class Reply:
     body: Any
 
 
-class Gone(ClusterUnavailable):
+class PathNotServed(ClusterUnavailable):
     """404: slurmrestd does not serve this path (any more)."""
 
 
@@ -53,7 +53,7 @@ class RestHttp:
         url: str,
         *,
         timeout_s: float = 15.0,
-        identity: Callable[[], Token] | None = None,
+        identity: Callable[[], RestToken] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`url`: `unix:/path`, `http://host:port` or `https://...`; `identity`: whose token goes
@@ -65,28 +65,28 @@ class RestHttp:
         self._timeout_s = timeout_s
         self._identity = identity
         self._clock = clock
-        self.meter = Meter()
+        self.meter = CallStats()
 
-    def usage(self) -> Mapping[str, Usage]:
+    def get_usage(self) -> Mapping[str, CallTotals]:
         """By kind of request, `rest:jobs` and the like."""
-        return self.meter.usage()
+        return self.meter.get_usage()
 
-    def user(self) -> str:
+    def get_user(self) -> str:
         """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
         return "" if self._identity is None else self._identity().user
 
     def get(self, path: str, kind: str, query: Query = ()) -> Reply:
-        return self._ask("GET", path, kind, query=query)
+        return self._send_request("GET", path, kind, query=query)
 
-    def post(self, path: str, kind: str, body: Any, *, token: Token | None = None) -> Reply:
+    def post(self, path: str, kind: str, body: Any, *, token: RestToken | None = None) -> Reply:
         """`token`: another's than the service's own."""
-        return self._ask("POST", path, kind, body=body, token=token)
+        return self._send_request("POST", path, kind, body=body, token=token)
 
-    def delete(self, path: str, kind: str, *, token: Token | None = None) -> Reply:
+    def delete(self, path: str, kind: str, *, token: RestToken | None = None) -> Reply:
         """`token` as in `post`."""
-        return self._ask("DELETE", path, kind, token=token)
+        return self._send_request("DELETE", path, kind, token=token)
 
-    def _ask(
+    def _send_request(
         self,
         method: str,
         path: str,
@@ -94,41 +94,43 @@ class RestHttp:
         *,
         query: Query = (),
         body: Any = None,
-        token: Token | None = None,
+        token: RestToken | None = None,
     ) -> Reply:
-        with self.meter.counted(f"rest:{kind}"):
+        with self.meter.count_call(f"rest:{kind}"):
             told = token or (None if self._identity is None else self._identity())
-            headers = {"Accept": "application/json"} | ({} if told is None else told.headers())
+            headers = {"Accept": "application/json"} | (
+                {} if told is None else told.build_headers()
+            )
             if body is not None:
                 headers["Content-Type"] = "application/json"
             raw_body = None if body is None else json.dumps(body).encode()
             target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
             try:
-                status, raw = self._exchange(method, target, headers, raw_body)
+                status, raw = self._send_with_retry(method, target, headers, raw_body)
             except TimeoutError as error:
-                raise self._late() from error
+                raise self._build_timeout_error() from error
             except (OSError, http.client.HTTPException) as error:
                 said = str(error) or type(error).__name__
                 raise ClusterUnavailable(
                     f"slurmrestd at {self.url} broke its answer off: {said}"
                 ) from error
-            return self._reply(path, status, raw)
+            return self._parse_reply(path, status, raw)
 
-    def _exchange(
+    def _send_with_retry(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
         """slurmrestd 22.05 drops a connection now and then: a question is asked once more, in the
         time that is left. A move is not, it may have been made."""
         until = self._clock() + self._timeout_s
         try:
-            return self._once(method, target, headers, body, until)
+            return self._send_once(method, target, headers, body, until)
         except ConnectionResetError:
             if method != "GET":
                 raise
             _log.info("slurmrestd dropped a connection; asked once more", url=self.url)
-            return self._once(method, target, headers, body, until)
+            return self._send_once(method, target, headers, body, until)
 
-    def _once(
+    def _send_once(
         self,
         method: str,
         target: str,
@@ -139,19 +141,19 @@ class RestHttp:
         left_s = until - self._clock()
         if left_s <= 0:
             raise TimeoutError
-        connection = self._connection(left_s)
+        connection = self._create_connection(left_s)
         try:
-            self._connect(connection)
+            self._open_connection(connection)
             connection.request(method, target, body=body, headers=dict(headers))
             # The answer takes the socket over, and with it its time-out.
             held = connection.sock
             answer = connection.getresponse()
             with answer:
-                return answer.status, self._content(answer, held, until)
+                return answer.status, self._read_content(answer, held, until)
         finally:
             connection.close()
 
-    def _content(
+    def _read_content(
         self, answer: http.client.HTTPResponse, held: socket.socket, until: float
     ) -> bytes:
         parts: list[bytes] = []
@@ -173,7 +175,7 @@ class RestHttp:
             raise http.client.IncompleteRead(b"", answer.length)
         return b"".join(parts)
 
-    def _connect(self, connection: http.client.HTTPConnection) -> None:
+    def _open_connection(self, connection: http.client.HTTPConnection) -> None:
         try:
             connection.connect()
         except OSError as error:
@@ -182,7 +184,7 @@ class RestHttp:
                 "cluster.rest_url"
             ) from error
 
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+    def _create_connection(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._socket is not None:
             return _UnixConnection(self._socket, timeout=timeout_s)
         url = urlsplit(self.url)
@@ -191,17 +193,17 @@ class RestHttp:
             return http.client.HTTPSConnection(host, port, timeout=timeout_s)
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
-    def _late(self) -> ClusterUnavailable:
+    def _build_timeout_error(self) -> ClusterUnavailable:
         return ClusterUnavailable(
             f"slurmrestd at {self.url} did not answer within {self._timeout_s:g} s"
         )
 
-    def _reply(self, path: str, status: int, raw: bytes) -> Reply:
-        body = _json(raw)
+    def _parse_reply(self, path: str, status: int, raw: bytes) -> Reply:
+        body = _parse_json(raw)
         sentence = _STATUS.get(status)
         # 24.11 and later give an answer of Slurm's, such as an unknown job, a status of its own.
-        if sentence is not None and (status in _CALLER or not _of_slurm(body)):
-            error = Gone if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
+        if sentence is not None and (status in _CALLER or not _is_slurm_error(body)):
+            error = PathNotServed if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
             raise error(f"slurmrestd at {self.url}: {sentence} (HTTP {status}, {path})")
         if body is None:
             said = raw[:80].decode(errors="replace")
@@ -211,7 +213,7 @@ class RestHttp:
         return Reply(status=status, body=body)
 
 
-def _json(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     """None for what is no JSON."""
     try:
         # Users write bytes that are no UTF-8 into comments, and slurmrestd hands them on.
@@ -220,7 +222,7 @@ def _json(raw: bytes) -> Any:
         return None
 
 
-def _of_slurm(body: Any) -> bool:
+def _is_slurm_error(body: Any) -> bool:
     """Whether Slurm itself complains, and not slurmrestd, whose errors begin at 9000."""
     told = body.get("errors") if isinstance(body, dict) else None
     numbers = [e.get("error_number") for e in told or () if isinstance(e, dict)]

@@ -10,8 +10,8 @@ from typing import Any
 
 from mirage.cluster.ownership import refuse_another_owner
 from mirage.cluster.rest.http import Reply
-from mirage.cluster.rest.session import Session
-from mirage.cluster.rest.token import Token
+from mirage.cluster.rest.session import RestSession
+from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -29,7 +29,7 @@ _GOING = frozenset({JobState.COMPLETING, JobState.STAGE_OUT})
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobReply:
     """One look at one job."""
 
     reply: Reply
@@ -37,133 +37,139 @@ class Look:
     """None: slurmctld knows no such job."""
     read: Callable[[Callable[[], Any]], Any]
 
-    def asked_nodes(self) -> str:
+    def read_requested_nodes(self) -> str:
         """The nodes that it asks for by name."""
         found: str = self.read(lambda: queue.parse_requested_nodes(self.reply.body))
         return found
 
-    def hold(self) -> list[HoldState]:
+    def read_hold(self) -> list[HoldState]:
         found: list[HoldState] = self.read(lambda: queue.parse_hold_states(self.reply.body))
         return found
 
 
-class Moves:
-    def __init__(self, session: Session) -> None:
+class RestMoves:
+    def __init__(self, session: RestSession) -> None:
         self._session = session
 
-    def look_at(self, job_id: JobId, owner: int) -> Look:
+    def fetch_own_job(self, job_id: JobId, owner: int) -> JobReply:
         """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
-        look = self._look(job_id)
+        look = self._fetch_job(job_id)
         if look.job is None:
             raise ClusterRefused(f"slurmrestd does not show job {job_id}: it is not touched")
         refuse_another_owner(job_id, look.job.uid, owner)
         return look
 
-    def asked_nodes(self, job_id: JobId) -> str:
+    def fetch_requested_nodes(self, job_id: JobId) -> str:
         """The nodes that the job asks for by name; empty for one that slurmctld does not know."""
-        look = self._look(job_id)
-        return "" if look.job is None else look.asked_nodes()
+        look = self._fetch_job(job_id)
+        return "" if look.job is None else look.read_requested_nodes()
 
-    def update(self, standby: JobId, dependency: str, node_list: str | None) -> None:
+    def update_job(self, standby: JobId, dependency: str, node_list: str | None) -> None:
         """None leaves the node list alone, empty text takes it away."""
-        self._post(standby, lambda v: moves.build_update_body(v, dependency, node_list), "update")
-        look = self._look(standby)
+        self._send_update(
+            standby, lambda v: moves.build_update_body(v, dependency, node_list), "update"
+        )
+        look = self._fetch_job(standby)
         if look.job is None or not look.job.state.is_waiting:
             return
         if normalize_dependency(look.job.dependency) != normalize_dependency(dependency):
-            raise _unmoved(standby, f"its dependency is still {look.job.dependency!r}")
-        if node_list is not None and _hosts(own := look.asked_nodes()) != _hosts(node_list):
-            raise _unmoved(standby, f"its node list is still {own!r}")
+            raise _build_unmoved_error(standby, f"its dependency is still {look.job.dependency!r}")
+        if node_list is not None and _expand_hosts(
+            own := look.read_requested_nodes()
+        ) != _expand_hosts(node_list):
+            raise _build_unmoved_error(standby, f"its node list is still {own!r}")
 
-    def release(self, standby: JobId) -> None:
+    def release_job(self, standby: JobId) -> None:
         """Lifts whatever hold there is."""
-        self._post(standby, lambda _: moves.build_release_body(), "release")
-        if any(is_users_hold(each.reason) for each in self._look(standby).hold()):
-            raise _unmoved(standby, "it is still held")
+        self._send_update(standby, lambda _: moves.build_release_body(), "release")
+        if any(is_users_hold(each.reason) for each in self._fetch_job(standby).read_hold()):
+            raise _build_unmoved_error(standby, "it is still held")
 
-    def cancel(self, job_id: JobId, *, token: Token | None = None) -> None:
+    def cancel_job(self, job_id: JobId, *, token: RestToken | None = None) -> None:
         """`token`: of whom; the service's own unless given."""
-        self._session.told(
+        self._session.send_move(
             "cancel",
-            lambda v: self._session.http.delete(_path(v, job_id), "cancel", token=token),
+            lambda v: self._session.http.delete(_build_job_path(v, job_id), "cancel", token=token),
             ignored=envelope.ALREADY_DONE,
         )
         # v0.0.40 and v0.0.41 tell of no refusal at all.
-        job = self._look(job_id).job
+        job = self._fetch_job(job_id).job
         if job is not None and not job.state.has_ended and job.state not in _GOING:
             raise ClusterRefused(
                 f"slurmrestd took the cancel of job {job_id}, and it is {job.state} still"
             )
 
-    def submit(self, job: Submission, token: Token) -> JobId:
+    def submit_job(self, job: Submission, token: RestToken) -> JobId:
         """Raises InputError where slurmrestd would make another job of it: none stands."""
 
-        def tell(version: Dialect) -> Reply:
+        def send_job(version: Dialect) -> Reply:
             body = submit.build_submission(version, job)
             path = f"/slurm/{version.version}/job/submit"
             return self._session.http.post(path, "submit", body, token=token)
 
-        reply = self._session.spoken(tell)
-        if not self._session.read(lambda: submit.has_job_id(reply.body)):
+        reply = self._session.send_in_dialect(send_job)
+        if not self._session.read_answer(lambda: submit.has_job_id(reply.body)):
             _refuse_misunderstood(self._session, reply)
-            self._session.told("submit", lambda _: reply)
-        made = self._session.read(lambda: submit.parse_job_id(reply.body))
-        self._withdraw_half(made, reply, token)
+            self._session.send_move("submit", lambda _: reply)
+        made = self._session.read_answer(lambda: submit.parse_job_id(reply.body))
+        self._cancel_partial(made, reply, token)
         return made
 
-    def _withdraw_half(self, made: JobId, reply: Reply, token: Token) -> None:
+    def _cancel_partial(self, made: JobId, reply: Reply, token: RestToken) -> None:
         """Take back a job of which something was ignored, or that has an error beside its number:
         it is another than its user's."""
-        wrong = self._session.said(reply) or self._session.ignored(reply)
+        wrong = self._session.format_complaints(reply) or self._session.format_ignored(reply)
         if not wrong:
             return
         why = f"slurmrestd did not take all of the job: {wrong}"
         try:
-            self.cancel(made, token=token)
+            self.cancel_job(made, token=token)
         except (ClusterRefused, ClusterUnavailable) as error:
             raise ClusterUnavailable(f"{why}; and job {made} was not cancelled: {error}") from error
         raise InputError(f"{why}; job {made} was cancelled")
 
-    def _post(self, job_id: JobId, body: Callable[[Dialect], Any], what: str) -> None:
-        self._session.told(
-            what, lambda v: self._session.http.post(_path(v, job_id), "update", body(v))
+    def _send_update(self, job_id: JobId, body: Callable[[Dialect], Any], what: str) -> None:
+        self._session.send_move(
+            what, lambda v: self._session.http.post(_build_job_path(v, job_id), "update", body(v))
         )
 
-    def _look(self, job_id: JobId) -> Look:
+    def _fetch_job(self, job_id: JobId) -> JobReply:
         session = self._session
-        reply = session.spoken(lambda v: session.http.get(_path(v, job_id), "job"))
-        if any(each.number == _UNKNOWN_JOB for each in session.complaints(reply)):
-            return Look(reply, None, session.read)
-        reply = session.asked(lambda _: reply)
-        shown = session.read(lambda: queue.parse_jobs(reply.body))
+        reply = session.send_in_dialect(
+            lambda v: session.http.get(_build_job_path(v, job_id), "job")
+        )
+        if any(each.number == _UNKNOWN_JOB for each in session.list_complaints(reply)):
+            return JobReply(reply, None, session.read_answer)
+        reply = session.send_query(lambda _: reply)
+        shown = session.read_answer(lambda: queue.parse_jobs(reply.body))
         found = next((job for job in shown if job.job_id == job_id), None)
-        return Look(reply, found, session.read)
+        return JobReply(reply, found, session.read_answer)
 
 
-def _refuse_misunderstood(session: Session, reply: Reply) -> None:
+def _refuse_misunderstood(session: RestSession, reply: Reply) -> None:
     """Raises InputError for a submission that slurmrestd could not read, and made no job of."""
-    said = session.said(reply)
+    said = session.format_complaints(reply)
     if said is not None:
         if reply.status == _BAD_REQUEST or any(
-            c.is_request_fault for c in session.complaints(reply)
+            c.is_request_fault for c in session.list_complaints(reply)
         ):
             raise InputError(f"slurmrestd does not understand the job: {said}")
         return
-    ignored = session.ignored(reply)
+    ignored = session.format_ignored(reply)
     if ignored:
         # 24.11 and 26.05 answer 200 without an error to a value of another type.
         raise InputError(f"slurmrestd does not understand the job: {ignored}")
 
 
-def _path(version: Dialect, job_id: JobId) -> str:
+def _build_job_path(version: Dialect, job_id: JobId) -> str:
     return f"/slurm/{version.version}/job/{job_id}"
 
 
-def _hosts(node_list: str) -> frozenset[str]:
+def _expand_hosts(node_list: str) -> frozenset[str]:
     return frozenset(hostlist.expand_hostlist(node_list))
 
 
-def _unmoved(job_id: JobId, how: str) -> ClusterUnavailable:
+def _build_unmoved_error(job_id: JobId, how: str) -> ClusterUnavailable:
     return ClusterUnavailable(
         f'slurmrestd took the move of job {job_id} and {how}: use cluster.transport = "cli"'
     )

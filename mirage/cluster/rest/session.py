@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from mirage.cluster.answer_reader import Reader
-from mirage.cluster.rest.http import Gone, Reply, RestHttp
+from mirage.cluster.answer_reader import AnswerReader
+from mirage.cluster.rest.http import PathNotServed, Reply, RestHttp
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
 from mirage.slurm.rest import envelope, history
 from mirage.slurm.text.command_errors import is_accounting_off, is_refusal, is_unreachable
@@ -15,83 +15,83 @@ T = TypeVar("T")
 Ask = Callable[[envelope.Dialect], Reply]
 
 
-class Session:
+class RestSession:
     """Safe to use from several threads."""
 
-    def __init__(self, http: RestHttp, read: Reader) -> None:
+    def __init__(self, http: RestHttp, read: AnswerReader) -> None:
         self.http = http
         self._read = read
         self._dialect: envelope.Dialect | None = None
         self._lock = threading.Lock()
 
-    def dialect(self) -> envelope.Dialect:
+    def get_dialect(self) -> envelope.Dialect:
         """The version that is spoken, asked of slurmrestd once; again once it is forgotten."""
         with self._lock:
             if self._dialect is None:
                 reply = self.http.get("/openapi/v3", "openapi")
-                self._dialect = self.read(lambda: envelope.choose_dialect(reply.body))
+                self._dialect = self.read_answer(lambda: envelope.choose_dialect(reply.body))
             return self._dialect
 
-    def forget(self) -> None:
+    def forget_dialect(self) -> None:
         """slurmrestd may be another one by now."""
         with self._lock:
             self._dialect = None
 
-    def asked(self, ask: Ask) -> Reply:
+    def send_query(self, ask: Ask) -> Reply:
         """The answer of a query, its errors raised: only a plain no is a refusal."""
-        reply = self.spoken(ask)
-        said = self.said(reply, ignored=history.NOTHING_FOUND)
+        reply = self.send_in_dialect(ask)
+        said = self.format_complaints(reply, ignored=history.NOTHING_FOUND)
         if said is None:
             return reply
         if is_accounting_off(said):
             raise AccountingOff(said)
         raise ClusterRefused(said) if is_refusal(said) else ClusterUnavailable(said)
 
-    def told(self, what: str, tell: Ask, *, ignored: int | None = None) -> Reply:
+    def send_move(self, what: str, tell: Ask, *, ignored: int | None = None) -> Reply:
         """The answer of a move: whatever is not about reaching Slurm is a no."""
-        reply = self.spoken(tell)
-        said = self.said(reply, ignored=ignored)
+        reply = self.send_in_dialect(tell)
+        said = self.format_complaints(reply, ignored=ignored)
         if said is None:
             return reply
         told = f"slurmrestd, {what}: {said}"
-        raise ClusterUnavailable(told) if self._unreached(reply) else ClusterRefused(told)
+        raise ClusterUnavailable(told) if self._is_unreached(reply) else ClusterRefused(told)
 
-    def said(self, reply: Reply, *, ignored: int | None = None) -> str | None:
+    def format_complaints(self, reply: Reply, *, ignored: int | None = None) -> str | None:
         """What an answer complains of, in one line; None for a good one."""
-        found = self.complaints(reply)
+        found = self.list_complaints(reply)
         held = [each for each in found if ignored is None or each.number != ignored]
         if not held and (reply.status < _BAD or found):
             return None
         told = list(dict.fromkeys(map(str, held)))
         return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
 
-    def spoken(self, ask: Ask) -> Reply:
+    def send_in_dialect(self, ask: Ask) -> Reply:
         """A 404 comes of another slurmrestd than before: it did nothing, and is asked once more in
         its own version."""
-        spoken = self.dialect()
+        spoken = self.get_dialect()
         try:
             return ask(spoken)
-        except Gone:
-            self.forget()
-            if self.dialect() == spoken:
+        except PathNotServed:
+            self.forget_dialect()
+            if self.get_dialect() == spoken:
                 raise
-            return ask(self.dialect())
+            return ask(self.get_dialect())
 
-    def read(self, parse: Callable[[], T]) -> T:
+    def read_answer(self, parse: Callable[[], T]) -> T:
         """What `parse` makes of an answer; ClusterUnavailable for one that does not read."""
         return self._read("slurmrestd", parse)
 
-    def complaints(self, reply: Reply) -> list[envelope.ReportedError]:
-        return self.read(lambda: envelope.list_errors(reply.body))
+    def list_complaints(self, reply: Reply) -> list[envelope.ReportedError]:
+        return self.read_answer(lambda: envelope.list_errors(reply.body))
 
-    def ignored(self, reply: Reply) -> str:
+    def format_ignored(self, reply: Reply) -> str:
         """What of the request was not taken, in one line; empty where all was."""
-        found = self.read(lambda: envelope.list_ignored_request_parts(reply.body))
+        found = self.read_answer(lambda: envelope.list_ignored_request_parts(reply.body))
         return "; ".join(dict.fromkeys(found))[:300]
 
-    def _unreached(self, reply: Reply) -> bool:
+    def _is_unreached(self, reply: Reply) -> bool:
         """Judged by Slurm's own words: a description may hold the path of slurmrestd's socket."""
-        found = self.complaints(reply)
+        found = self.list_complaints(reply)
         return (
             not found
             or all(each.number == -1 for each in found)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.errors import ClusterRefused, ClusterUnavailable
 
 _TOKEN = re.compile(r"(?:SLURM_JWT=)?(?P<token>[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)")
@@ -26,7 +26,7 @@ LONGEST_S = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class RestToken:
     """Whom slurmrestd is told that it is asked by."""
 
     text: str = field(repr=False)
@@ -34,11 +34,11 @@ class Token:
     expires: int | None
     """Epoch seconds; None: it does not say."""
 
-    def headers(self) -> dict[str, str]:
+    def build_headers(self) -> dict[str, str]:
         return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self.text}
 
 
-def read_token(said: str, *, user: str = "") -> Token:
+def parse_token(said: str, *, user: str = "") -> RestToken:
     """The token in a file or an answer, alone or as `scontrol token` prints it.
 
     Raises ValueError, whose words hold nothing of the token. `user` goes before its own claim.
@@ -46,19 +46,19 @@ def read_token(said: str, *, user: str = "") -> Token:
     match = _TOKEN.fullmatch(said.strip())
     if match is None:
         raise ValueError("holds no JSON Web Token")
-    claims = _claims(match["token"])
+    claims = _parse_claims(match["token"])
     name = user or claims.get("sun") or claims.get("username") or ""
     expires = claims.get("exp")
     if not isinstance(name, str) or _USER.fullmatch(name) is None:
         raise ValueError("names no user: set cluster.rest_user")
-    return Token(
+    return RestToken(
         text=match["token"],
         user=name,
         expires=int(expires) if isinstance(expires, int | float) else None,
     )
 
 
-def _claims(token: str) -> dict[str, Any]:
+def _parse_claims(token: str) -> dict[str, Any]:
     payload = token.split(".")[1]
     try:
         found = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -77,10 +77,10 @@ class TokenFile:
         self._user = user
         self._clock = clock
 
-    def token(self) -> Token:
+    def load_token(self) -> RestToken:
         """Raises ClusterUnavailable for a file without a token that is still good."""
         try:
-            token = read_token(_own_text(self.path), user=self._user)
+            token = parse_token(_read_private_text(self.path), user=self._user)
         except (OSError, ValueError) as error:
             told = error.strerror if isinstance(error, OSError) else str(error)
             if isinstance(error, UnicodeError):
@@ -95,7 +95,7 @@ class TokenFile:
         return token
 
 
-def _own_text(path: Path) -> str:
+def _read_private_text(path: Path) -> str:
     """Of a file that nobody else may read."""
     with path.open(encoding="ascii") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
@@ -117,10 +117,10 @@ class TokenCommand:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._command = tuple(command)
-        self._runner = Runner(timeout_s=timeout_s)
+        self._runner = CommandRunner(timeout_s=timeout_s)
         self._clock = clock
 
-    def __call__(self, user: str) -> Token:
+    def __call__(self, user: str) -> RestToken:
         """Raises ClusterRefused for a token that is not that user's, or lives too long."""
         if _USER.fullmatch(user) is None:
             raise ClusterRefused(f"no token is asked for a user named {user!r}")
@@ -129,7 +129,7 @@ class TokenCommand:
         if done.code != 0:
             raise ClusterRefused(f"{name} gives no token for {user} (exit code {done.code})")
         try:
-            token = read_token(done.stdout)
+            token = parse_token(done.stdout)
         except ValueError as error:
             raise ClusterRefused(f"{name}: its answer for {user} {error}") from None
         left_s = None if token.expires is None else token.expires - self._clock()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain as chained
 
 from mirage.cluster.ownership import refuse_another_owner
-from mirage.cluster.simulated.slurm_text import Words
+from mirage.cluster.simulated.slurm_text import SlurmTranslator
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
@@ -27,7 +27,7 @@ _SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
 """What the links' own guards keep to, for a service that nobody told of the chain."""
 
 
-def _comment(mark: Mark) -> str:
+def _format_comment(mark: Mark) -> str:
     return f"{_SETTINGS} {mark}"
 
 
@@ -54,7 +54,7 @@ class SimulatedCluster:
         self.params = params
         self.partition = partition or params.partitions[0].name
         self.simulator = Simulator(params, workload, now=now)
-        self._words = Words(params)
+        self._words = SlurmTranslator(params)
         self._chains: dict[ChainId, _ChainUser] = {}
         self._links: dict[Mark, int] = {}
         """The standby that was put in place for a link, by job id."""
@@ -71,11 +71,11 @@ class SimulatedCluster:
     def advance(self, seconds: int) -> None:
         """Let time pass. Links that start put their standby in place at that very second."""
         until = self.simulator.now + seconds
-        while (at := self._next_instant()) <= until:
-            self._live(self.simulator.step(at))
-        self._live(self.simulator.advance(until))
+        while (at := self._get_next_instant()) <= until:
+            self._process_events(self.simulator.step(at))
+        self._process_events(self.simulator.advance(until))
 
-    def _next_instant(self) -> int:
+    def _get_next_instant(self) -> int:
         """At which a link may start."""
         return self.simulator.find_next_instant() if self._chains else FAR
 
@@ -104,40 +104,40 @@ class SimulatedCluster:
             user=user or f"chain-{chain_id}",
             partition=self.partition,
             name=f"chain-{chain_id}",
-            comment=_comment(Mark(chain_id, 1)),
+            comment=_format_comment(Mark(chain_id, 1)),
         )
         job_id = JobId(self.simulator.inject(job))
         self._chains[chain_id] = _ChainUser(links=links, job=job)
         return job_id
 
-    def requeue(self, job_id: JobId) -> None:
+    def requeue_job(self, job_id: JobId) -> None:
         """scontrol requeue: a running job ends there and waits again."""
         self.simulator.requeue(job_id)
-        self._requeue(job_id, self.simulator.now)
+        self._record_requeue(job_id, self.simulator.now)
 
-    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+    def hold_by_hand(self, job_id: JobId, *, admin: bool = False) -> None:
         """scontrol uhold by the job's owner; `admin`: scontrol hold by an admin."""
         self.simulator.hold(job_id, admin=admin)
 
-    def lift_hold(self, job_id: JobId) -> None:
+    def release_by_hand(self, job_id: JobId) -> None:
         """scontrol release by an admin: whosever the hold is."""
         self.simulator.release(job_id)
 
-    def set_node(self, name: str, outage: Outage) -> None:
+    def set_node_outage(self, name: str, outage: Outage) -> None:
         """A node goes down, drains or comes back now."""
-        self.simulator.set_node(self._words.node(name), outage)
+        self.simulator.set_node(self._words.get_node_number(name), outage)
 
-    def _live(self, events: list[Event]) -> None:
+    def _process_events(self, events: list[Event]) -> None:
         """What happens around jobs: accounting of requeued runs, and links that start."""
         for event in events:
             if event.kind is EventKind.REQUEUED:
-                self._requeue(event.job_id, event.at)
+                self._record_requeue(event.job_id, event.at)
             elif event.kind is EventKind.STARTED:
-                self._started(event.job_id)
+                self._handle_start(event.job_id)
             elif event.kind is EventKind.ENDED:
                 self._runs.pop(event.job_id, None)
 
-    def _started(self, job_id: int) -> None:
+    def _handle_start(self, job_id: int) -> None:
         record = self.simulator.find(job_id)
         if record is None:
             return
@@ -146,27 +146,27 @@ class SimulatedCluster:
         mark = find_mark(record.job.comment)
         chain = self._chains.get(mark.chain_id) if mark else None
         if mark and chain and mark.index < chain.links:
-            self._put_standby(chain, Mark(mark.chain_id, mark.index + 1), job_id)
+            self._submit_standby(chain, Mark(mark.chain_id, mark.index + 1), job_id)
 
-    def _put_standby(self, chain: _ChainUser, mark: Mark, predecessor: int) -> None:
+    def _submit_standby(self, chain: _ChainUser, mark: Mark, predecessor: int) -> None:
         """What mirage-link does when its link starts; one that runs again has its standby."""
-        if mark in self._links and self._lives(self._links[mark]):
+        if mark in self._links and self._is_alive(self._links[mark]):
             return
         standby = replace(
-            chain.job, comment=_comment(mark), dependencies=build_afterany(predecessor)
+            chain.job, comment=_format_comment(mark), dependencies=build_afterany(predecessor)
         )
         self._links[mark] = self.simulator.inject(standby)
 
-    def _lives(self, job_id: int) -> bool:
+    def _is_alive(self, job_id: int) -> bool:
         record = self.simulator.find(job_id)
         return record is not None and not record.state.has_ended
 
-    def _requeue(self, job_id: int, at: int) -> None:
+    def _record_requeue(self, job_id: int, at: int) -> None:
         """Slurm keeps the run that ended as a record of its own, and resets the submit time."""
         run = self._runs.pop(job_id, None)
         if run is None:
             return
-        ended = self._job(replace(run, state=JobState.REQUEUED, end=at))
+        ended = self._build_job(replace(run, state=JobState.REQUEUED, end=at))
         self._requeued.append(ended)
         # Never the same second, or two records would have one name in accounting.
         self._resubmitted[job_id] = max(at, ended.submit + 1)
@@ -177,7 +177,7 @@ class SimulatedCluster:
         if mark is None or self._chains.pop(mark.chain_id, None) is None:
             return
         following = self._links.get(Mark(mark.chain_id, mark.index + 1))
-        if following is not None and self._lives(following):
+        if following is not None and self._is_alive(following):
             self.simulator.remove(following)
 
     # What a cluster shows (ports.Cluster)
@@ -190,96 +190,98 @@ class SimulatedCluster:
         sim = self.simulator
         starts = sim.compute_planned_starts()
         pending = sim.list_pending()
-        reasons = self._reasons(pending)
+        reasons = self._compute_reasons(pending)
         waiting = [
-            self._job(r, planned=starts.get(r.job_id), reason=reasons.get(r.job_id, ""))
+            self._build_job(r, planned=starts.get(r.job_id), reason=reasons.get(r.job_id, ""))
             for r in pending
         ]
         others = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
-        return Queue.from_jobs(sim.now, [*waiting, *(self._job(r) for r in others)])
+        return Queue.from_jobs(sim.now, [*waiting, *(self._build_job(r) for r in others)])
 
     def fetch_nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.get_node_use(i) for i in range(self.params.nodes)]
-        return self._words.nodes(uses)
+        return self._words.build_nodes(uses)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         sim = self.simulator
         yield from (j for j in self._requeued if (j.end or 0) >= since and j.submit < until)
         for record in chained(sim.list_ended_since(since), sim.list_pending(), sim.list_running()):
-            job = self._job(record)
+            job = self._build_job(record)
             if job.submit < until:
                 yield job
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
         found = (self.simulator.find(i) for i in job_ids)
-        return [self._job(r) for r in found if r is not None and r.submit <= self.simulator.now]
+        return [
+            self._build_job(r) for r in found if r is not None and r.submit <= self.simulator.now
+        ]
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
         lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
-        return {job_id: self._words.node_names(numbers) for job_id, numbers in lists.items()}
+        return {job_id: self._words.format_node_list(numbers) for job_id, numbers in lists.items()}
 
     # What moves jobs (ports.Cluster)
 
     def free_standby(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        self._look_at(standby, owner)
-        self._depend(standby, dependency)
-        self._unpin(standby, asked=unpin)
+        self._check_owner(standby, owner)
+        self._apply_dependency(standby, dependency)
+        self._clear_node_list(standby, asked=unpin)
 
     def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        self._look_at(standby, owner)
-        waits = self._words.waits(dependency)
+        self._check_owner(standby, owner)
+        waits = self._words.parse_dependency(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
-            own = self._words.node_names(record.node_list)
+            own = self._words.format_node_list(record.node_list)
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
-        self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
+        self.simulator.set_node_list(standby, self._words.parse_node_list(node_list))
         self._pinned.add(standby)
-        self._set_waits(standby, waits)
+        self._apply_waits(standby, waits)
 
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        self._look_at(standby, owner)
-        self._depend(standby, dependency)
-        self._unpin(standby, asked=unpin)
+        self._check_owner(standby, owner)
+        self._apply_dependency(standby, dependency)
+        self._clear_node_list(standby, asked=unpin)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        self._look_at(standby, owner)
-        holds.check_unheld(standby, self._hold_of(standby))
+        self._check_owner(standby, owner)
+        holds.check_unheld(standby, self._read_hold(standby))
         self.simulator.hold(standby)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
-        self._look_at(standby, owner)
-        holds.check_users_hold(standby, self._hold_of(standby))
+        self._check_owner(standby, owner)
+        holds.check_users_hold(standby, self._read_hold(standby))
         self.simulator.release(standby)
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
-        self._look_at(job_id, owner)
+        self._check_owner(job_id, owner)
         record = self.simulator.find(job_id)
         self.simulator.remove(job_id)
         self._runs.pop(job_id, None)
         if record is not None and record.state is JobState.RUNNING:
             self._end_chain(record)
         # The simulator knows ended jobs from what it told only.
-        self._live(self.simulator.advance(self.read_clock()))
+        self._process_events(self.simulator.advance(self.read_clock()))
 
-    def _look_at(self, job_id: JobId, owner: int) -> None:
+    def _check_owner(self, job_id: JobId, owner: int) -> None:
         """A job that is not there is left to the simulator to refuse."""
         record = self.simulator.find(job_id)
         if record is not None:
-            refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
+            refuse_another_owner(job_id, self._words.get_uid(record.job.user), owner)
 
-    def _depend(self, standby: JobId, dependency: str) -> None:
-        self._set_waits(standby, self._words.waits(dependency))
+    def _apply_dependency(self, standby: JobId, dependency: str) -> None:
+        self._apply_waits(standby, self._words.parse_dependency(dependency))
 
-    def _set_waits(self, standby: JobId, waits: DependencyList) -> None:
+    def _apply_waits(self, standby: JobId, waits: DependencyList) -> None:
         any_of = waits.any_dependency
         self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
 
-    def _unpin(self, standby: JobId, *, asked: bool) -> None:
+    def _clear_node_list(self, standby: JobId, *, asked: bool) -> None:
         """A node list that Mirage did not set is the user's own, and stays."""
         if asked or standby in self._pinned:
             self.simulator.set_node_list(standby, ())
@@ -287,23 +289,27 @@ class SimulatedCluster:
 
     # Between the two vocabularies
 
-    def _hold_of(self, job_id: JobId) -> list[holds.HoldState]:
+    def _read_hold(self, job_id: JobId) -> list[holds.HoldState]:
         record = self.simulator.find(job_id)
         if record is None:
             return []
         waits = record.state.is_waiting
-        return [holds.HoldState(waits, self._standing(record), record.priority if waits else None)]
+        return [
+            holds.HoldState(
+                waits, self._explain_ineligible(record), record.priority if waits else None
+            )
+        ]
 
-    def _job(self, record: JobRecord, *, planned: int | None = None, reason: str = "") -> Job:
-        job = self._words.job(
+    def _build_job(self, record: JobRecord, *, planned: int | None = None, reason: str = "") -> Job:
+        job = self._words.build_job(
             record,
             planned=planned,
-            reason=self._standing(record) or reason,
+            reason=self._explain_ineligible(record) or reason,
         )
         submit = self._resubmitted.get(record.job_id)
         return job if submit is None else replace(job, submit=submit)
 
-    def _reasons(self, pending: Sequence[JobRecord]) -> dict[int, str]:
+    def _compute_reasons(self, pending: Sequence[JobRecord]) -> dict[int, str]:
         """Slurm's words: a partition's first waits for Resources, those behind it for Priority."""
         reasons: dict[int, str] = {}
         headed: set[str] = set()
@@ -314,12 +320,12 @@ class SimulatedCluster:
             if self.simulator.is_user_full(job.user, job.qos):
                 reasons[record.job_id] = "QOSMaxJobsPerUserLimit"
             else:
-                partition = self._words.partition(job).name
+                partition = self._words.get_partition(job).name
                 reasons[record.job_id] = "Priority" if partition in headed else "Resources"
                 headed.add(partition)
         return reasons
 
-    def _standing(self, record: JobRecord) -> str:
+    def _explain_ineligible(self, record: JobRecord) -> str:
         """Why a job is not eligible; empty where it is, or is no longer pending."""
         if record.state is not JobState.PENDING or record.eligible is not None:
             return ""

@@ -17,7 +17,7 @@ _ACCOUNT = "sim"
 """Of jobs that name none."""
 
 
-class Words:
+class SlurmTranslator:
     """The names of one simulated cluster's nodes, partitions and users."""
 
     def __init__(self, params: Params) -> None:
@@ -25,7 +25,7 @@ class Words:
         width = len(str(params.nodes))
         self._names = [f"{params.name}{i + 1:0{width}}" for i in range(params.nodes)]
         self._numbers = {name: i for i, name in enumerate(self._names)}
-        self._has = _capacities(params)
+        self._has = _list_capacities(params)
         self._partitions = {p.name: p for p in params.partitions}
         self._first = params.partitions[0]
         self._of_node = [
@@ -34,34 +34,34 @@ class Words:
         ]
         self._uids: dict[str, int] = {}
 
-    def uid(self, user: str) -> int:
+    def get_uid(self, user: str) -> int:
         return self._uids.setdefault(user, _FIRST_UID + len(self._uids))
 
-    def node(self, name: str) -> int:
+    def get_node_number(self, name: str) -> int:
         """Raises ClusterRefused for a name that no node has."""
         if name not in self._numbers:
             raise ClusterRefused(f"Invalid node name specified: {name}")
         return self._numbers[name]
 
-    def node_numbers(self, node_list: str) -> tuple[int, ...]:
+    def parse_node_list(self, node_list: str) -> tuple[int, ...]:
         """Ascending; `node_list` is names with commas between, as `Job.node_list` is here."""
-        return tuple(sorted({self.node(name) for name in node_list.split(",")}))
+        return tuple(sorted({self.get_node_number(name) for name in node_list.split(",")}))
 
-    def node_names(self, nodes: Sequence[int]) -> str:
-        """The inverse of `node_numbers`, in the order of `nodes`."""
+    def format_node_list(self, nodes: Sequence[int]) -> str:
+        """The inverse of `parse_node_list`, in the order of `build_nodes`."""
         return ",".join(self._names[i] for i in nodes)
 
-    def waits(self, dependency: str) -> DependencyList:
+    def parse_dependency(self, dependency: str) -> DependencyList:
         """The list's terms; ClusterRefused for what the simulator does not have."""
         try:
             return parse_dependency_list(dependency)
         except MalformedText as error:
             raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
 
-    def job(self, record: JobRecord, *, planned: int | None, reason: str) -> Job:
+    def build_job(self, record: JobRecord, *, planned: int | None, reason: str) -> Job:
         """`planned`: the start that backfill plans for it."""
         job = record.job
-        cpus, gpus = self._taken(record)
+        cpus, gpus = self._count_taken(record)
         pending = record.state is JobState.PENDING
         start, by_limit = record.start, None
         if record.state is JobState.RUNNING and start is not None:
@@ -71,7 +71,7 @@ class Words:
             submit=record.submit,
             state=record.state,
             user=job.user,
-            uid=self.uid(job.user),
+            uid=self.get_uid(job.user),
             account=job.account or _ACCOUNT,
             partition=job.partition or self._first.name,
             qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),
@@ -87,21 +87,21 @@ class Words:
             nodes=job.nodes,
             cpus=cpus,
             gpus=gpus,
-            exit_code=_exit_code(record.state),
+            exit_code=_format_exit_code(record.state),
             dependency=format_dependency_list(
                 record.dependencies, any_dependency=record.any_dependency
             ),
-            node_list=self.node_names(record.allocated),
+            node_list=self.format_node_list(record.allocated),
             comment=job.comment,
         )
 
-    def nodes(self, uses: Sequence[tuple[int, int, Outage]]) -> tuple[Node, ...]:
+    def build_nodes(self, uses: Sequence[tuple[int, int, Outage]]) -> tuple[Node, ...]:
         """All nodes; `uses`: CPUs and GPUs given away of each, and what happened to it last."""
         return tuple(
             Node(
                 name=self._names[i],
                 partitions=self._of_node[i],
-                state=_node_state(cpus_used, self._has[i][0], outage),
+                state=_format_node_state(cpus_used, self._has[i][0], outage),
                 cpus=self._has[i][0],
                 cpus_used=cpus_used,
                 gpus=self._has[i][1],
@@ -110,38 +110,38 @@ class Words:
             for i, (cpus_used, gpus_used, outage) in enumerate(uses)
         )
 
-    def _taken(self, record: JobRecord) -> tuple[int, int]:
+    def _count_taken(self, record: JobRecord) -> tuple[int, int]:
         """CPUs and GPUs that it has or, where it has no nodes yet, would have of alike nodes."""
         job = record.job
-        if not self._whole(job):
+        if not self._is_whole_node(job):
             return job.nodes * max(job.cpus, 1), job.nodes * job.gpus
-        nodes = self.partition(job).nodes
+        nodes = self.get_partition(job).nodes
         like = record.allocated or (nodes[0] if nodes else 0,) * job.nodes
         return sum(self._has[i][0] for i in like), sum(self._has[i][1] for i in like)
 
-    def _whole(self, job: SimJob) -> bool:
+    def _is_whole_node(self, job: SimJob) -> bool:
         linear = self._params.select_type is SelectType.LINEAR
-        return linear or job.exclusive or self.partition(job).exclusive
+        return linear or job.exclusive or self.get_partition(job).exclusive
 
-    def partition(self, job: SimJob) -> Partition:
+    def get_partition(self, job: SimJob) -> Partition:
         """Where it goes; the default one where it names none."""
         return self._partitions.get(job.partition, self._first)
 
 
-def _capacities(params: Params) -> list[tuple[int, int]]:
+def _list_capacities(params: Params) -> list[tuple[int, int]]:
     """CPUs and GPUs of each node."""
     if not params.node_groups:
         return [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
     return [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
 
 
-def _exit_code(state: JobState) -> str:
+def _format_exit_code(state: JobState) -> str:
     if not state.has_ended:
         return ""
     return "1:0" if state is JobState.FAILED else "0:0"
 
 
-def _node_state(used: int, cpus: int, outage: Outage) -> str:
+def _format_node_state(used: int, cpus: int, outage: Outage) -> str:
     """sinfo's word."""
     if outage is Outage.DOWN:
         return "down"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from mirage.cluster.site_import.notes import Note, of_qos, of_users
+from mirage.cluster.site_import.notes import SiteNote, match_qos, match_users
 from mirage.domain.tres import count_gpus
 from mirage.sim.types import Qos
 from mirage.slurm.commands.sacctmgr import AssociationRecord, QosRecord
@@ -17,33 +17,33 @@ _OVERRIDES = "PartitionTimeLimit"
 """The flag of a QOS that the simulator has: MaxTime of partitions does not bind its jobs."""
 
 
-def enforces_limits(config: Mapping[str, str]) -> bool:
+def has_enforced_limits(config: Mapping[str, str]) -> bool:
     """AccountingStorageEnforce: without it, sacctmgr's limits bind nobody."""
     words = config.get("AccountingStorageEnforce", "").lower().split(",")
     return bool(_ENFORCE_LIMITS & {word.strip() for word in words})
 
 
-def qos_of(
+def convert_qos(
     shown: Sequence[QosRecord], associations: Sequence[AssociationRecord], *, limits: bool
 ) -> tuple[tuple[Qos, ...], list[str]]:
     """The QOS, the default first; without their limits where `limits` is false."""
     notes: list[str] = []
-    found = tuple(_qos(one, notes, limits=limits) for one in shown)
+    found = tuple(_convert_one_qos(one, notes, limits=limits) for one in shown)
     if not limits and any(q.max_jobs_pu or q.max_submit_pu or q.max_tres_pu for q in shown):
         notes.append("Slurm does not enforce limits here (AccountingStorageEnforce): left out.")
-    default, why = _default([q.name for q in shown], associations)
+    default, why = _choose_default([q.name for q in shown], associations)
     if len(found) > 1:
         notes.append(f"The default QOS is {default}: {why}.")
     return tuple(sorted(found, key=lambda q: q.name != default)), notes
 
 
-def _qos(one: QosRecord, notes: list[str], *, limits: bool) -> Qos:
+def _convert_one_qos(one: QosRecord, notes: list[str], *, limits: bool) -> Qos:
     others = dict(one.others)
     if rest := sorted(one.flags - {_OVERRIDES}):
         others["Flags"] = ",".join(rest)
     if others:
         told = ", ".join(f"{key}={value}" for key, value in others.items())
-        notes.append(Note(f"Not simulated of QOS {one.name}: {told}.", of_qos(one.name)))
+        notes.append(SiteNote(f"Not simulated of QOS {one.name}: {told}.", match_qos(one.name)))
     overrides = _OVERRIDES in one.flags
     if not limits:
         return Qos(name=one.name, priority=one.priority, overrides_max_time=overrides)
@@ -51,7 +51,7 @@ def _qos(one: QosRecord, notes: list[str], *, limits: bool) -> Qos:
     rest = sorted(t for t in one.max_tres_pu if t not in _LIMITED and not t.startswith("gres/gpu"))
     if rest:
         what = f"Not simulated of QOS {one.name}: MaxTRESPU of {', '.join(rest)}."
-        notes.append(Note(what, of_qos(one.name)))
+        notes.append(SiteNote(what, match_qos(one.name)))
     if any(tres.startswith("gres/gpu:") for tres in one.max_tres_pu):
         notes.append(f"QOS {one.name} limits GPUs by type: here all types together.")
     return Qos(
@@ -65,7 +65,9 @@ def _qos(one: QosRecord, notes: list[str], *, limits: bool) -> Qos:
     )
 
 
-def _default(names: Sequence[str], associations: Sequence[AssociationRecord]) -> tuple[str, str]:
+def _choose_default(
+    names: Sequence[str], associations: Sequence[AssociationRecord]
+) -> tuple[str, str]:
     chosen = Counter(a.default_qos for a in associations if a.user and a.default_qos in names)
     if chosen:
         ((name, users),) = chosen.most_common(1)
@@ -73,7 +75,7 @@ def _default(names: Sequence[str], associations: Sequence[AssociationRecord]) ->
     return ("normal" if "normal" in names else names[0]) if names else "", "none is told"
 
 
-def shares_of(
+def convert_shares(
     associations: Sequence[AssociationRecord],
 ) -> tuple[tuple[tuple[str, int], ...], list[str]]:
     """Shares by account, and what the simulator's two levels leave out."""
@@ -83,30 +85,34 @@ def shares_of(
     notes: list[str] = []
     nested = sorted({a.account for a in accounts if a.parent not in {"", _ROOT}})
     if nested:
-        notes.append(f"Accounts below accounts stand beside them: {_some(nested)}.")
+        notes.append(f"Accounts below accounts stand beside them: {_format_some(nested)}.")
     alike = {a.user for a in users if a.share is None}
     if alike:
         notes.append(
             f"Fairshare=parent: Slurm ranks these users of an account alike, the simulator by "
-            f"what each used: {_some(alike)}."
+            f"what each used: {_format_some(alike)}."
         )
     merged = {a.account for a in accounts if a.share is None}
     if merged:
-        notes.append(f"Fairshare=parent of accounts: here they have one share: {_some(merged)}.")
+        notes.append(
+            f"Fairshare=parent of accounts: here they have one share: {_format_some(merged)}."
+        )
     own = {a.user for a in users if a.share not in {None, 1}}
     if own:
-        notes.append(f"Users have equal shares in the simulator, here not all: {_some(own)}.")
+        notes.append(
+            f"Users have equal shares in the simulator, here not all: {_format_some(own)}."
+        )
     limited = [a for a in associations if a.limits]
     if limited:
         told = Counter(key for a in limited for key in a.limits)
         what = ", ".join(f"{key} ({n})" for key, n in told.most_common())
         whose = f"Not simulated: limits of {len(limited)} associations: {what}."
         of_accounts = {a.account for a in limited if not a.user}
-        notes.append(Note(whose, of_users({a.user for a in limited} - {""}, of_accounts)))
+        notes.append(SiteNote(whose, match_users({a.user for a in limited} - {""}, of_accounts)))
     return tuple(shares.items()), notes
 
 
-def _some(names: Sequence[str] | set[str]) -> str:
+def _format_some(names: Sequence[str] | set[str]) -> str:
     ordered = sorted(names)
     more = len(ordered) - _NAMED
     return ", ".join(ordered[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,16 +6,16 @@ _NAMED = 8
 """In one sentence; a site may have hundreds."""
 
 
-def numbers_of(
+def map_node_numbers(
     names: Sequence[str], number_of: Mapping[str, int], whose: str, notes: list[str]
 ) -> tuple[int, ...]:
     """Ascending, each once; what scontrol does not show is said and left out."""
     unknown = [name for name in names if name not in number_of]
     if unknown:
-        notes.append(f"Nodes of {whose} that scontrol does not show: {some(unknown)}.")
+        notes.append(f"Nodes of {whose} that scontrol does not show: {format_some(unknown)}.")
     return tuple(sorted({number_of[name] for name in names if name in number_of}))
 
 
-def some(names: Sequence[str]) -> str:
+def format_some(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -9,7 +9,7 @@ from mirage.domain.job import Job, JobState
 Concerns = Callable[[Job], bool]
 
 
-class Note(str):
+class SiteNote(str):
     """A sentence whose jobs can be told; other sentences are plain text."""
 
     __slots__ = ("concerns",)
@@ -21,9 +21,9 @@ class Note(str):
         return note
 
 
-def counted(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]:
+def add_job_counts(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]:
     """The sentences, those whose jobs can be told with their number."""
-    told = [note for note in notes if isinstance(note, Note)]
+    told = [note for note in notes if isinstance(note, SiteNote)]
     counts: Counter[str] = Counter()
     total = 0
     for job in jobs:
@@ -31,30 +31,30 @@ def counted(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]:
         counts.update(note for note in told if note.concerns(job))
     return tuple(
         f"{note.removesuffix('.')} ({counts[note]:,} of {total:,} jobs of the log)."
-        if isinstance(note, Note)
+        if isinstance(note, SiteNote)
         else note
         for note in notes
     )
 
 
-def of_partition(*names: str) -> Concerns:
+def match_partition(*names: str) -> Concerns:
     """Those that could run in one of these."""
     return lambda job: not set(names).isdisjoint(job.partition.split(","))
 
 
-def of_qos(name: str) -> Concerns:
+def match_qos(name: str) -> Concerns:
     return lambda job: job.qos == name
 
 
-def of_users(users: Collection[str], accounts: Collection[str]) -> Concerns:
+def match_users(users: Collection[str], accounts: Collection[str]) -> Concerns:
     return lambda job: job.user in users or job.account in accounts
 
 
-def between(start: int, end: int, partitions: Sequence[str]) -> Concerns:
+def match_period(start: int, end: int, partitions: Sequence[str]) -> Concerns:
     """Those of these partitions that waited or ran then."""
-    there = of_partition(*partitions)
+    there = match_partition(*partitions)
     return lambda job: job.submit < end and (job.end is None or job.end > start) and there(job)
 
 
-def preempted(job: Job) -> bool:
+def is_preempted(job: Job) -> bool:
     return job.state is JobState.PREEMPTED

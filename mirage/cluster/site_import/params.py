@@ -8,17 +8,17 @@ from itertools import groupby
 from typing import TypeVar
 
 from mirage.cluster.site_import import slurm_answers
-from mirage.cluster.site_import.accounting import enforces_limits, qos_of, shares_of
-from mirage.cluster.site_import.node_numbers import numbers_of, some
-from mirage.cluster.site_import.notes import Note, of_partition
-from mirage.cluster.site_import.reservations import reservations_of
+from mirage.cluster.site_import.accounting import convert_qos, convert_shares, has_enforced_limits
+from mirage.cluster.site_import.node_numbers import format_some, map_node_numbers
+from mirage.cluster.site_import.notes import SiteNote, match_partition
+from mirage.cluster.site_import.reservations import convert_reservations
 from mirage.cluster.site_import.scheduler import (
     Fields,
-    counts_memory,
-    gives_whole_cores,
-    scheduler_fields,
+    convert_scheduler,
+    has_whole_cores,
+    is_memory_counted,
 )
-from mirage.cluster.site_import.slurm_answers import Answers, Question
+from mirage.cluster.site_import.slurm_answers import SiteAnswers, SiteQuestion
 from mirage.errors import MalformedText
 from mirage.sim.types import NodeGroup, Params, Partition, Qos
 from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
@@ -29,7 +29,7 @@ _LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class ImportedSite:
     params: Params
     node_names: tuple[str, ...]
     """By node number."""
@@ -37,7 +37,7 @@ class Site:
     """What was assumed, and what is not simulated: a sentence each."""
 
 
-def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
+def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSite:
     """`zone` is that of local times in the answers; None: this host's.
 
     Raises MalformedText where an answer that is needed does not read.
@@ -51,22 +51,22 @@ def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
     number_of = {node.name: number for number, node in enumerate(nodes)}
     if len(number_of) < len(nodes):
         raise MalformedText("scontrol's show node names a node twice")
-    fields, said = scheduler_fields(config)
+    fields, said = convert_scheduler(config)
     notes += said
-    fields |= _machine(nodes, notes, memory=counts_memory(config))
-    if gives_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
+    fields |= _convert_nodes(nodes, notes, memory=is_memory_counted(config))
+    if has_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
         notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
-    if not counts_memory(config):
+    if not is_memory_counted(config):
         notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
     shown = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
-    fields["partitions"] = _partitions(shown, number_of, notes)
-    reserved = _shown_reservations(answers, notes)
-    fields["reservations"] = reservations_of(reserved, nodes, shown, zone, notes)
-    limits = enforces_limits(config)
+    fields["partitions"] = _convert_partitions(shown, number_of, notes)
+    reserved = _parse_reservations(answers, notes)
+    fields["reservations"] = convert_reservations(reserved, nodes, shown, zone, notes)
+    limits = has_enforced_limits(config)
     cluster = config.get("ClusterName", "")
-    fields["qos"], fields["shares"] = _accounting(answers, cluster, notes, limits=limits)
-    params = Params(name=_name(cluster, notes), nodes=len(nodes), **fields)
-    return Site(params=params, node_names=tuple(number_of), notes=tuple(notes))
+    fields["qos"], fields["shares"] = _convert_accounting(answers, cluster, notes, limits=limits)
+    params = Params(name=_make_name(cluster, notes), nodes=len(nodes), **fields)
+    return ImportedSite(params=params, node_names=tuple(number_of), notes=tuple(notes))
 
 
 _WITHOUT = {
@@ -76,7 +76,7 @@ _WITHOUT = {
 }
 
 
-def _name(given: str, notes: list[str]) -> str:
+def _make_name(given: str, notes: list[str]) -> str:
     letters = "".join(c if c.isalnum() or c == "_" else "_" for c in given)
     name = letters if letters.isidentifier() else f"_{letters}"
     name = name[:_LONGEST_NAME]
@@ -85,16 +85,16 @@ def _name(given: str, notes: list[str]) -> str:
     return name
 
 
-def _machine(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> Fields:
+def _convert_nodes(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> Fields:
     kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
     cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
     out = [f"{n.name} {n.state}" for n in nodes if n.is_out_of_service]
     if out:
-        notes.append(f"Out at the import, and up in this file: {some(out)}.")
+        notes.append(f"Out at the import, and up in this file: {format_some(out)}.")
     if any(n.features for n in nodes):
         told = sorted({f for n in nodes for f in n.features.split(",") if f})
-        notes.append(f"Not simulated: features of nodes ({some(told)}).")
+        notes.append(f"Not simulated: features of nodes ({format_some(told)}).")
     if len({n.weight for n in nodes}) > 1:
         notes.append("Not simulated: Weight of nodes, by which Slurm chooses among them.")
     return {
@@ -110,18 +110,18 @@ def _machine(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> 
     }
 
 
-def _partitions(
+def _convert_partitions(
     shown: Sequence[PartitionRecord], number_of: dict[str, int], notes: list[str]
 ) -> tuple[Partition, ...]:
     if not any(p.default for p in shown):
         notes.append(f"No partition is the default one: here {shown[0].name}.")
     found = []
     for one in sorted(shown, key=lambda p: not p.default):
-        numbers = numbers_of(one.nodes, number_of, f"partition {one.name}", notes)
+        numbers = map_node_numbers(one.nodes, number_of, f"partition {one.name}", notes)
         if not numbers:
             notes.append(f"Partition {one.name} has no nodes: left out.")
             continue
-        notes += _said_of(one)
+        notes += _list_unsimulated(one)
         found.append(
             Partition(
                 name=one.name,
@@ -137,41 +137,45 @@ def _partitions(
     return tuple(found)
 
 
-def _said_of(one: PartitionRecord) -> list[str]:
+def _list_unsimulated(one: PartitionRecord) -> list[str]:
     notes: list[str] = []
     if one.state != "UP":
         notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
     if one.over_subscribe not in {"NO", "EXCLUSIVE"}:
         what = f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}."
-        notes.append(Note(what, of_partition(one.name)))
+        notes.append(SiteNote(what, match_partition(one.name)))
     if one.others:
         told = ", ".join(f"{key}={value}" for key, value in one.others.items())
-        concerns = of_partition(one.name)
-        notes.append(Note(f"Not simulated of partition {one.name}: {told}.", concerns))
+        concerns = match_partition(one.name)
+        notes.append(SiteNote(f"Not simulated of partition {one.name}: {told}.", concerns))
     return notes
 
 
-def _shown_reservations(answers: Answers, notes: list[str]) -> tuple[ReservationRecord, ...]:
+def _parse_reservations(answers: SiteAnswers, notes: list[str]) -> tuple[ReservationRecord, ...]:
     return (
-        _optional(answers, slurm_answers.RESERVATIONS, scontrol_show.parse_reservations, notes)
+        _parse_optional(
+            answers, slurm_answers.RESERVATIONS, scontrol_show.parse_reservations, notes
+        )
         or ()
     )
 
 
-def _accounting(
-    answers: Answers, cluster: str, notes: list[str], *, limits: bool
+def _convert_accounting(
+    answers: SiteAnswers, cluster: str, notes: list[str], *, limits: bool
 ) -> tuple[tuple[Qos, ...], tuple[tuple[str, int], ...]]:
-    everywhere = _optional(answers, slurm_answers.ASSOCIATIONS, sacctmgr.parse_associations, notes)
+    everywhere = _parse_optional(
+        answers, slurm_answers.ASSOCIATIONS, sacctmgr.parse_associations, notes
+    )
     associations = [a for a in everywhere or () if a.cluster == cluster]
-    shown = _optional(answers, slurm_answers.QOS, sacctmgr.parse_qos, notes)
-    qos, said = qos_of(shown or (), associations, limits=limits)
-    shares, more = shares_of(associations)
+    shown = _parse_optional(answers, slurm_answers.QOS, sacctmgr.parse_qos, notes)
+    qos, said = convert_qos(shown or (), associations, limits=limits)
+    shares, more = convert_shares(associations)
     notes += [*said, *more]
     return qos, shares
 
 
-def _optional(
-    answers: Answers, question: Question, parse: Callable[[str], T], notes: list[str]
+def _parse_optional(
+    answers: SiteAnswers, question: SiteQuestion, parse: Callable[[str], T], notes: list[str]
 ) -> T | None:
     """What can be done without: an answer that does not read is told, and left out."""
     if question not in answers.texts:

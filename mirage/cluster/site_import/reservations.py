@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from mirage.cluster.site_import.node_numbers import numbers_of
-from mirage.cluster.site_import.notes import Note, between
+from mirage.cluster.site_import.node_numbers import map_node_numbers
+from mirage.cluster.site_import.notes import SiteNote, match_period
 from mirage.sim.types import Reservation
 from mirage.slurm.commands.scontrol_show import NodeRecord, PartitionRecord, ReservationRecord
 
@@ -14,7 +14,7 @@ _FLOATS = "TIME_FLOAT"
 _MOVES_ON = f"has no fixed start ({_FLOATS}: it moves on with the clock), which is not simulated"
 
 
-def reservations_of(
+def convert_reservations(
     shown: Sequence[ReservationRecord],
     nodes: Sequence[NodeRecord],
     partitions: Sequence[PartitionRecord],
@@ -25,50 +25,50 @@ def reservations_of(
     number_of = {node.name: number for number, node in enumerate(nodes)}
     found = []
     for one in shown:
-        numbers = numbers_of(one.nodes, number_of, f"reservation {one.name}", notes)
-        start, end = _instant(one.start, zone), _instant(one.end, zone)
+        numbers = map_node_numbers(one.nodes, number_of, f"reservation {one.name}", notes)
+        start, end = _parse_instant(one.start, zone), _parse_instant(one.end, zone)
         if start is None or end is None or end <= start or not numbers:
             notes.append(f"Reservation {one.name} has no nodes, or no times that read: left out.")
             continue
         if _FLOATS in one.flags:
             notes.append(f"Reservation {one.name} {_MOVES_ON}: left out.")
             continue
-        around = between(start, end, _with_nodes_of(one, partitions))
-        if part := _part_kept(one, [nodes[n] for n in numbers]):
-            notes.append(Note(f"Reservation {one.name} {part}: left out.", around))
+        around = match_period(start, end, _find_partitions(one, partitions))
+        if part := _describe_part(one, [nodes[n] for n in numbers]):
+            notes.append(SiteNote(f"Reservation {one.name} {part}: left out.", around))
             continue
-        notes += [Note(said, around) for said in _said_of(one)]
+        notes += [SiteNote(said, around) for said in _list_unsimulated(one)]
         found.append(Reservation(name=one.name, start=start, end=end, nodes=numbers))
     return tuple(found)
 
 
-def _with_nodes_of(one: ReservationRecord, partitions: Sequence[PartitionRecord]) -> list[str]:
+def _find_partitions(one: ReservationRecord, partitions: Sequence[PartitionRecord]) -> list[str]:
     return [p.name for p in partitions if not set(one.nodes).isdisjoint(p.nodes)]
 
 
-def _part_kept(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
+def _describe_part(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
     """Of one that keeps a part of its nodes, how much that is; empty of others."""
-    all_cpus, kept = sum(node.cpus for node in nodes), _kept(one, nodes)
+    all_cpus, kept = sum(node.cpus for node in nodes), _count_reserved_cpus(one, nodes)
     if kept is None or kept >= all_cpus:
         return ""
     return f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
 
 
-def _kept(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
+def _count_reserved_cpus(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
     """The CPUs that it keeps, by its cores where it tells no CPUs; None: nothing tells."""
     if one.cpus is not None or one.cores is None:
         return one.cpus
     return one.cores * max(node.threads_per_core for node in nodes)
 
 
-def _said_of(one: ReservationRecord) -> Iterator[str]:
+def _list_unsimulated(one: ReservationRecord) -> Iterator[str]:
     if one.for_whom:
         yield f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty."
     if flags := sorted(one.flags & _NOT_SIMULATED):
         yield f"Not simulated of reservation {one.name}: {', '.join(flags)}."
 
 
-def _instant(text: str, zone: tzinfo | None) -> int | None:
+def _parse_instant(text: str, zone: tzinfo | None) -> int | None:
     """Epoch seconds of epoch seconds or of local time; None where neither is there."""
     if text.isascii() and text.isdigit():
         return int(text)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mirage.cluster.site_import.notes import Note, preempted
+from mirage.cluster.site_import.notes import SiteNote, is_preempted
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
 from mirage.sim.slurm_release import describe_planner, is_unchecked, is_version
@@ -81,23 +81,23 @@ _NEUTRAL = {
 """By key: the values with which it changes nothing, and what the simulator goes without."""
 
 
-def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
+def convert_scheduler(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
     """Fields of Params from `scontrol show config`, and a sentence for each thing not simulated."""
     notes: list[str] = []
-    fields: Fields = {"select_type": _select_type(config, notes)}
-    fields |= _version(config, notes)
-    fields |= _priority(config, notes)
-    fields |= _parameters(config, notes)
-    fields |= _over_time(config, notes)
+    fields: Fields = {"select_type": _convert_select_type(config, notes)}
+    fields |= _convert_version(config, notes)
+    fields |= _convert_priority(config, notes)
+    fields |= _convert_parameters(config, notes)
+    fields |= _convert_over_time(config, notes)
     for key, (neutral, what) in _NEUTRAL.items():
         value = config.get(key, "")
         if value and value not in neutral:
             said = f"Not simulated: {what} ({key} = {value})."
-            notes.append(Note(said, preempted) if key == "PreemptType" else said)
+            notes.append(SiteNote(said, is_preempted) if key == "PreemptType" else said)
     return fields, notes
 
 
-def _version(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_version(config: Mapping[str, str], notes: list[str]) -> Fields:
     """The release whose backfill the simulator is to plan with."""
     told = config.get("SLURM_VERSION", "")
     version = told if is_version(told) else ""
@@ -106,7 +106,7 @@ def _version(config: Mapping[str, str], notes: list[str]) -> Fields:
     return {"slurm_version": version}
 
 
-def _over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
     minutes, _, unit = config.get("OverTimeLimit", "0 min").partition(" ")
     if minutes.isdecimal() and unit == "min":
         return {"over_time_limit_s": int(minutes) * _MINUTE_S}
@@ -114,18 +114,18 @@ def _over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
     return {}
 
 
-def counts_memory(config: Mapping[str, str]) -> bool:
+def is_memory_counted(config: Mapping[str, str]) -> bool:
     """Whether Slurm gives memory to jobs at all (SelectTypeParameters=CR_..._Memory)."""
     return "MEMORY" in config.get("SelectTypeParameters", "").upper()
 
 
-def gives_whole_cores(config: Mapping[str, str]) -> bool:
+def has_whole_cores(config: Mapping[str, str]) -> bool:
     """Whether jobs get cores rather than threads (SelectTypeParameters=CR_Core, CR_Socket...)."""
     words = config.get("SelectTypeParameters", "").upper().replace(",", "_").split("_")
     return bool({"CORE", "SOCKET"} & set(words))
 
 
-def _select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
+def _convert_select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
     given = config.get("SelectType", "")
     try:
         return SelectType(given)
@@ -134,11 +134,13 @@ def _select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
         return SelectType.CONS_TRES
 
 
-def _priority(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_priority(config: Mapping[str, str], notes: list[str]) -> Fields:
     kind = config.get("PriorityType", "")
-    fields: Fields = {field: _whole(config, key, notes) for key, field in _WEIGHTS.items()}
+    fields: Fields = {
+        field: _parse_whole_number(config, key, notes) for key, field in _WEIGHTS.items()
+    }
     for key, field in _PERIODS.items():
-        seconds = _seconds(config.get(key, ""))
+        seconds = _parse_seconds(config.get(key, ""))
         if seconds:
             fields[field] = seconds
         elif key == "PriorityDecayHalfLife":
@@ -161,14 +163,14 @@ def _priority(config: Mapping[str, str], notes: list[str]) -> Fields:
     return fields
 
 
-def _parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
     given: dict[str, str] = {}
     for term in config.get("SchedulerParameters", "").split(","):
-        given.setdefault(*_parameter(term))  # of two of one key Slurm takes the first
+        given.setdefault(*_parse_parameter(term))  # of two of one key Slurm takes the first
     fields: Fields = {}
     for key, parameter in _PARAMETERS.items():
         text = given.pop(key, str(parameter.default))
-        fields[parameter.field] = _value(key, text, parameter, notes)
+        fields[parameter.field] = _convert_value(key, text, parameter, notes)
     if given.pop("bf_continue", None) is None:
         notes.append(
             "bf_continue is not set: Slurm gives up a backfill pass that it yielded in, the "
@@ -186,7 +188,7 @@ def _parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
     return fields
 
 
-def _value(key: str, text: str, parameter: _Parameter, notes: list[str]) -> int:
+def _convert_value(key: str, text: str, parameter: _Parameter, notes: list[str]) -> int:
     found = _NUMBER.match(text)
     number = int(found[0]) if found else parameter.least - 1
     if parameter.may_be_off and number == OFF:
@@ -203,12 +205,12 @@ def _value(key: str, text: str, parameter: _Parameter, notes: list[str]) -> int:
     return number * parameter.unit
 
 
-def _parameter(term: str) -> tuple[str, str]:
+def _parse_parameter(term: str) -> tuple[str, str]:
     key, _, value = term.strip().partition("=")
     return key.lower(), value
 
 
-def _whole(config: Mapping[str, str], key: str, notes: list[str]) -> int:
+def _parse_whole_number(config: Mapping[str, str], key: str, notes: list[str]) -> int:
     # Releases differ in the case of FairShare.
     text = {k.lower(): v for k, v in config.items()}.get(key.lower(), "")
     if text.isascii() and text.isdigit():
@@ -217,7 +219,7 @@ def _whole(config: Mapping[str, str], key: str, notes: list[str]) -> int:
     return 0
 
 
-def _seconds(text: str) -> int:
+def _parse_seconds(text: str) -> int:
     """0 where it is not told, or for ever."""
     try:
         seconds = parse_time_limit(text)

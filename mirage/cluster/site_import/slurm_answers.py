@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.errors import ClusterError, InputError
 from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
 from mirage.slurm.text.command_errors import classify_query_error
@@ -14,7 +14,7 @@ _TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SiteQuestion:
     """A command whose answer a cluster file is made of."""
 
     argv: tuple[str, ...]
@@ -24,26 +24,26 @@ class Question:
     """Without its answer there is no file."""
 
 
-CONFIG = Question(
+CONFIG = SiteQuestion(
     argv=tuple(scontrol.build_show_config_argv()), file="scontrol-show-config.txt", needed=True
 )
-NODES = Question(
+NODES = SiteQuestion(
     argv=tuple(scontrol_show.build_show_nodes_argv()), file="scontrol-show-node.txt", needed=True
 )
-PARTITIONS = Question(
+PARTITIONS = SiteQuestion(
     argv=tuple(scontrol_show.build_show_partitions_argv()),
     file="scontrol-show-partition.txt",
     needed=True,
 )
-RESERVATIONS = Question(
+RESERVATIONS = SiteQuestion(
     argv=tuple(scontrol_show.build_show_reservations_argv()),
     file="scontrol-show-reservation.txt",
     needed=False,
 )
-QOS = Question(
+QOS = SiteQuestion(
     argv=tuple(sacctmgr.build_show_qos_argv()), file="sacctmgr-show-qos.txt", needed=False
 )
-ASSOCIATIONS = Question(
+ASSOCIATIONS = SiteQuestion(
     argv=tuple(sacctmgr.build_show_associations_argv()),
     file="sacctmgr-show-assoc.txt",
     needed=False,
@@ -52,29 +52,29 @@ QUESTIONS = (CONFIG, NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class SiteAnswers:
     """By question. What is not in `texts` is in `missing`, with the reason."""
 
-    texts: dict[Question, str]
-    missing: dict[Question, str]
+    texts: dict[SiteQuestion, str]
+    missing: dict[SiteQuestion, str]
 
 
-def ask(questions: Sequence[Question] = QUESTIONS) -> Answers:
+def fetch_answers(questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
     """One command at a time. Raises ClusterError when one that is needed gives no answer."""
-    runner = Runner(timeout_s=_TIMEOUT_S)
-    texts: dict[Question, str] = {}
-    missing: dict[Question, str] = {}
+    runner = CommandRunner(timeout_s=_TIMEOUT_S)
+    texts: dict[SiteQuestion, str] = {}
+    missing: dict[SiteQuestion, str] = {}
     for question in questions:
         try:
-            texts[question] = _ask(runner, question)
+            texts[question] = _fetch_answer(runner, question)
         except ClusterError as error:
             if question.needed:
                 raise
             missing[question] = str(error)
-    return Answers(texts=texts, missing=missing)
+    return SiteAnswers(texts=texts, missing=missing)
 
 
-def _ask(runner: Runner, question: Question) -> str:
+def _fetch_answer(runner: CommandRunner, question: SiteQuestion) -> str:
     done = runner.run(question.argv)
     complaint = classify_query_error(question.argv[0], done.code, done.stderr)
     if complaint is not None:
@@ -82,10 +82,10 @@ def _ask(runner: Runner, question: Question) -> str:
     return done.stdout
 
 
-def read_directory(folder: Path, questions: Sequence[Question] = QUESTIONS) -> Answers:
+def load_answers(folder: Path, questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
     """Captured answers. Raises InputError when a file that is needed is not there."""
-    texts: dict[Question, str] = {}
-    missing: dict[Question, str] = {}
+    texts: dict[SiteQuestion, str] = {}
+    missing: dict[SiteQuestion, str] = {}
     for question in questions:
         path = folder / question.file
         try:
@@ -97,4 +97,4 @@ def read_directory(folder: Path, questions: Sequence[Question] = QUESTIONS) -> A
                     f"{why}; it holds the answer of `{' '.join(question.argv)}`"
                 ) from error
             missing[question] = why
-    return Answers(texts=texts, missing=missing)
+    return SiteAnswers(texts=texts, missing=missing)

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from mirage.cluster.host_accounts import caller_of
+from mirage.cluster.host_accounts import build_caller
 from mirage.domain.access.caller import Caller
 from mirage.errors import InputError
 from mirage.http.auth.socket_owner import peer_uid
@@ -241,7 +241,7 @@ def peer(state: State) -> Caller | None:
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
         return None
-    return caller_of(uid, via="socket")
+    return build_caller(uid, via="socket")
 
 
 def listen(path: Path, *, private: bool) -> socket.socket:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from mirage.cluster.host_accounts import user_name
+from mirage.cluster.host_accounts import find_user_name
 from mirage.domain.access.caller import NO_ACCOUNT
 from mirage.errors import InputError
 from mirage.http.auth.socket_owner import End, Owners, as_one_client, peer_uid
@@ -146,7 +146,7 @@ class Admission:
 
 def _user(uid: int) -> str:
     """Uids without an account are one client: one user may have thousands of them."""
-    return NO_ACCOUNT if user_name(uid) is None else f"uid {uid}"
+    return NO_ACCOUNT if find_user_name(uid) is None else f"uid {uid}"
 
 
 def resolve_proxies(words: Iterable[str]) -> Proxies:

@@ -67,13 +67,13 @@ def who_may_what(
         return WhoMayWhat(hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind)
 
     def ask() -> _Told:
-        site = commands.site_config()
+        site = commands.fetch_site_config()
         return _Told(site.private_data, site.slurm_user)
 
-    roster = Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=every_s)
+    roster = Polled("roster", commands.fetch_roster, unknown=NO_ROSTER, every_s=every_s)
     told = Polled("PrivateData", ask, unknown=_Told(EVERYTHING, ""), every_s=every_s)
     accrual = Polled(
-        "limits on earning age", commands.accrue_limits, unknown=NO_LIMITS, every_s=every_s
+        "limits on earning age", commands.fetch_accrue_limits, unknown=NO_LIMITS, every_s=every_s
     )
     me = pwd.getpwuid(uid := os.geteuid()).pw_name
     return WhoMayWhat(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from mirage.cluster.call_stats import Usage
+from mirage.cluster.call_stats import CallTotals
 from mirage.store.database.engine import Transaction, schema_version
 from mirage.store.database.tables import SCHEMA
 from mirage.store.operations import telemetry
@@ -116,11 +116,11 @@ def _cost(command: str, made: Calls, minutes: float) -> Cost:
 class Teller:
     """Writes down each round of the worker, and what asking Slurm has cost since the one before."""
 
-    def __init__(self, holder: str, usage: Callable[[], Mapping[str, Usage]] | None) -> None:
+    def __init__(self, holder: str, usage: Callable[[], Mapping[str, CallTotals]] | None) -> None:
         """`usage`: of the whole process, since its start; None: nothing is asked of a Slurm."""
         self._holder, self._usage = holder, usage
         self._version = own_version()  # once: it is a file, and descriptors may run out later
-        self._counted: Mapping[str, Usage] = {}
+        self._counted: Mapping[str, CallTotals] = {}
 
     def tell(
         self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
@@ -143,8 +143,8 @@ class Teller:
         telemetry.add_calls(tx, cluster_id, now, new)
 
 
-def _since(usage: Usage, before: Usage | None) -> Calls:
-    known = before or Usage()
+def _since(usage: CallTotals, before: CallTotals | None) -> Calls:
+    known = before or CallTotals()
     return Calls(
         calls=usage.calls - known.calls,
         failures=usage.failures - known.failures,
