@@ -99,11 +99,11 @@ def stage(folder: Path) -> dict[str, int]:
         )
     cluster.advance(HOURS * HOUR_S)
     url = database(folder)
-    schema_migrations.upgrade(url, get_data_dir("migrations"))
+    schema_migrations.upgrade_schema(url, get_data_dir("migrations"))
     queue, nodes = cluster.fetch_queue(), cluster.fetch_nodes()
     with closing(Store(url)) as store:
         with store.begin() as tx:
-            cluster_id = clusters.ensure(tx, PARAMS.name)
+            cluster_id = clusters.ensure_cluster(tx, PARAMS.name)
         counts, _ = ingest_history(store, cluster, cluster_id, (BEGIN - 1, queue.taken_at))
         with store.begin() as tx:
             ingest_queue(tx, cluster_id, queue, nodes)
@@ -165,7 +165,7 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         policy.took_s.clear()
         ticks = [seconds(partial(tick, store, seen, rules, i)) for i in range(1, rounds + 1)]
         with store.read() as tx:
-            rows = decisions.page(tx, limit=CHAINS)
+            rows = decisions.list_decisions(tx, limit=CHAINS)
     single_ms, single_cpu_ms = np.array(policy.took_s).T * 1e3
     wall, cpu = np.array(ticks).T
     return {
@@ -187,12 +187,12 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
 def stored(store: Store) -> tuple[int, Snapshot]:
     """The cluster's number, and its one snapshot."""
     with store.read() as tx:
-        (cluster_id,) = clusters.names(tx)
-        taken_at = snapshots.first(tx, cluster_id)
+        (cluster_id,) = clusters.list_cluster_names(tx)
+        taken_at = snapshots.find_first_taken_at(tx, cluster_id)
         if taken_at is None:
             sys.exit("decisions: the store has no snapshot")
-        queue = snapshots.raw(tx, cluster_id, taken_at)
-        nodes = snapshots.nodes(tx, cluster_id, taken_at)
+        queue = snapshots.read_queue(tx, cluster_id, taken_at)
+        nodes = snapshots.read_nodes(tx, cluster_id, taken_at)
     return cluster_id, Snapshot(queue=queue, nodes=nodes or ())
 
 

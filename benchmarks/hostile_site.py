@@ -56,8 +56,8 @@ class Site:
         _ran(run("db", "upgrade", "--config", str(self.config)).code)
         database = f"sqlite:///{self.folder}/state/mirage.db"
         with closing(Store(database)) as store, store.begin() as tx:
-            lab = clusters.ensure(tx, "lab")
-            job_history.upsert(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
+            lab = clusters.ensure_cluster(tx, "lab")
+            job_history.upsert_jobs(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
         _ran(run("mode", "act", "--config", str(self.config)).code)
         self.show()
 

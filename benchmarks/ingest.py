@@ -132,7 +132,7 @@ def _floor(url: str, trace: Path) -> Measured:
 
 
 def _upgrade(url: str, _trace: Path) -> Measured:
-    schema_migrations.upgrade(url, Path.cwd() / "migrations")
+    schema_migrations.upgrade_schema(url, Path.cwd() / "migrations")
     return {}
 
 

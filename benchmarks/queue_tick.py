@@ -70,11 +70,11 @@ def _measure(jobs: int) -> Measured:
     first, second = _answer(jobs, moved=False), _answer(jobs, moved=True)
     with tempfile.TemporaryDirectory(prefix="mirage-bench-") as folder:
         url = f"sqlite:///{folder}/queue.db"
-        schema_migrations.upgrade(url, Path.cwd() / "migrations")
+        schema_migrations.upgrade_schema(url, Path.cwd() / "migrations")
         with closing(Store(url)) as store:
             before = squeue.parse_queue(first, NOW, _SEPARATOR)
             with store.begin() as tx:
-                cluster_id = clusters.ensure(tx, "bench")
+                cluster_id = clusters.ensure_cluster(tx, "bench")
                 ingest_queue(tx, cluster_id, before, None)
             began = time.perf_counter()
             queue = squeue.parse_queue(second, NOW + 60, _SEPARATOR)

@@ -101,7 +101,7 @@ def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]
 
 def copied(source: str, target: str) -> None:
     """All rows of a database of SQLite, in one of PostgreSQL."""
-    schema_migrations.upgrade(target, MIGRATIONS)
+    schema_migrations.upgrade_schema(target, MIGRATIONS)
     with closing(Store(source)) as old, closing(Store(target)) as new:
         with old.read() as read, new.begin() as write:
             for table in tables.metadata.sorted_tables:
@@ -257,7 +257,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             url = f"sqlite:///{folder}/mirage.db"
-            schema_migrations.upgrade(url, MIGRATIONS)
+            schema_migrations.upgrade_schema(url, MIGRATIONS)
             with closing(Store(url)) as store:
                 seed(store, Size(chains=asked.chains, jobs=asked.jobs, days=FULL.days))
             urls = {"sqlite": url}

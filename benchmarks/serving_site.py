@@ -47,10 +47,10 @@ class Still:
     def __init__(self, store: Store, cluster_id: int, begin: int) -> None:
         self._begin, self._since = begin, time.monotonic()
         with store.read() as tx:
-            waiting = job_history.page(
+            waiting = job_history.list_jobs(
                 tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN
             )
-            running = job_history.page(
+            running = job_history.list_jobs(
                 tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES
             )
             owned = select(links, chains.c.user, chains.c.uid).join(chains)
@@ -131,7 +131,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
     """Serve until SIGTERM; a line of JSON in `ticks` for each tick, the address on stdout."""
     with closing(Store(url)) as store:
         with store.begin() as tx:
-            cluster_id = clusters.ensure(tx, "lab")
+            cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.release_lease(tx, cluster_id, seeded_admin.HOLDER)
         cluster = Still(store, cluster_id, begin)
         given = ApiContext(

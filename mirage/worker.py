@@ -41,8 +41,8 @@ from mirage.services.provision.provision_tick import provision, reconcile
 from mirage.services.reports import wait_statistics
 from mirage.services.reports.periodic_recorder import Bookkeeping
 from mirage.store.chains import push_times
-from mirage.store.chains.open_links import open_links
-from mirage.store.chains.push_times import Pushes
+from mirage.store.chains.open_links import list_open_links
+from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -121,7 +121,7 @@ class Worker:
         self._history_off_until = 0
         self._thinned_at: int | None = None
         self._cadence = Cadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
-        self._pushed = Pushes(None, None, None)
+        self._pushed = PushTimes(None, None, None)
         self._books = Bookkeeping(store, cluster_id)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -146,7 +146,7 @@ class Worker:
     def _read_pushes(self) -> None:
         try:
             with self._store.read() as tx:
-                self._pushed = push_times.find(tx, self._cluster_id)
+                self._pushed = push_times.read_push_times(tx, self._cluster_id)
         except MirageError as error:
             _log.warning("pushes cannot be read", error=str(error))
 
@@ -188,7 +188,7 @@ class Worker:
         errors = list(dict.fromkeys(found))[:_FORGERIES_TOLD]
         _log.warning(FORGED, errors=errors, times=len(found))
         detail = {"errors": errors, "times": len(found)}
-        audit.write(
+        audit.write_entry(
             tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)
         )
 
@@ -223,7 +223,7 @@ class Worker:
             found = self._select_followed_jobs(tx, marked)
             link_sync.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             completion_push.check(tx, self._cluster_id, ran, queue.taken_at)
-            self._pushed = push_times.find(tx, self._cluster_id)
+            self._pushed = push_times.read_push_times(tx, self._cluster_id)
             link_sync.keep_unread(tx, self._cluster_id, queue)
             missing = link_sync.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
@@ -254,7 +254,7 @@ class Worker:
     def _list_marked_jobs(self, queue: Queue) -> list[Job]:
         """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
         with self._store.read() as tx:
-            known = frozenset(link.job_id for link in open_links(tx, self._cluster_id))
+            known = frozenset(link.job_id for link in list_open_links(tx, self._cluster_id))
         return with_whole_reasons(self._cluster, link_sync.links_in(queue), known, self._nodes)
 
     def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
@@ -302,7 +302,7 @@ class Worker:
             return
         if self._history_at is None:
             with self._store.read() as tx:
-                self._history_at = clusters.history_until(tx, self._cluster_id)
+                self._history_at = clusters.read_history_until(tx, self._cluster_id)
         since = now - FIRST_WINDOW_S if self._history_at is None else self._history_at
         if self._history_at is not None and now < since + self._intervals.history_s:
             return

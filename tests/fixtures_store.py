@@ -92,7 +92,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "mirage.db"
-    schema_migrations.upgrade(f"sqlite:///{path}", MIGRATIONS)
+    schema_migrations.upgrade_schema(f"sqlite:///{path}", MIGRATIONS)
     return path
 
 
@@ -100,7 +100,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def postgres_migrated(postgres_server: PostgresServer) -> str:
     """The URL of the one migrated database; making one for each test takes half a second."""
     url = postgres_server.url(postgres_server.new_database())
-    schema_migrations.upgrade(url, MIGRATIONS)
+    schema_migrations.upgrade_schema(url, MIGRATIONS)
     return url
 
 

@@ -44,7 +44,7 @@ def site(tmp_path: Path, port: int) -> Path:
             created_at=int(time.time()),
             cause=build_mirage_cause(Reason.FAILED_FAST),
         )
-        chains.save_chain(tx, clusters.ensure(tx, "lab"), ended)
+        chains.save_chain(tx, clusters.ensure_cluster(tx, "lab"), ended)
     return path
 
 

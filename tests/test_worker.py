@@ -40,7 +40,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
     copy(sqlite_template, tmp_path / "mirage.db")
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
         with opened.begin() as tx:
-            clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+            clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         yield opened
 
 
@@ -65,17 +65,17 @@ def contents(store: Store) -> dict[str, list[Any]]:
 
 def known(store: Store) -> dict[JobId, Job]:
     with store.read() as tx:
-        return {found.job_id: found for found in job_history.page(tx, 1, limit=1000)}
+        return {found.job_id: found for found in job_history.list_jobs(tx, 1, limit=1000)}
 
 
 def history_until(store: Store) -> int | None:
     with store.read() as tx:
-        return clusters.history_until(tx, 1)
+        return clusters.read_history_until(tx, 1)
 
 
 def mode(store: Store) -> Mode:
     with store.read() as tx:
-        return clusters.mode(tx, 1)
+        return clusters.get_mode(tx, 1)
 
 
 def test_a_second_tick_at_the_same_instant_changes_nothing(store: Store) -> None:
@@ -173,7 +173,9 @@ def test_without_accounting_the_queue_alone_is_history(store: Store) -> None:
     found = known(store)[JobId(11)]
     assert (found.state, found.start, found.end) == (JobState.COMPLETED, NOW + 45, NOW + 100)
     with store.read() as tx:
-        assert job_history.waits(tx, 1, "gpu", before=cluster.at, last=9).wait_s.tolist() == [45]
+        assert job_history.read_waits(tx, 1, "gpu", before=cluster.at, last=9).wait_s.tolist() == [
+            45
+        ]
 
 
 @pytest.mark.parametrize("call", ["queue", "nodes", "history", "free"])
@@ -272,7 +274,7 @@ def two(store: Store, cluster: Written) -> tuple[Worker, Worker]:
 
 def count_snapshots(store: Store) -> int:
     with store.read() as tx:
-        return len(snapshots.series(tx, 1, since=0))
+        return len(snapshots.list_snapshots(tx, 1, since=0))
 
 
 def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(store: Store) -> None:
@@ -299,7 +301,7 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(store: S
     found.run_tick()
     found.run_tick()
     with store.read() as tx:
-        rows = audit.page(tx, event=FORGED)
+        rows = audit.list_entries(tx, event=FORGED)
     assert [row.detail for row in rows] == [{"errors": ["first", "second"], "times": 3}]
 
 
@@ -367,7 +369,7 @@ def test_a_run_ticks_at_its_interval(store: Store) -> None:
 
     worker(store, cluster).run(stop, sleep)
     with store.read() as tx:
-        taken = [row.taken_at - NOW for row in snapshots.series(tx, 1, since=0)]
+        taken = [row.taken_at - NOW for row in snapshots.list_snapshots(tx, 1, since=0)]
     assert taken == [0, 60, 120]
 
 
@@ -378,7 +380,7 @@ def test_snapshots_older_than_a_day_are_thinned_and_their_features_stay(store: S
         tick(cluster, one)
     tick(cluster, one, after_s=DAY + HOUR)
     with store.read() as tx:
-        assert len(snapshots.series(tx, 1, since=0)) == 6
+        assert len(snapshots.list_snapshots(tx, 1, since=0)) == 6
         table = metadata.tables["snapshots"]
         kept = tx.scalar(select(func.count()).where(table.c.queue.is_not(None)))
     assert kept in {2, 3}, "one an hour of the old ones, and the newest"

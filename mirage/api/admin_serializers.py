@@ -12,11 +12,11 @@ from mirage.services.models.model_catalog import Line, Whole
 from mirage.services.models.model_promotion import Judged
 from mirage.services.operations.service_status import Cost, Polling, Status
 from mirage.services.operations.slurmctld_load import Rpcs
-from mirage.store.operations.admin_overrides import Pulled
-from mirage.store.operations.telemetry import Tick
+from mirage.store.operations.admin_overrides import PulledSwitch
+from mirage.store.operations.telemetry import WorkerTick
 
 
-def kill_switch(pulled: Sequence[Pulled], file: Path | None) -> schemas.KillSwitch:
+def kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.KillSwitch:
     ways = [
         schemas.PulledView(
             way=Way(each.way),
@@ -112,7 +112,7 @@ def status(found: Status, now: int) -> schemas.StatusView:
     )
 
 
-def _tick(tick: Tick, now: int) -> schemas.TickView:
+def _tick(tick: WorkerTick, now: int) -> schemas.TickView:
     return schemas.TickView(
         at=instant(tick.at),
         age_s=max(0, now - tick.at),

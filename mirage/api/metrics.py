@@ -12,7 +12,7 @@ from mirage.services.control.limits import DAY_S
 from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import Rpcs
 from mirage.store.chains import chains, decisions
-from mirage.store.chains.open_links import count_planned
+from mirage.store.chains.open_links import count_planned_standbys
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import snapshots
@@ -44,17 +44,17 @@ class _Numbers(Collector):
 
 def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     states = GaugeMetricFamily("mirage_chains", "Chains by state.", labels=["state"])
-    for state, number in chains.count_by_state(tx, given.cluster_id).items():
+    for state, number in chains.count_chains_by_state(tx, given.cluster_id).items():
         states.add_metric([state.value], number)
     yield states
     risky = GaugeMetricFamily(
         "mirage_chains_at_risk", "Chains at risk, by what of.", labels=["reason"]
     )
-    for reason, number in chains.count_at_risk(tx, given.cluster_id).items():
+    for reason, number in chains.count_chains_at_risk(tx, given.cluster_id).items():
         risky.add_metric([reason], number)
     yield risky
     effects = CounterMetricFamily("mirage_decisions", "Decisions by effect.", labels=["effect"])
-    for effect, number in decisions.count_by_effect(tx, given.cluster_id).items():
+    for effect, number in decisions.count_decisions_by_effect(tx, given.cluster_id).items():
         effects.add_metric([effect.value], number)
     yield effects
     plans = GaugeMetricFamily(
@@ -62,14 +62,14 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         "Standbys whose release stands in Slurm, by who planned it.",
         labels=["by"],
     )
-    for planner, number in count_planned(tx, given.cluster_id).items():
+    for planner, number in count_planned_standbys(tx, given.cluster_id).items():
         plans.add_metric([planner.value], number)
     yield plans
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force.", labels=["partition", "mode"]
     )
     nameless = PARTITIONS in given.hidden()
-    for partition, mode in clusters.modes(tx, given.cluster_id).items():
+    for partition, mode in clusters.list_modes(tx, given.cluster_id).items():
         if partition and nameless:
             continue
         modes.add_metric([partition, mode.value], 1)
@@ -78,9 +78,9 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "mirage_kill_switch",
         "1 while it is pulled.",
-        value=bool(admin_overrides.pulled(tx, given.cluster_id)),
+        value=bool(admin_overrides.list_pulled_switches(tx, given.cluster_id)),
     )
-    until = clusters.lease_until(tx, given.cluster_id)
+    until = clusters.read_lease_end(tx, given.cluster_id)
     if until is not None:
         yield GaugeMetricFamily(
             "mirage_worker_lease_seconds",
@@ -94,10 +94,10 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         labels=["command"],
     )
     since = given.clock() - DAY_S
-    for command, made in telemetry.calls_by_command(tx, given.cluster_id, since).items():
+    for command, made in telemetry.sum_calls_by_command(tx, given.cluster_id, since).items():
         unread.add_metric([command], made.unread)
     yield unread
-    latest = snapshots.latest(tx, given.cluster_id)
+    latest = snapshots.find_latest_snapshot(tx, given.cluster_id)
     if latest is not None:
         age = given.clock() - latest.taken_at
         yield GaugeMetricFamily(
@@ -106,7 +106,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
 
 
 def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
-    errors = handover_forecasts.errors(tx, given.cluster_id, _HANDOVERS)
+    errors = handover_forecasts.list_errors(tx, given.cluster_id, _HANDOVERS)
     yield GaugeMetricFamily(
         "mirage_forecast_handovers", "Hand-overs that the forecast error is of.", value=len(errors)
     )

@@ -62,7 +62,7 @@ def build_service(settings: Settings, cluster: Cluster | None = None) -> Service
     """
     store = open_store(settings)
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, settings.cluster.name)
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
     reached = cluster or build_slurm_client(settings)
     return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
 
@@ -315,7 +315,7 @@ def upgrade_database(settings: Settings) -> None:
     """Make the database, or bring it to this program's schema."""
     if _is_in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
-    schema_migrations.upgrade(settings.database_url, get_data_dir("migrations"))
+    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
     _restrict_database_file(settings)
 
 

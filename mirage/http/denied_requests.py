@@ -108,7 +108,7 @@ def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
     try:
         with given.store.begin() as tx:
             for entry in entries:
-                audit.write(tx, given.cluster_id, entry)
+                audit.write_entry(tx, given.cluster_id, entry)
     except MirageError as trouble:
         _seldom.log_event(_log.error, "a refusal is not in the audit", error=str(trouble))
 

@@ -116,7 +116,7 @@ def _counted(given: ApiContext, who: Caller) -> Caller:
     if who.counts_alone:
         return who
     with given.store.read() as tx:
-        return replace(who, counts_alone=chains.is_seen(tx, given.cluster_id, who.uid))
+        return replace(who, counts_alone=chains.has_seen_chain(tx, given.cluster_id, who.uid))
 
 
 _OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")
@@ -196,7 +196,7 @@ Writer = Annotated[Principal, Depends(writer)]
 
 def _begin(request: Request, given: Context, who: Writer) -> Iterator[Transaction]:  # noqa: ARG001
     with given.store.begin() as tx:
-        audit.acting(tx, request.state.who.via)
+        audit.set_audit_credential(tx, request.state.who.via)
         yield tx
 
 
@@ -235,7 +235,7 @@ class Freshness:
 
 
 def freshness(tx: Transaction, given: ApiContext) -> Freshness:
-    latest = snapshots.latest(tx, given.cluster_id)
+    latest = snapshots.find_latest_snapshot(tx, given.cluster_id)
     if latest is None:
         return Freshness(None, stale=True)
     stale = given.clock() - latest.taken_at > given.stale_after_s

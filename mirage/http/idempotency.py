@@ -39,9 +39,11 @@ class Words:
         """
         if self.key is None:
             return True
-        if idempotency.claim(tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now):
+        if idempotency.claim_key(
+            tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now
+        ):
             return True
-        known = idempotency.find(tx, self.uid, self.key, now=self.now)
+        known = idempotency.find_fingerprint(tx, self.uid, self.key, now=self.now)
         if known is None:
             raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
         if known != self.fingerprint:

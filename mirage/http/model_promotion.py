@@ -81,9 +81,9 @@ def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Judged:
         registry.promote(found.folder, evidence | {"by": actor, "at": now})
     event = PROMOTED if found.refused is None else REFUSED
     with given.store.begin() as tx:
-        audit.acting(tx, via)
+        audit.set_audit_credential(tx, via)
         entry = AuditEntry(at=now, actor=actor, event=event, detail=evidence)
-        audit.write(tx, given.cluster_id, entry)
+        audit.write_entry(tx, given.cluster_id, entry)
     if found.refused is not None:
         raise IllegalTransition(found.refused)
     return found

@@ -63,7 +63,7 @@ class Remembered:
         own = None if reader.can_see_all_chains else reader.build_own_rows()
         seen = (reader.is_admin, reader.hidden, own)
         key = (make.__qualname__, cluster_id, until - since, seen)
-        version = (changes.newest(tx, cluster_id), until)
+        version = (changes.read_newest_seq(tx, cluster_id), until)
         return self.of(key, version, lambda: make(tx, *span, reader))
 
 

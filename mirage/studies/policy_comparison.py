@@ -130,7 +130,7 @@ def run(
 
 def completed(service: Service) -> list[HandoverRow]:
     with service.store.read() as tx:
-        return chains.handovers(tx, service.cluster_id)
+        return chains.list_handovers(tx, service.cluster_id)
 
 
 def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Outcome]:

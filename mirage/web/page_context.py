@@ -98,7 +98,7 @@ class Look:
         taken_at, stale = self._freshness
         if taken_at is None:
             return self.page(template, title=title, **make())
-        version = (changes.newest(self.tx, self.cluster_id), taken_at, stale, until)
+        version = (changes.read_newest_seq(self.tx, self.cluster_id), taken_at, stale, until)
         key = (self.reader, self.request.url.path, self.request.url.query)
         html = self.given.remembered.of(key, version, lambda: self._html(template, title, make()))
         return _sent(self.request, _AGE.sub(formatting.age(taken_at, self.now), html, count=1), _OK)
@@ -106,7 +106,7 @@ class Look:
     @property
     def _freshness(self) -> tuple[int | None, bool]:
         """When the queue was read, and whether that is too long ago."""
-        latest = snapshots.latest(self.tx, self.cluster_id)
+        latest = snapshots.find_latest_snapshot(self.tx, self.cluster_id)
         if latest is None:
             return None, True
         return latest.taken_at, self.now - latest.taken_at > self.given.stale_after_s
@@ -119,7 +119,7 @@ class Look:
             "taken_at": taken_at,
             "at": now if taken_at is None else taken_at,
             "stale": stale,
-            "mode": clusters.mode(self.tx, self.cluster_id),
+            "mode": clusters.get_mode(self.tx, self.cluster_id),
             "live": True,
         }
         return _drawn(self.request, template, title, {"reader": self.reader, **shown, **values})

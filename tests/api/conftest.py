@@ -23,7 +23,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, CLUSTER)
+        return clusters.ensure_cluster(tx, CLUSTER)
 
 
 @pytest.fixture

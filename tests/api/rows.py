@@ -99,4 +99,4 @@ def add_decision(
         time_left_s=300,
         inputs=inputs or {"predecessor": 102, "standby": 103},
     )
-    return decisions.record(tx, cluster_id, new)
+    return decisions.record_decision(tx, cluster_id, new)

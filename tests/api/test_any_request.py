@@ -74,7 +74,9 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         add_links(tx, cluster_id)
         add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW - 5, at_risk=UPKEEP)
         add_decision(tx, cluster_id)
-        job_history.upsert(tx, cluster_id, [job(n, user="bob", uid=1002) for n in range(1, 60)])
+        job_history.upsert_jobs(
+            tx, cluster_id, [job(n, user="bob", uid=1002) for n in range(1, 60)]
+        )
     with stage.serving(replace(context, pushers=("root",))) as client:
         yield client
 

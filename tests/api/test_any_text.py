@@ -37,7 +37,7 @@ def test_nul_is_refused_or_passed_over(
     store: Store, stage: Stage, method: str, path: str, body: str
 ) -> None:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
     given = ApiContext(
         store=store,
         cluster_id=cluster_id,

@@ -225,7 +225,7 @@ def scene(
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        job_history.upsert(tx, cluster_id, [job(n) for n in range(1, 13)])
+        job_history.upsert_jobs(tx, cluster_id, [job(n) for n in range(1, 13)])
     shown = replace(context, identify=believing, models_dir=MODELS)
     return Scene(stage, shown, monkeypatch)
 

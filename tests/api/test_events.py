@@ -96,7 +96,7 @@ def test_who_cannot_be_told_all_begins_anew(
     monkeypatch.setattr(changes, "KEPT", 50)
     for _ in range(200):
         with store.begin() as tx:
-            changes.tell(tx, cluster_id, Topic.QUEUE)
+            changes.record_change(tx, cluster_id, Topic.QUEUE)
     health, reset = read(client.url, headers={"Last-Event-ID": str(after)})
     assert (health.name, reset.name) == ("health", "reset")
     assert health.id == reset.id == 200
@@ -108,7 +108,7 @@ def test_a_reader_far_behind_is_not_given_everything(
     monkeypatch.setattr(change_feed, "BATCH", 5)
     for _ in range(6):
         with store.begin() as tx:
-            changes.tell(tx, cluster_id, Topic.QUEUE)
+            changes.record_change(tx, cluster_id, Topic.QUEUE)
     assert [event.name for event in read(client.url, since=0)] == ["health", "reset"]
     assert len(read(client.url, since=1)) == 1 + 5
 

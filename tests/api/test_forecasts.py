@@ -29,19 +29,19 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
     look(store, cluster_id, *(job(200 + i, **submitted) for i in range(30)))
     with store.begin() as tx:
         of_nodes(tx, cluster_id, 6000)
-        shape_forecasts.ask(tx, cluster_id, SHAPE, NOW - 400)
+        shape_forecasts.request_forecast(tx, cluster_id, SHAPE, NOW - 400)
         told = Forecast(p10_s=1800.0, p50_s=3600.0, p90_s=7200.0, samples=100)
-        shape_forecasts.save(tx, cluster_id, SHAPE, NOW - 300, told)
+        shape_forecasts.save_forecast(tx, cluster_id, SHAPE, NOW - 300, told)
     with stage.serving(context) as running:
         yield running
 
 
 def of_nodes(tx: Transaction, cluster_id: int, number: int) -> None:
     """The partition has so many."""
-    seen = queue_summary.find(tx, cluster_id)
+    seen = queue_summary.find_summary(tx, cluster_id)
     assert seen is not None
     rows = [replace(row, nodes=number) for row in seen.nodes]
-    queue_summary.save(tx, cluster_id, seen.at, seen.queue, rows)
+    queue_summary.save_summary(tx, cluster_id, seen.at, seen.queue, rows)
 
 
 def ask(client: Client, who: str | None = "bob", **more: Any) -> Any:
@@ -161,7 +161,7 @@ def test_what_cannot_be_asked_is_refused(client: Client, more: dict[str, Any], s
 def test_too_many_questions_are_refused(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         for nodes in range(1, MOST_ASKED + 1):
-            shape_forecasts.ask(tx, cluster_id, replace(SHAPE, nodes=100 + nodes), NOW)
+            shape_forecasts.request_forecast(tx, cluster_id, replace(SHAPE, nodes=100 + nodes), NOW)
     answer = ask(client, nodes=6)
     assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
 
@@ -169,8 +169,10 @@ def test_too_many_questions_are_refused(client: Client, store: Store, cluster_id
 def test_what_is_refused_is_said(client: Client, store: Store, cluster_id: int) -> None:
     huge = replace(SHAPE, nodes=5000)
     with store.begin() as tx:
-        shape_forecasts.ask(tx, cluster_id, huge, NOW - 60)
-        shape_forecasts.save(tx, cluster_id, huge, NOW, "it asks for more nodes than there are")
+        shape_forecasts.request_forecast(tx, cluster_id, huge, NOW - 60)
+        shape_forecasts.save_forecast(
+            tx, cluster_id, huge, NOW, "it asks for more nodes than there are"
+        )
     answer = client.get(PATH, **(ASKED | {"nodes": 5000})).json()
     assert answer["refused"] == "it asks for more nodes than there are"
     assert "The twin says nothing of it: it asks for more nodes" in answer["says"][1]

@@ -61,7 +61,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         add_decision(tx, cluster_id)
-        job_history.upsert(tx, cluster_id, [job(n) for n in range(1, 25)])
+        job_history.upsert_jobs(tx, cluster_id, [job(n) for n in range(1, 25)])
     with stage.serving(replace(context)) as client:
         yield client.url
 

@@ -80,7 +80,7 @@ def bearer(client: Client, method: str, path: str, text: str, body: bytes = b"")
 def refusals(store: Store) -> list[AuditEntry]:
     """Newest first."""
     with store.read() as tx:
-        return [entry for entry in audit.page(tx) if entry.event.startswith("refused")]
+        return [entry for entry in audit.list_entries(tx) if entry.event.startswith("refused")]
 
 
 def test_a_token_acts_as_its_user(client: Client, store: Store, cluster_id: int) -> None:
@@ -98,7 +98,7 @@ def test_the_audit_tells_by_which_credential(client: Client, store: Store, clust
     bearer(client, "POST", f"{CHAINS}/{CHAIN}/resume", HEADER)
     client.put(MODE, ACT, who="root")
     with store.read() as tx:
-        rows = {entry.event: entry.detail.get("via") for entry in audit.page(tx)}
+        rows = {entry.event: entry.detail.get("via") for entry in audit.list_entries(tx)}
     mine = f"token {text.split('_')[1]}"
     assert rows == {
         "token created": None,
@@ -148,7 +148,7 @@ def test_a_token_without_a_user_owns_no_chain(
 
 def credential(which: str, store: Store, cluster_id: int) -> str:
     with store.begin() as tx:
-        elsewhere = clusters.ensure(tx, "elsewhere")
+        elsewhere = clusters.ensure_cluster(tx, "elsewhere")
     spent = token(store, cluster_id, expires_at=NOW, created_at=NOW - 60)
     return {
         "expired jwt": "Bearer a.b.c",
@@ -271,7 +271,7 @@ def test_a_revoked_token_is_refused_at_once(client: Client, store: Store, cluste
     text = token(store, cluster_id)
     assert bearer(client, "GET", CHAINS, text).status_code == 200
     with store.begin() as tx:
-        tokens.revoke(tx, text.split("_")[1], now=NOW)
+        tokens.revoke_token(tx, text.split("_")[1], now=NOW)
     assert bearer(client, "GET", CHAINS, text).status_code == 401
 
 

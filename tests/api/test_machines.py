@@ -13,7 +13,7 @@ from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.store.chains import chains, decisions, push_times
 from mirage.store.chains.decisions import NewDecision
-from mirage.store.chains.push_times import Pushes
+from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
@@ -59,13 +59,13 @@ def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
         )
         for i in range(30)
     ]
-    job_history.upsert(tx, cluster_id, started)
+    job_history.upsert_jobs(tx, cluster_id, started)
 
 
 def decided(tx: Transaction, cluster_id: int) -> None:
     decision = Decision(action=Action.SUBMIT, reason="x", policy="p")
     new = NewDecision(at=NOW, chain_id=ChainId(CHAIN), index=2, mode=Mode.ACT, decision=decision)
-    decisions.record(tx, cluster_id, new)
+    decisions.record_decision(tx, cluster_id, new)
 
 
 def test_an_owners_link_hears_whether_to_submit(
@@ -136,7 +136,7 @@ def test_slurmctld_tells_of_ends(pushed: Client, store: Store, cluster_id: int) 
     assert (other.status_code, other.json()) == (202, {"looks": False})
     assert pushed.post(COMPLETIONS, body(), who="root").json() == {"looks": True}
     with store.read() as tx:
-        assert push_times.find(tx, cluster_id) == Pushes(NOW, NOW, None)
+        assert push_times.read_push_times(tx, cluster_id) == PushTimes(NOW, NOW, None)
 
 
 @pytest.mark.parametrize(("who", "status"), [("alice", 403), (None, 401)])
@@ -145,7 +145,7 @@ def test_nobody_else_is_believed(
 ) -> None:
     assert pushed.post(COMPLETIONS, body(), who=who).status_code == status
     with store.read() as tx:
-        assert push_times.find(tx, cluster_id) == Pushes(None, None, None)
+        assert push_times.read_push_times(tx, cluster_id) == PushTimes(None, None, None)
 
 
 @pytest.mark.parametrize(

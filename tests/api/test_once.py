@@ -42,7 +42,7 @@ def chain(store: Store, cluster_id: int) -> None:
 
 def entries(store: Store) -> int:
     with store.read() as tx:
-        return len(audit.page(tx))
+        return len(audit.list_entries(tx))
 
 
 @pytest.mark.parametrize(("path", "body", "who", "status"), POSTS, ids=lambda x: str(x)[:24])

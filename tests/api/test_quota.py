@@ -82,7 +82,7 @@ def test_who_changes_things_without_end_is_told_when_to_go_on(
         answers = [client.post(RESUME, who="alice") for _ in range(2)]
         assert [answer.status_code for answer in answers] == [200, 429]
     with store.read() as tx:
-        assert len([row for row in audit.page(tx) if row.actor == "alice"]) == 5
+        assert len([row for row in audit.list_entries(tx) if row.actor == "alice"]) == 5
 
 
 def test_it_is_counted_by_uid_whatever_the_credential(
@@ -120,7 +120,7 @@ def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(
             add_chain(tx, context.cluster_id, "theirs1234", uid=strangers[2])
         assert pauses(strangers[2]) == 429, "registered, and no job shown"
         with store.begin() as tx:
-            link = chains.links(tx, ChainId(CHAIN))[-1]
+            link = chains.list_links(tx, ChainId(CHAIN))[-1]
             theirs = replace(link, chain_id=ChainId("theirs1234"), job_id=JobId(900))
             chains.save_link(tx, context.cluster_id, theirs)
         assert [pauses(uid) for uid in strangers[1:]] == [429, 403]
@@ -134,7 +134,9 @@ def test_refusals_of_uids_without_an_account_are_written_as_ones_are(
         for uid in range(1_999_000_000, 1_999_000_030):
             client.post(PAUSE, headers={"Authorization": f"MUNGE {uid}"})
     with store.read() as tx:
-        assert len([row for row in audit.page(tx, limit=100) if "uid 1999" in row.actor]) == 20
+        assert (
+            len([row for row in audit.list_entries(tx, limit=100) if "uid 1999" in row.actor]) == 20
+        )
 
 
 def test_what_is_refused_is_counted_too(
@@ -186,7 +188,7 @@ def test_a_user_registers_so_many_chains_a_day(
     with serving(stage, tomorrow, clock, registrations_per_day=3) as client:
         assert client.post(f"{API}/chains", new(2), who="alice").status_code == 201
     with store.read() as tx:
-        assert len(chains.chains(tx, user="alice")) == 4
+        assert len(chains.list_chains(tx, user="alice")) == 4
 
 
 def test_forecasts_are_looked_at_so_often_a_minute(
@@ -235,16 +237,16 @@ def test_who_asks_for_what_is_so_already_changes_nothing(
     for verb, state in (("pause", "paused"), ("resume", "active"), ("cancel", "cancelled")):
         first = client.post(f"{API}/chains/{CHAIN}/{verb}", who="alice")
         with store.read() as tx:
-            before = audit.page(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
-            stored = chains.chain(tx, ChainId(CHAIN))
+            before = audit.list_entries(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
+            stored = chains.get_chain(tx, ChainId(CHAIN))
         again = client.post(f"{API}/chains/{CHAIN}/{verb}", who="alice")
         by_admin = client.post(f"{API}/chains/{CHAIN}/{verb}", who="root")
         assert first.json()["state"] == state
         assert first.json() == again.json() == by_admin.json()
         with store.read() as tx:
-            after = audit.page(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
+            after = audit.list_entries(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
             assert after == before
-            assert chains.chain(tx, ChainId(CHAIN)) == stored
+            assert chains.get_chain(tx, ChainId(CHAIN)) == stored
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,7 @@ def test_sessions_are_begun_at_a_bounded_rate(
         ]
     assert [answer.status_code for answer in answers] == [303, 303, 429, 429]
     with store.read() as tx:
-        assert len(audit.page(tx, event="session begun")) == 2
+        assert len(audit.list_entries(tx, event="session begun")) == 2
 
 
 def test_a_false_token_does_not_wait_for_who_writes(

@@ -33,19 +33,19 @@ def past(store: Store, cluster_id: int) -> None:
     look(store, cluster_id)
     done = [job(100 + n, start=NOW - 9 * HOUR, end=NOW - HOUR) for n in range(12)]
     with store.begin() as tx:
-        job_history.upsert(tx, cluster_id, done)
+        job_history.upsert_jobs(tx, cluster_id, done)
         told = tuple(int(level * 4 * HOUR) for level in LEVELS)
         news = [
-            job_forecasts.Foretold(
+            job_forecasts.JobForecast(
                 job_id=JobId(j.job_id), submit=j.submit, partition="gpu", quantiles_s=told
             )
             for j in done
         ]
-        job_forecasts.add_all(tx, cluster_id, news)
+        job_forecasts.add_forecasts(tx, cluster_id, news)
         job_forecast_recorder.settle(tx, cluster_id, NOW)
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        for link in chains.links(tx, ChainId(CHAIN)):
+        for link in chains.list_links(tx, ChainId(CHAIN)):
             chains.save_link(tx, cluster_id, replace(link, account="physics"))
         add_decision(tx, cluster_id)
         handover_outcomes.record(tx, cluster_id)
@@ -148,11 +148,11 @@ def test_an_answer_is_kept_until_something_changes(
     before = body(client, IMPACT)
     with store.begin() as tx:
         add_chain(tx, cluster_id, "anotherone", user="bob")
-        for link in chains.links(tx, ChainId(CHAIN)):
+        for link in chains.list_links(tx, ChainId(CHAIN)):
             moved = replace(link, chain_id=ChainId("anotherone"), job_id=JobId(link.job_id + 50))
             chains.save_link(tx, cluster_id, moved)
         handover_outcomes.record(tx, cluster_id)
-        changes.tell(tx, cluster_id, Topic.QUEUE)
+        changes.record_change(tx, cluster_id, Topic.QUEUE)
     after = body(client, IMPACT)
     assert (before["unasked"], after["unasked"]) == (1, 3)
 

@@ -14,7 +14,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 from mirage.store.operations import clusters, telemetry
-from mirage.store.operations.telemetry import Calls
+from mirage.store.operations.telemetry import CallCounts
 from tests.api.rows import add_chain, add_decision, look
 from tests.api.running import CHAIN, NOW, Client, Stage
 
@@ -133,9 +133,9 @@ def test_metrics_are_mirages_own_numbers(
         row = ForecastRow(
             chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=90)
         )
-        handover_forecasts.record(tx, cluster_id, row)
-        handover_forecasts.settle(tx, ChainId(CHAIN), 2, 100)
-        made = Calls(calls=60, failures=0, seconds=3.0, unread=12)
+        handover_forecasts.record_forecast(tx, cluster_id, row)
+        handover_forecasts.settle_forecast(tx, ChainId(CHAIN), 2, 100)
+        made = CallCounts(calls=60, failures=0, seconds=3.0, unread=12)
         telemetry.add_calls(tx, cluster_id, NOW - 7200, {"squeue": made})
         telemetry.add_calls(tx, cluster_id, NOW, {"squeue": replace(made, unread=30)})
     with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:

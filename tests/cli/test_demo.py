@@ -148,7 +148,7 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
     }
     (database,) = folder.glob("mirage-demo-*/mirage.db")
     with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
-        last = telemetry.last_tick(tx, 1)
+        last = telemetry.find_last_tick(tx, 1)
         assert last is not None
         submission_forecast.ask(tx, 1, JobShape(**asked), last.at)
     until = time.monotonic() + 60

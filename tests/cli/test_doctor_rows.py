@@ -12,7 +12,7 @@ from mirage.cli.diagnostics.service_checks import unread
 from mirage.config.settings import Settings
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
-from mirage.store.operations.telemetry import Calls
+from mirage.store.operations.telemetry import CallCounts
 
 
 @pytest.fixture
@@ -25,10 +25,13 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
     assert unread(settings) == (Verdict.GOOD, "every row of the last 24 h reads")
     now = int(time())
     with closing(Store(settings.database_url)) as store, store.begin() as tx:
-        cluster_id = clusters.ensure(tx, settings.cluster.name)
-        made = Calls(calls=60, failures=0, seconds=1.0, unread=1440)
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        made = CallCounts(calls=60, failures=0, seconds=1.0, unread=1440)
         telemetry.add_calls(
-            tx, cluster_id, now, {"squeue": made, "sinfo": Calls(calls=1, failures=0, seconds=1.0)}
+            tx,
+            cluster_id,
+            now,
+            {"squeue": made, "sinfo": CallCounts(calls=1, failures=0, seconds=1.0)},
         )
         telemetry.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
     verdict, told = unread(settings)

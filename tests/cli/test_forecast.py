@@ -58,12 +58,12 @@ def client(
 
 def foretold(store: Store, cluster_id: int, at: int) -> None:
     with store.begin() as tx:
-        shape_forecasts.save(tx, cluster_id, SHAPE, at, TOLD)
+        shape_forecasts.save_forecast(tx, cluster_id, SHAPE, at, TOLD)
 
 
 def test_a_table_and_who_says_so(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        shape_forecasts.ask(tx, cluster_id, SHAPE, NOW - 120)
+        shape_forecasts.request_forecast(tx, cluster_id, SHAPE, NOW - 120)
     foretold(store, cluster_id, NOW - 60)
     shown = run(*WORDS, url=client.url)
     assert (shown.code, shown.err) == (0, "")
@@ -109,7 +109,7 @@ def test_wait_has_the_twin_asked(client: Client, store: Store, cluster_id: int) 
         until = monotonic() + 20
         while monotonic() < until:
             with store.read() as tx:
-                if shape_forecasts.find(tx, cluster_id, SHAPE) is not None:
+                if shape_forecasts.find_forecast(tx, cluster_id, SHAPE) is not None:
                     break
             sleep(0.05)
         foretold(store, cluster_id, NOW)

@@ -32,7 +32,7 @@ x|ann|1700000000|1700000300|1700000400|COMPLETED
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'mirage.db'}"
-    schema_migrations.upgrade(url, ROOT / "migrations")
+    schema_migrations.upgrade_schema(url, ROOT / "migrations")
     return url
 
 
@@ -260,5 +260,5 @@ def test_ingest_knows_the_end_from_elapsed(tmp_path: Path, database: str) -> Non
     path.write_text(columns + "1|FAILED|1700000000|1700000000|90|1\n")
     assert ingest(path, database=database).returncode == 0
     with closing(Store(database)) as store, store.read() as tx:
-        (job,) = next(job_history.in_order(tx, 1, 0, 10))
+        (job,) = next(job_history.iter_jobs(tx, 1, 0, 10))
     assert job.end == 1700000090

@@ -60,8 +60,8 @@ def report(folder: Path, *words: str) -> dict[str, Any]:
 
 def stored(folder: Path) -> Any:
     with closing(Store(f"sqlite:///{folder}/state/mirage.db")) as store, store.read() as tx:
-        (cluster_id,) = clusters.names(tx)
-        found = reports.last(tx, cluster_id, reports.SHADOW)
+        (cluster_id,) = clusters.list_cluster_names(tx)
+        found = reports.find_last_report(tx, cluster_id, reports.SHADOW)
     return None if found is None else found.document
 
 

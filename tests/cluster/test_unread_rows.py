@@ -171,7 +171,7 @@ class Chain:
     def __init__(self, commands: FakeCommands, cluster: Clocked, store: Store) -> None:
         self.commands, self.cluster, self.store = commands, cluster, store
         with store.begin() as tx:
-            self.cluster_id = clusters.ensure(tx, "lab")
+            self.cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, Mode.ACT)
         rules = Rules(policy=Always, default="always")
         usage = cluster.get_usage
@@ -203,9 +203,9 @@ class Chain:
 
     def links(self) -> list[LinkState]:
         with self.store.read() as tx:
-            found = chains.chains_of(tx, {CHAIN})
+            found = chains.find_chains(tx, {CHAIN})
             assert {chain.state for chain in found.values()} == {ChainState.ACTIVE}
-            return [link.state for link in chains.links(tx, CHAIN)]
+            return [link.state for link in chains.list_links(tx, CHAIN)]
 
 
 def test_its_job_is_not_gone_and_its_chain_is_not_moved(
@@ -225,7 +225,7 @@ def test_its_job_is_not_gone_and_its_chain_is_not_moved(
     by_id = [argv for argv in commands.calls("sacct")[asked:] if any("--jobs" in a for a in argv)]
     assert by_id == [], "nobody asked accounting whether it has ended"
     with store.read() as tx:
-        made = telemetry.calls_by_command(tx, chain.cluster_id, 0)
+        made = telemetry.sum_calls_by_command(tx, chain.cluster_id, 0)
     assert made["squeue"].unread == 5
     chain.tick(after_s=70)
     assert chain.moves() == 1, "once it reads it is moved"

@@ -68,7 +68,7 @@ class Scene:
         self.cluster.advance(30)
         self.rules = Rules(policy=policies, default="always", limits=limits or Limits())
         with store.begin() as tx:
-            self.cluster_id = clusters.ensure(tx, "lab")
+            self.cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, mode)
         self.worker = self.new_worker()
 
@@ -103,5 +103,5 @@ class Scene:
     def decisions(self) -> list[DecisionRow]:
         """Of the standby, oldest first."""
         with self.store.read() as tx:
-            rows = decisions.page(tx, chain_id=CHAIN)
+            rows = decisions.list_decisions(tx, chain_id=CHAIN)
         return [row for row in rows if row.index == 2][::-1]

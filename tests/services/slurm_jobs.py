@@ -55,18 +55,18 @@ def ended(index: int, state: JobState, start: int | None, end: int, **fields: An
 
 def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
     with store.read() as tx:
-        return {link.index: link for link in chains.links(tx, chain_id)}
+        return {link.index: link for link in chains.list_links(tx, chain_id)}
 
 
 def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
     with store.read() as tx:
-        return chains.chain(tx, chain_id)
+        return chains.get_chain(tx, chain_id)
 
 
 def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
     """Oldest first."""
     with store.read() as tx:
-        return [entry.event for entry in audit.page(tx, chain_id=chain_id)][::-1]
+        return [entry.event for entry in audit.list_entries(tx, chain_id=chain_id)][::-1]
 
 
 class Written:

@@ -30,7 +30,7 @@ class Clock(SlurmCli):
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     return sqlite_store
 
 
@@ -73,7 +73,7 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).run_tick()
     with store.read() as tx:
-        return [row.action for row in decisions.of_link(tx, CHAIN, 2, last=9)]
+        return [row.action for row in decisions.list_link_decisions(tx, CHAIN, 2, last=9)]
 
 
 def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: FakeCommands) -> None:
@@ -83,7 +83,7 @@ def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: Fake
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
     assert "style sequential, no overlap" in unregistered(found.style, 0)
     with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 2)
+        row = decisions.find_last_decision(tx, CHAIN, 2)
     assert row is not None
     assert "never overlap" in row.reason
 
@@ -110,7 +110,7 @@ def test_a_chain_that_asks_for_no_service_is_followed_by_none(
 ) -> None:
     assert look(store, commands, "mine mirage:service=none,lead=90") == []
     with store.read() as tx:
-        assert not chains.chains_of(tx, {CHAIN})
+        assert not chains.find_chains(tx, {CHAIN})
 
 
 def test_a_registration_that_comes_later_brings_the_settings(

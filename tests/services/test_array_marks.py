@@ -14,7 +14,7 @@ from tests.services.slurm_jobs import NOW, links
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     return sqlite_store
 
 

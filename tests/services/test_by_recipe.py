@@ -34,7 +34,7 @@ LINK = NextLink(chain_id=CHAIN, index=2, uid=NOBODY.pw_uid, user="nobody", prede
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     return sqlite_store
 
 
@@ -127,19 +127,19 @@ def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(store: S
     for change in ({"state": ChainState.CANCELLED}, {"uid": 4711}):
         register(store)
         with store.begin() as tx:
-            chain = chains.chain(tx, CHAIN)
+            chain = chains.get_chain(tx, CHAIN)
             chain_service.conclude(tx, 1, NOW)
-            assert recipes.find(tx, CHAIN) is not None
+            assert recipes.find_recipe(tx, CHAIN) is not None
             chains.save_chain(tx, 1, replace(chain, **change))
             chain_service.conclude(tx, 1, NOW)
-            assert recipes.find(tx, CHAIN) is None
+            assert recipes.find_recipe(tx, CHAIN) is None
             chains.save_chain(tx, 1, chain)
 
 
 def test_only_chains_without_standing_jobs_leave_one(store: Store) -> None:
     register(store, mode=ChainMode.STANDBY)
     with store.read() as tx:
-        assert recipes.find(tx, CHAIN) is None
+        assert recipes.find_recipe(tx, CHAIN) is None
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def second() -> Iterator[ThreadPoolExecutor]:
 
 def alices_chain(store: Store, *links: Job, at_risk: AtRisk | None = None) -> None:
     with store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == CLUSTER
+        assert clusters.ensure_cluster(tx, "lab") == CLUSTER
         made = Chain(chain_id=CHAIN, uid=ALICE, user="alice", links_planned=3, at_risk=at_risk)
         chains.save_chain(tx, CLUSTER, made)
         link_service.sync(tx, CLUSTER, links, NOW)
@@ -58,7 +58,7 @@ def alices_chain(store: Store, *links: Job, at_risk: AtRisk | None = None) -> No
 
 def pause(tx: Transaction) -> None:
     """As the API does it: looked at first, then asked for."""
-    found = chains.chain(tx, CHAIN)
+    found = chains.get_chain(tx, CHAIN)
     chain_service.ask(tx, CLUSTER, found, ChainState.PAUSED, now=NOW, actor="alice")
 
 
@@ -93,7 +93,7 @@ def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
     alone = AtRisk(of=Risk.NO_STANDBY, link=1)
     alices_chain(store, running(1), standby(2), at_risk=alone)
     with store.begin() as tx:
-        chains.chain(tx, CHAIN, lock=True)
+        chains.get_chain(tx, CHAIN, lock=True)
         concluding = second.submit(conclude_in_its_own, store)
         until_it_waits_for(tx, store, concluding)
         pause(tx)

@@ -34,7 +34,7 @@ BEGAN = NOW - HOUR
 def store(sqlite_store: Store) -> Store:
     """With alice's chain of three links registered."""
     with sqlite_store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=3)
         chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
     return sqlite_store
@@ -92,7 +92,7 @@ def test_a_chain_that_its_owner_resumes_after_its_link_was_cancelled_is_followed
 def test_a_chain_that_was_asked_to_end_stays_so(store: Store) -> None:
     told(store, running(1))
     with store.begin() as tx:
-        asked = chains.chain(tx, CHAIN)
+        asked = chains.get_chain(tx, CHAIN)
         chain_service.ask(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
     cancelled = done(1, JobState.CANCELLED, NOW + 10)
     later = job(2, submit=NOW + 100)
@@ -162,6 +162,8 @@ def test_a_chain_that_nothing_follows_is_over_after_a_while(
 def test_a_paused_chain_stays_paused_and_says_by_whom(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.ask(
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
     outcome = told(store, done(1), standby(2), now=NOW + HOUR)
     assert outcome == (ChainState.PAUSED, "paused by alice")

@@ -35,7 +35,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
     copy(sqlite_template, tmp_path / "mirage.db")
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
         with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
+            clusters.ensure_cluster(tx, "lab")
         yield opened
 
 
@@ -85,7 +85,7 @@ class Site:
             at=self.clock(),
         )
         with self.store.begin() as tx:
-            outbox.post(tx, [new])
+            outbox.enqueue_notices(tx, [new])
 
     def states(self) -> list[str]:
         with self.store.read() as tx:
@@ -191,7 +191,7 @@ def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store)
     ]
     assert site.states() == [NoticeState.GIVEN_UP]
     with store.read() as tx:
-        (entry,) = audit.page(tx, event="notice given up")
+        (entry,) = audit.list_entries(tx, event="notice given up")
     assert entry.chain_id == FIRST
 
 
@@ -237,7 +237,7 @@ def test_one_who_dies_between_sending_and_writing_sends_again(store: Store) -> N
         site = Site(store, by_mail(post))
         site.post("ended")
         with store.begin() as tx:
-            claimed = outbox.claim(tx, 1, "owner", FIRST, now=NOW, until=NOW + CLAIM_S)
+            claimed = outbox.claim_notices(tx, 1, "owner", FIRST, now=NOW, until=NOW + CLAIM_S)
         assert len(claimed) == 1
         assert site.courier().round() == 0, "somebody has it"
         site.clock.at += CLAIM_S

@@ -25,8 +25,8 @@ from mirage.services.observation.twin_cache import LONGEST_SAVING
 from mirage.services.provision.decision_context import Rules
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import forecast_trials, shape_forecasts
-from mirage.store.forecasts.forecast_trials import Outcome, Trial
-from mirage.store.jobs.job_history import upsert
+from mirage.store.forecasts.forecast_trials import ForecastTrial, TrialOutcome
+from mirage.store.jobs.job_history import upsert_jobs
 from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
@@ -51,7 +51,7 @@ class Site:
         self.store = store
         self.cluster = SimulatedCluster(PARAMS, workload(3), now=BEGIN)
         with store.begin() as tx:
-            self.cluster_id = clusters.ensure(tx, "scene")
+            self.cluster_id = clusters.ensure_cluster(tx, "scene")
         self.worker = Worker(
             store,
             self.cluster,
@@ -87,7 +87,7 @@ def site(store: Store) -> Site:
 def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     """And what is told is the twin's own answer of that instant."""
     with site.store.read() as tx:
-        (usual, *_) = shape_forecasts.usual(tx, site.cluster_id, 0, 1, shared=False)
+        (usual, *_) = shape_forecasts.list_usual_shapes(tx, site.cluster_id, 0, 1, shared=False)
     for _ in range(LONGEST_SAVING):
         site.tick()
     found = site.told(usual)
@@ -143,10 +143,12 @@ def test_far_shapes_go_by_like_jobs(site: Site) -> None:
     site.tick()
     far = replace(WIDE, nodes=1, time_limit_s=48 * HOUR, gpus=3)
     with site.store.begin() as tx:
-        shape_forecasts.keep(tx, site.cluster_id, {}, asked_since=0)  # the usual ones are forgotten
-        for row in shape_forecasts.of_partition(tx, site.cluster_id, "batch"):
+        shape_forecasts.follow_shapes(
+            tx, site.cluster_id, {}, asked_since=0
+        )  # the usual ones are forgotten
+        for row in shape_forecasts.list_forecasts(tx, site.cluster_id, "batch"):
             if row.shape != WIDE:
-                shape_forecasts.save(tx, site.cluster_id, row.shape, 0, "not now")
+                shape_forecasts.save_forecast(tx, site.cluster_id, row.shape, 0, "not now")
     found = site.told(far)
     assert (found.source, found.used, found.plain.samples > 0) == ("quantile", far, True)
 
@@ -174,7 +176,7 @@ def test_what_the_cluster_cannot_run_is_refused_in_words(site: Site) -> None:
     site.ask(shape)
     site.tick()
     with site.store.read() as tx:
-        found = shape_forecasts.find(tx, site.cluster_id, shape)
+        found = shape_forecasts.find_forecast(tx, site.cluster_id, shape)
     assert found is not None
     assert (found.refused != "", found.forecast) == (True, None)
     with pytest.raises(InputError, match="it would never start"):
@@ -213,7 +215,8 @@ def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
         foreteller.tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
         with store.read() as tx:
             rows = [
-                shape_forecasts.find(tx, site.cluster_id, replace(WIDE, nodes=n)) for n in (2, 3, 4)
+                shape_forecasts.find_forecast(tx, site.cluster_id, replace(WIDE, nodes=n))
+                for n in (2, 3, 4)
             ]
         answered.append(sum(row is not None and row.at is not None for row in rows))
     assert answered[0] == 1
@@ -226,17 +229,19 @@ def test_jobs_that_users_submit_are_tried(site: Site) -> None:
         site.tick(900)
     with site.store.read() as tx:
         later = site.cluster.read_clock() + 30 * DAY
-        found = forecast_trials.outcomes(tx, site.cluster_id, 0, later, 1000)
+        found = forecast_trials.list_outcomes(tx, site.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
     assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
 
 
-def outcomes(count: int, *, told_s: tuple[float, float, float], factor: float) -> list[Outcome]:
+def outcomes(
+    count: int, *, told_s: tuple[float, float, float], factor: float
+) -> list[TrialOutcome]:
     """Waits spread as the forecast means, then all of them longer by a factor."""
     waits = np.quantile(told_s, np.linspace(0.0, 1.0, count)) * factor
     return [
-        Outcome(at=i % 10 * DAY, source="twin", told_s=told_s, wait_s=round(w), started=True)
+        TrialOutcome(at=i % 10 * DAY, source="twin", told_s=told_s, wait_s=round(w), started=True)
         for i, w in enumerate(waits)
     ]
 
@@ -269,7 +274,7 @@ def test_few_trials_say_something_and_move_nothing() -> None:
 
 
 def test_less_than_a_minute_is_no_wait() -> None:
-    soon = Outcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
+    soon = TrialOutcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
     found = forecast_calibration.judged([soon] * 30)
     assert found is not None
     assert (found.within, found.error_s) == (1.0, 0.0)
@@ -294,14 +299,14 @@ def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
     )
     with site.store.begin() as tx:
         forecast_trials.save_quality(tx, site.cluster_id, "quantile", 1000, good)
-        assert forecast_trials.quality(tx, site.cluster_id, "quantile", 1000) == good
-        assert forecast_trials.quality(tx, site.cluster_id, "quantile", 1001) is None
+        assert forecast_trials.find_quality(tx, site.cluster_id, "quantile", 1000) == good
+        assert forecast_trials.find_quality(tx, site.cluster_id, "quantile", 1001) is None
 
 
 def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
     queue = site.cluster.fetch_queue()
     waiting = next(queue.get_job(i) for i in np.flatnonzero(queue.pending_mask).tolist())
-    trial = Trial(
+    trial = ForecastTrial(
         job_id=JobId(waiting.job_id),
         submit=waiting.submit,
         at=site.cluster.read_clock(),
@@ -309,17 +314,17 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
         forecast=Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0),
     )
     with site.store.begin() as tx:
-        forecast_trials.record(tx, site.cluster_id, [trial, trial])
-        assert not forecast_trials.outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), (
+        forecast_trials.record_trials(tx, site.cluster_id, [trial, trial])
+        assert not forecast_trials.list_outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), (
             "p90 is to come"
         )
-        assert len(forecast_trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
+        assert len(forecast_trials.list_outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
     assert waiting.uid is not None
     site.cluster.cancel_job(waiting.job_id, owner=waiting.uid)
     site.tick(600)
     site.tick(600)
     with site.store.begin() as tx:
-        found = forecast_trials.outcomes(
+        found = forecast_trials.list_outcomes(
             tx, site.cluster_id, trial.at, site.cluster.read_clock(), 1000
         )
         assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
@@ -328,7 +333,7 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
 def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
     day = BEGIN // DAY * DAY
     found = [
-        Trial(
+        ForecastTrial(
             job_id=JobId(100 * d + i),
             submit=day + d * DAY,
             at=day + d * DAY + i,
@@ -351,7 +356,7 @@ def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
         for t in found
     ]
     with site.store.begin() as tx:
-        upsert(tx, site.cluster_id, jobs)
-        forecast_trials.record(tx, site.cluster_id, found)
-        kept = forecast_trials.outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
+        upsert_jobs(tx, site.cluster_id, jobs)
+        forecast_trials.record_trials(tx, site.cluster_id, found)
+        kept = forecast_trials.list_outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
     assert [sum(o.at // DAY == day // DAY + d for o in kept) for d in range(4)] == [25] * 4

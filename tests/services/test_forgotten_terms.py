@@ -20,7 +20,7 @@ OWN = "afterany:11(unfulfilled)"
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=9)
         register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     return sqlite_store
@@ -49,7 +49,7 @@ def freed(
         cluster.trouble["free"] = ClusterRefused(says)
     Worker(store, cluster, 1, rules=Rules(policy=Always, default="always")).run_tick()
     with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 2)
+        row = decisions.find_last_decision(tx, CHAIN, 2)
     told = [told for name, job_id, told in cluster.moves if (name, job_id) == ("free", 12)]
     return told, "" if row is None else row.error
 

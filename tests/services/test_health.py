@@ -22,7 +22,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
     copy(sqlite_template, tmp_path / "mirage.db")
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
         with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
+            clusters.ensure_cluster(tx, "lab")
         yield opened
 
 
@@ -76,7 +76,7 @@ def test_hours_go_after_a_month(store: Store) -> None:
         ask(meter, "squeue")
         tell(store, Teller("host:1", meter.get_usage), at)
     with store.read() as tx:
-        assert len(telemetry.calls_by_hour(tx, 1, 0)) == 1
+        assert len(telemetry.sum_calls_by_hour(tx, 1, 0)) == 1
 
 
 def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:

@@ -17,10 +17,10 @@ HELD = {"reason": "JobHeldUser", "priority": 0}
 def store(sqlite_store: Store) -> Store:
     """Mirage has held the standby."""
     with sqlite_store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == 1
+        assert clusters.ensure_cluster(tx, "lab") == 1
     sync(sqlite_store, running(1), standby(2))
     with sqlite_store.begin() as tx:
-        holds.write(tx, 1, standby(2), NOW + 1)
+        holds.record_hold(tx, 1, standby(2), NOW + 1)
     return sqlite_store
 
 

@@ -13,7 +13,7 @@ from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, Part, impact
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
-from mirage.store.chains.handover_outcomes import put_would_free, would_have_freed
+from mirage.store.chains.handover_outcomes import list_would_free, put_would_free
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.services.scene import CHAIN, HOUR, Always, Scene
@@ -26,7 +26,7 @@ ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")
 
 
 def hand_over(  # noqa: PLR0913 - what one is like
@@ -73,7 +73,7 @@ def hand_over(  # noqa: PLR0913 - what one is like
         if mode is not None:
             waits = Decision(action=Action.WAIT, reason="not yet", policy="auto")
             new = NewDecision(at=end - HOUR, chain_id=chain_id, index=2, mode=mode, decision=waits)
-            decisions.record(tx, cluster_id, new)
+            decisions.record_decision(tx, cluster_id, new)
         rows = [(chain_id, 2, policy, end - lead) for policy, lead in (leads or {}).items()]
         put_would_free(tx, rows)
 
@@ -204,8 +204,8 @@ def test_the_worker_writes_down_what_its_hand_overs_came_to(store: Store, mode: 
     part = found.act if mode is Mode.ACT else found.shadow
     assert part.handovers == part.compared >= 1
     with store.read() as tx:
-        (first, *_) = chains.handovers(tx, scene.cluster_id)
-        would = would_have_freed(tx, [(CHAIN, 2)])[CHAIN, 2]
+        (first, *_) = chains.list_handovers(tx, scene.cluster_id)
+        would = list_would_free(tx, [(CHAIN, 2)])[CHAIN, 2]
     if mode is Mode.SHADOW:
         assert first.predecessor.start is not None
         assert would["mirage"] < first.predecessor.start + 2 * 60 + HOUR

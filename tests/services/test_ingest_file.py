@@ -74,7 +74,7 @@ def test_a_later_dump_updates_what_has_ended_and_an_older_one_does_not_undo_it(
     assert ingest(store, late).updated == 1
     assert ingest(store, early).unchanged == 1
     with store.read() as tx:
-        (job,) = job_history.page(tx, 1)
+        (job,) = job_history.list_jobs(tx, 1)
     assert job.end == 1700000200
 
 
@@ -95,14 +95,14 @@ def test_after_a_file_cut_short_the_whole_file_completes_the_work(
     with pytest.raises(InputError, match="cut is truncated: its last line"):
         ingest(store, cut)
     with store.read() as tx:
-        assert job_history.count(tx, clusters_id(store)) == 8000, "two whole batches"
+        assert job_history.count_jobs(tx, clusters_id(store)) == 8000, "two whole batches"
     report = ingest(store, whole)
     assert (report.read, report.added, report.unchanged) == (9000, 1000, 8000)
 
 
 def clusters_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "ls6")
+        return clusters.ensure_cluster(tx, "ls6")
 
 
 def test_progress_is_told_after_each_batch(store: Store, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Clock(SlurmCli):
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=9)
         register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     return sqlite_store
@@ -82,7 +82,7 @@ class Loop:
 
     def told(self) -> list[tuple[str, str]]:
         with self.store.read() as tx:
-            found = decisions.of_link(tx, CHAIN, 2, last=50)
+            found = decisions.list_link_decisions(tx, CHAIN, 2, last=50)
         return [(row.effect.value, row.error) for row in found if row.effect.value != "none"]
 
 

@@ -45,7 +45,7 @@ def release(scene: Scene, *, act_again: bool = False) -> None:
 
 def mode(scene: Scene) -> Mode:
     with scene.store.read() as tx:
-        return clusters.mode(tx, scene.cluster_id)
+        return clusters.get_mode(tx, scene.cluster_id)
 
 
 def ways(scene: Scene) -> list[str]:
@@ -74,7 +74,7 @@ def test_what_acted_may_act_again(scene: Scene) -> None:
     scene.tick()
     assert not scene.held
     with scene.store.read() as tx:
-        told = [entry.event for entry in audit.page(tx, scene.cluster_id)]
+        told = [entry.event for entry in audit.list_entries(tx, scene.cluster_id)]
     assert {"kill switch pulled", "kill switch released"} <= set(told)
 
 
@@ -174,7 +174,7 @@ def test_limits_have_bounds(scene: Scene, name: str, value: float, kind: type[Ex
 def test_the_worker_tells_of_its_rounds(scene: Scene) -> None:
     scene.tick()
     with scene.store.read() as tx:
-        tick = telemetry.last_tick(tx, scene.cluster_id)
+        tick = telemetry.find_last_tick(tx, scene.cluster_id)
     assert tick is not None
     assert (tick.at, tick.good_at, tick.error) == (scene.cluster.read_clock(), tick.at, "")
     assert tick.took_s > 0.0

@@ -38,7 +38,7 @@ MALLORY = 666
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == 1
+        assert clusters.ensure_cluster(tx, "lab") == 1
     return sqlite_store
 
 
@@ -126,7 +126,7 @@ def test_a_copied_mark_of_a_link_that_slurm_has_forgotten_gets_nothing(store: St
 def test_a_job_of_an_unknown_uid_is_nobodys(store: Store) -> None:
     sync(store, running(1, uid=None))
     with store.read() as tx, pytest.raises(NotFound):
-        chains.chain(tx, CHAIN)
+        chains.get_chain(tx, CHAIN)
 
 
 def test_a_link_whose_comment_is_rewritten_stays_what_it_is(store: Store) -> None:
@@ -295,10 +295,10 @@ def test_the_wait_of_a_freed_standby_settles_its_forecast(
     )
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], freed_at=NOW + 5))
-        handover_forecasts.record(tx, 1, row)
+        handover_forecasts.record_forecast(tx, 1, row)
     sync(store, running(1), running(2, start=NOW + 45, eligible=eligible), now=NOW + 60)
     with store.read() as tx:
-        assert handover_forecasts.errors(tx, 1, last=9) == [error]
+        assert handover_forecasts.list_errors(tx, 1, last=9) == [error]
 
 
 def test_a_link_is_missing_once_three_queues_did_not_show_it(store: Store) -> None:

@@ -41,7 +41,7 @@ RULES = Rules(policy=Always, default="always")
 def last(store: Store, index: int) -> DecisionRow:
     """The newest decision of that link."""
     with store.read() as tx:
-        row = decisions.last(tx, CHAIN, index)
+        row = decisions.find_last_decision(tx, CHAIN, index)
     assert row is not None
     return row
 
@@ -49,7 +49,7 @@ def last(store: Store, index: int) -> DecisionRow:
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     return sqlite_store
 
 
@@ -189,7 +189,7 @@ def test_an_intention_for_a_standby_since_replaced_has_failed(store: Store) -> N
     cluster.at += 60
     tick(store, cluster)
     with store.read() as tx:
-        (row,) = decisions.page(tx, chain_id=CHAIN)
+        (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
     assert (row.effect, links(store)[2].freed_at) == (Effect.FAILED, None)
 
 
@@ -257,7 +257,7 @@ def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
     cluster.shown, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
     tick(store, cluster)
     with store.read() as tx:
-        (row,) = decisions.page(tx, chain_id=CHAIN)
+        (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
     assert row.effect == effect
     assert links(store)[2].freed_at == (NOW if effect == "done" else None)
 
@@ -274,12 +274,12 @@ def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> 
                 forecast=Forecast(p50_s=48.0 * HOUR),
                 actual_wait_s=0,
             )
-            handover_forecasts.record(tx, 1, row)
+            handover_forecasts.record_forecast(tx, 1, row)
 
 
 def mode(store: Store, partition: str = "") -> Mode:
     with store.read() as tx:
-        return clusters.mode(tx, 1, partition)
+        return clusters.get_mode(tx, 1, partition)
 
 
 @pytest.mark.parametrize(("source", "left"), [("always", Mode.SHADOW), ("average", Mode.ACT)])
@@ -292,7 +292,7 @@ def test_only_the_default_policys_errors_demote(store: Store, source: str, left:
     assert mode(store) is left
     assert bool(cluster.moves) is (left is Mode.ACT)
     with store.read() as tx:
-        told = audit.page(tx, 1, event="demoted to shadow")
+        told = audit.list_entries(tx, 1, event="demoted to shadow")
     assert [entry.detail for entry in told] == (
         [{"mean_abs_error_s": 48 * HOUR, "bound_s": 12 * HOUR}] if left is Mode.SHADOW else []
     )

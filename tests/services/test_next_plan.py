@@ -47,7 +47,7 @@ def others() -> str:
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     register(sqlite_store)
     return sqlite_store
 
@@ -69,7 +69,7 @@ def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any)
         return next_plan(
             tx,
             1,
-            chains.chain(tx, CHAIN),
+            chains.get_chain(tx, CHAIN),
             index=index,
             default="auto",
             limits=Limits(**limits),
@@ -129,7 +129,7 @@ def test_where_the_service_does_not_act_nothing_is_planned(store: Store, mode: M
 )
 def test_such_chains_have_no_plan(store: Store, fields: dict[str, Any]) -> None:
     with store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.chain(tx, CHAIN), **fields))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
     shows(store, runs())
     assert asked(store).lead_s is None
 

@@ -32,7 +32,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
     copy(sqlite_template, tmp_path / "mirage.db")
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
         with opened.begin() as tx:
-            cluster_id = clusters.ensure(tx, "lab")
+            cluster_id = clusters.ensure_cluster(tx, "lab")
             new = Registration(chain_id=CHAIN, links=3)
             chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
         yield opened
@@ -57,7 +57,7 @@ def events(store: Store) -> list[str]:
 
 def at_risk(store: Store, of: AtRisk | None) -> None:
     with store.begin() as tx:
-        chain = chains.chain(tx, CHAIN)
+        chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=of))
         WATCH.note(tx, 1, NOW)
 
@@ -98,7 +98,7 @@ def test_a_vanished_standby_has_a_word_of_its_own(store: Store) -> None:
 def test_what_a_user_asked_for_is_told_at_the_next_look(store: Store) -> None:
     look(store, running(1), standby(2))
     with store.begin() as tx:
-        chain = chains.chain(tx, CHAIN)
+        chain = chains.get_chain(tx, CHAIN)
         chain_service.ask(tx, 1, chain, ChainState.PAUSED, now=NOW, actor="root")
     look(store, running(1), standby(2), now=NOW + 60)
     assert told(store) == [("paused", "the chain is paused: paused by root")]
@@ -127,7 +127,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
     look(store, running(1), standby(2), watch=Watch(channels=()))
     with store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
-        chain = chains.chain(tx, CHAIN)
+        chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=AtRisk(of=Risk.NO_STANDBY, link=1)))
         WATCH.note(tx, 1, late)
     assert told(store) == []
@@ -135,7 +135,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
 
 def test_a_chain_that_came_and_went_between_two_looks_is_told_of(store: Store) -> None:
     with store.begin() as tx:
-        chain = chains.chain(tx, CHAIN)
+        chain = chains.get_chain(tx, CHAIN)
         cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
         WATCH.note(tx, 1, NOW)

@@ -51,7 +51,7 @@ class Scene:
         self.cluster.submit_chain(CHAIN, links=3, time_limit_s=HOUR)
         self.cluster.advance(30)
         with store.begin() as tx:
-            self.cluster_id = clusters.ensure(tx, "lab")
+            self.cluster_id = clusters.ensure_cluster(tx, "lab")
         policies = {p.name: p for p in (Reactive(), AtOnce())}
         self.worker = self.new_worker(Rules(policy=lambda name: policies[name], default=policy))
         self.worker.run_tick()
@@ -67,7 +67,7 @@ class Scene:
         with self.store.begin() as tx:
             now = self.cluster.read_clock()
             chain_service.ask(
-                tx, self.cluster_id, chains.chain(tx, CHAIN), target, now=now, actor="alice"
+                tx, self.cluster_id, chains.get_chain(tx, CHAIN), target, now=now, actor="alice"
             )
 
     def tick(self, after_s: int = 60) -> None:
@@ -98,12 +98,12 @@ class Scene:
 
     def events(self) -> list[str]:
         with self.store.read() as tx:
-            return [entry.event for entry in audit.page(tx, chain_id=CHAIN)][::-1]
+            return [entry.event for entry in audit.list_entries(tx, chain_id=CHAIN)][::-1]
 
     @property
     def chain(self) -> Chain:
         with self.store.read() as tx:
-            return chains.chain(tx, CHAIN)
+            return chains.get_chain(tx, CHAIN)
 
 
 @pytest.fixture
@@ -371,11 +371,11 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
     scene.tick()
     with store.begin() as tx:
         now, paused = scene.cluster.read_clock(), ChainState.PAUSED
-        for chain in (chains.chain(tx, bobs), chains.chain(tx, CHAIN)):
+        for chain in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
             chain_service.ask(tx, scene.cluster_id, chain, paused, now=now, actor=chain.user)
     scene.tick()
     with store.read() as tx:
-        rows = audit.page(tx, event="suspend", limit=1000)
+        rows = audit.list_entries(tx, event="suspend", limit=1000)
     assert scene.held(2)
     assert sum(row.chain_id == bobs for row in rows) == MOST_OF_ONE
 
@@ -394,7 +394,7 @@ def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None
 def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(store: Store) -> None:
     """A mark is seen in the queue: who registers it first does not own it."""
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         new = chain_service.Registration(chain_id=CHAIN, links=3, job_id=JobId(1))
         chain_service.register(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
     scene = Scene(store)

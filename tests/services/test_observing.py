@@ -62,7 +62,7 @@ class Watching:
 
 def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Observer) -> Worker:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "scene")
+        cluster_id = clusters.ensure_cluster(tx, "scene")
     rules = Rules(policy=lambda name: policy, default="watching", observer=observer)
     return Worker(store, cluster, cluster_id, rules=rules)
 

@@ -105,7 +105,7 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
     cluster = slurm_jobs.Written(*shown)
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as store:
         with store.begin() as tx:
-            clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+            clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
             new = Registration(chain_id=slurm_jobs.CHAIN, links=3, max_overlap_s=cap_s)
             chain_service.register(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR)
             link_sync.sync(tx, 1, shown, now)

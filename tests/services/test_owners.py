@@ -34,7 +34,7 @@ MALLORY = 666
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == 1
+        assert clusters.ensure_cluster(tx, "lab") == 1
     return sqlite_store
 
 
@@ -98,7 +98,7 @@ def test_no_mark_on_a_foreign_job_takes_a_registered_chain(
     told(store)
     if state is not ChainState.ACTIVE:
         with store.begin() as tx:
-            ask(tx, 1, chains.chain(tx, CHAIN), state, now=NOW, actor="alice")
+            ask(tx, 1, chains.get_chain(tx, CHAIN), state, now=NOW, actor="alice")
     copied = job(1, uid=MALLORY, user="mallory", job_id=JobId(job_id), submit=submit)
     before = chain(store)
     ticked(store, copied, *([running(1)] if shown else []))

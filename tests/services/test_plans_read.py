@@ -15,7 +15,7 @@ from mirage.services.provision.overlap_budget import spent_by_account
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, impact
 from mirage.store.chains import chains
-from mirage.store.chains.open_links import count_planned, running_beside
+from mirage.store.chains.open_links import count_planned_standbys, list_overlapping_chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.operations import clusters
@@ -38,7 +38,7 @@ EACH = pytest.mark.parametrize("by", list(Planner))
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.SHADOW)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.SHADOW)
     return sqlite_store
 
 
@@ -77,7 +77,9 @@ def told(store: Store) -> Impact:
 def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) -> None:
     began(store, by)
     with store.read() as tx:
-        told = [row for row in audit.page(tx, chain_id=CHAIN) if row.event == "released by plan"]
+        told = [
+            row for row in audit.list_entries(tx, chain_id=CHAIN) if row.event == "released by plan"
+        ]
     assert [row.detail for row in told] == [{"link": 2, "at": ELIGIBLE, "by": by.value}]
 
 
@@ -85,7 +87,7 @@ def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) 
 def test_a_standby_that_is_released_may_cost_overlap(store: Store, by: Planner) -> None:
     released(store, by)
     with store.read() as tx:
-        assert running_beside(tx, 1) == [CHAIN]
+        assert list_overlapping_chains(tx, 1) == [CHAIN]
         # From now on, of one node.
         assert spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
 
@@ -94,7 +96,7 @@ def test_a_standby_that_is_released_may_cost_overlap(store: Store, by: Planner) 
 def test_its_wait_begins_when_slurm_released_it(store: Store, by: Planner) -> None:
     began(store, by)
     with store.read() as tx:
-        known = chains.handover_waits(tx, 1, "gpu", nodes=1, last=10)
+        known = chains.read_handover_waits(tx, 1, "gpu", nodes=1, last=10)
     assert known.wait_s.tolist() == [BEGINS - ELIGIBLE]
 
 
@@ -116,7 +118,11 @@ def test_what_its_owners_plan_saved_is_not(store: Store) -> None:
 def test_plans_that_stand_are_counted_by_who_made_them(store: Store) -> None:
     looked(store, runs() + stands(shown_plan(minutes(4))))
     with store.read() as tx:
-        assert count_planned(tx, 1) == {Planner.SERVICE: 0, Planner.LINK: 1, Planner.USER: 0}
+        assert count_planned_standbys(tx, 1) == {
+            Planner.SERVICE: 0,
+            Planner.LINK: 1,
+            Planner.USER: 0,
+        }
     looked(store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
     with store.read() as tx:
-        assert sum(count_planned(tx, 1).values()) == 0
+        assert sum(count_planned_standbys(tx, 1).values()) == 0

@@ -20,7 +20,7 @@ PLAN = "afterany:11(unfulfilled)?after:11+{}(unfulfilled)"
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     return sqlite_store
 
 
@@ -92,7 +92,7 @@ def planned_by(store: Store, by: Planner) -> None:
     """As after a move of the service, or a first look."""
     looked(store, runs() + stands(PLAN.format(45)))
     with store.begin() as tx:
-        found = chains.links(tx, ChainId(CHAIN))[1]
+        found = chains.list_links(tx, ChainId(CHAIN))[1]
         chains.save_link(tx, 1, replace(found, planned_by=by))
 
 

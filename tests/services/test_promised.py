@@ -43,8 +43,8 @@ HISTORY = [ran(i + 1, NOW - 2 * DAY + 60 * i - wait, wait) for i, wait in enumer
 def cluster_id(store: Store) -> int:
     """Whose last 100 jobs waited 0, 6, 12, ... minutes, in no order."""
     with store.begin() as tx:
-        made = clusters.ensure(tx, "lab")
-        job_history.upsert(tx, made, HISTORY)
+        made = clusters.ensure_cluster(tx, "lab")
+        job_history.upsert_jobs(tx, made, HISTORY)
     return made
 
 
@@ -58,7 +58,7 @@ def looked(store: Store, cluster_id: int, *new: Job) -> Foreteller:
 
 def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
     with store.begin() as tx:
-        job_history.upsert(tx, cluster_id, records)
+        job_history.upsert_jobs(tx, cluster_id, records)
         settle(tx, cluster_id, NOW + DAY)
     with store.read() as tx:
         return accuracy(tx, cluster_id, NOW - 29 * DAY, NOW + 2 * DAY, ADMIN)
@@ -67,7 +67,7 @@ def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
 def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -> None:
     looked(store, cluster_id, job(901, start=NOW + 2 * HOUR))
     with store.read() as tx:
-        assert job_forecasts.count_open(tx, cluster_id, 0) == {"gpu": 1}
+        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {"gpu": 1}
     before = known(store, cluster_id)
     assert before.places == ()
     assert "Too few results: 0 waits on 0 days" in before.too_few
@@ -87,7 +87,7 @@ def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -
 def test_what_was_known_later_is_not_in_a_forecast(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         later = [ran(500 + i, NOW - 10, 11 + i) for i in range(50)]
-        job_history.upsert(tx, cluster_id, later)
+        job_history.upsert_jobs(tx, cluster_id, later)
     looked(store, cluster_id, job(901))
     found = known(store, cluster_id, ran(901, NOW, 0))
     # Half of all have waited about five hours: those that started after it did not count.
@@ -127,10 +127,10 @@ def test_what_its_user_keeps_waiting_is_not_foretold(fields: dict[str, Any]) -> 
 def test_nothing_is_foretold_from_little(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         few = [ran(300 + i, NOW - DAY, i, partition="cpu") for i in range(LEAST_SAMPLES - 1)]
-        job_history.upsert(tx, cluster_id, few)
+        job_history.upsert_jobs(tx, cluster_id, few)
     looked(store, cluster_id, job(901, partition="cpu"), job(902, partition="none"))
     with store.read() as tx:
-        assert job_forecasts.count_open(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
 
 
 def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> None:
@@ -138,7 +138,7 @@ def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> 
     foreteller.look(store, Queue.from_jobs(NOW + 30, [job(901)]))
     foreteller.look(store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)]))
     with store.read() as tx:
-        assert job_forecasts.count_open(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
 
 
 def test_a_burst_is_sampled_evenly() -> None:
@@ -156,7 +156,7 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
         for day in range(40):
             at = NOW - 40 * DAY + day * DAY
             news = [
-                job_forecasts.Foretold(
+                job_forecasts.JobForecast(
                     job_id=JobId(2000 + 10 * day + i),
                     submit=at + i,
                     partition="gpu",
@@ -164,8 +164,8 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
                 )
                 for i in range(5)
             ]
-            job_forecasts.add_all(tx, cluster_id, news)
-            job_history.upsert(
+            job_forecasts.add_forecasts(tx, cluster_id, news)
+            job_history.upsert_jobs(
                 tx,
                 cluster_id,
                 [ran(n.job_id, n.submit, (2 * i + 1) * HOUR) for i, n in enumerate(news)],
@@ -200,12 +200,12 @@ def test_partitions_are_told_as_the_cluster_keeps_them_private(
 
 
 def test_a_forecast_twice_said_is_one(store: Store, cluster_id: int) -> None:
-    made = job_forecasts.Foretold(
+    made = job_forecasts.JobForecast(
         job_id=JobId(1), submit=NOW, partition="gpu", quantiles_s=(1,) * 19
     )
     with store.begin() as tx:
-        job_forecasts.add_all(tx, cluster_id, [made, replace(made, job_id=JobId(2))])
-        job_forecasts.add_all(tx, cluster_id, [made])
-        assert job_forecasts.count_open(tx, cluster_id, 0) == {"gpu": 2}
-        job_forecasts.drop_before(tx, cluster_id, NOW + 1)
-        assert job_forecasts.count_open(tx, cluster_id, 0) == {}
+        job_forecasts.add_forecasts(tx, cluster_id, [made, replace(made, job_id=JobId(2))])
+        job_forecasts.add_forecasts(tx, cluster_id, [made])
+        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {"gpu": 2}
+        job_forecasts.drop_forecasts_before(tx, cluster_id, NOW + 1)
+        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}

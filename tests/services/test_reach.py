@@ -25,7 +25,7 @@ COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     return sqlite_store
 
 

@@ -26,7 +26,7 @@ ASIDE = "ReqNodeNotAvail, May be reserved for other job"
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     return sqlite_store
 
 

@@ -58,7 +58,7 @@ class Site:
         """What became of the last decision."""
         tick(self.store, running(1, **MINE), *jobs, now=now, rules=self.rules)
         with self.store.read() as tx:
-            last = decisions.last(tx, CHAIN, 2)
+            last = decisions.find_last_decision(tx, CHAIN, 2)
         assert last is not None
         return last.effect, last.error
 
@@ -66,7 +66,7 @@ class Site:
 @pytest.fixture
 def site(sqlite_store: Store, tmp_path: Path) -> Iterator[Site]:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=3, mode=ChainMode.SUBMIT, recipe=RECIPE)
         chain_service.register(tx, 1, new, **MINE, now=NOW - HOUR)
     restd = FakeRestd(tmp_path)

@@ -35,12 +35,12 @@ DAY = 86400
 def all_events(store: Store) -> list[str]:
     """Oldest first."""
     with store.read() as tx:
-        return [entry.event for entry in audit.page(tx, limit=500)][::-1]
+        return [entry.event for entry in audit.list_entries(tx, limit=500)][::-1]
 
 
 def ask(scene: Scene, target: ChainState, actor: str = "alice") -> None:
     with scene.store.begin() as tx:
-        found = chains.chain(tx, CHAIN)
+        found = chains.get_chain(tx, CHAIN)
         now = scene.cluster.read_clock()
         chain_service.ask(tx, scene.cluster_id, found, target, now=now, actor=actor)
     scene.tick()
@@ -50,14 +50,14 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     scene = Scene(store)
     scene.tick()
     with store.begin() as tx:
-        owner = chains.chain(tx, CHAIN)
+        owner = chains.get_chain(tx, CHAIN)
         new = Registration(chain_id=CHAIN, links=3)
         now = scene.cluster.read_clock()
         chain_service.register(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
         modes.set_mode(tx, 1, Mode.ACT, "", now=now, actor="root")
         limit_overrides.set_cap(tx, 1, "max_touches", 8, now=now, actor="root")
         entry = AuditEntry(at=now, actor="mirage", event=FOREIGN, chain_id=CHAIN)
-        audit.write(tx, 1, entry)
+        audit.write_entry(tx, 1, entry)
     ask(scene, ChainState.PAUSED, owner.user)
     ask(scene, ChainState.ACTIVE, owner.user)
     scene.tick()
@@ -79,8 +79,8 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
 @pytest.mark.parametrize("event", [link_sync.HOLD_GONE, link_sync.TAKEN_UP, link_sync.FORGOTTEN])
 def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: str) -> None:
     with store.begin() as tx:
-        clusters.ensure(tx, "lab")
-        audit.write(tx, 1, AuditEntry(at=NOW, actor="mirage", event=event, chain_id=CHAIN))
+        clusters.ensure_cluster(tx, "lab")
+        audit.write_entry(tx, 1, AuditEntry(at=NOW, actor="mirage", event=event, chain_id=CHAIN))
     retention.tidy(store, 1, NOW + 11 * DAY, Retention(audit_days=10, audit_admin_days=100))
     assert all_events(store) == []
 
@@ -88,35 +88,35 @@ def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: s
 def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
     store, cluster = sqlite_store, Written(running(1), standby(2))
     with store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == 1
+        assert clusters.ensure_cluster(tx, "lab") == 1
     keep = Retention(audit_days=1, audit_admin_days=1, empty_chains_days=2)
     worker = Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), keep=keep)
     worker.run_tick()
     with store.begin() as tx:
         kill_switch.pull(tx, 1, Way.REST, now=NOW, actor="root")
-        idempotency.claim(tx, 1001, "key", fingerprint="x", now=NOW)
+        idempotency.claim_key(tx, 1001, "key", fingerprint="x", now=NOW)
         lost = Registration(chain_id=ChainId("lostchain1"), links=2)
         chain_service.register(tx, 1, lost, uid=1001, user="alice", now=NOW)
     for passed, known in ((60, 2), (1.5 * DAY, 2), (1.5 * DAY, 2), (2.5 * DAY, 1)):
         cluster.at = NOW + int(passed)
         worker.run_tick()
         with store.read() as tx:
-            assert len(chains.chains(tx)) == known, passed
+            assert len(chains.list_chains(tx)) == known, passed
     assert kill_switch.PULLED not in all_events(store)
     assert "chain failed" in all_events(store), "it is of this week"
     with store.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM idempotency_keys").scalar() == 0
-        assert chains.chain(tx, CHAIN).state is ChainState.ACTIVE
+        assert chains.get_chain(tx, CHAIN).state is ChainState.ACTIVE
 
 
 def test_a_chain_that_waits_for_its_first_look_is_not_taken_away(store: Store) -> None:
     with store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=2)
         chain_service.register(tx, 1, new, uid=1001, user="alice", now=NOW)
     retention.tidy(store, 1, NOW + 1000 * DAY, Retention())
     with store.read() as tx:
-        assert chains.chain(tx, CHAIN).state is ChainState.ACTIVE
+        assert chains.get_chain(tx, CHAIN).state is ChainState.ACTIVE
 
 
 def test_the_defaults_are_those_of_the_configuration() -> None:
@@ -129,7 +129,7 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     """Whoever asks at each tick sends one mail."""
     cluster = Written(running(1), standby(2))
     with store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     watch = Watch(channels=(Channel.OWNER,))
     rules = Rules(policy=Always, default="always", limits=Limits())
     worker = Worker(store, cluster, 1, rules=rules, watch=watch)
@@ -137,7 +137,7 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     notes = set()
     for actor in ("alice", "alice", "root", "alice"):
         with store.begin() as tx:
-            found = chains.chain(tx, CHAIN)
+            found = chains.get_chain(tx, CHAIN)
             now = cluster.read_clock()
             moved = chain_service.ask(tx, 1, found, target, now=now, actor=actor)
             notes.add(replace(moved, created_at=0))

@@ -40,7 +40,7 @@ DOWN = "ReqNodeNotAvail, UnavailableNodes:gpu03"
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     register(sqlite_store)
     return sqlite_store
 
@@ -100,22 +100,24 @@ def test_a_limit_that_the_predecessor_takes_up_is_said_and_is_no_risk(store: Sto
 def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        moved = replace(chains.links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
+        moved = replace(chains.list_links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=Forecast(p50_s=1.0))
-        handover_forecasts.record(tx, 1, row)
+        handover_forecasts.record_forecast(tx, 1, row)
     twice(store, running(1), freed(reason="JobHeldAdmin"))
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
     told(store, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
     with store.read() as tx:
-        assert handover_forecasts.errors(tx, 1, 10) == []
-        assert len(chains.handover_waits(tx, 1, nodes=1, last=10)) == 0
+        assert handover_forecasts.list_errors(tx, 1, 10) == []
+        assert len(chains.read_handover_waits(tx, 1, nodes=1, last=10)) == 0
 
 
 def test_a_paused_chain_is_at_no_risk(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.ask(
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
     found = twice(store, running(1), standby(2, reason="JobHeldUser"))
     assert found == (ChainState.PAUSED, "", "paused by alice")
 
@@ -150,7 +152,7 @@ def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store: Store) -> 
 def test_what_was_seen_and_resumed_does_not_pause_again(store: Store) -> None:
     test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store)
     with store.begin() as tx:
-        found = chains.chain(tx, CHAIN)
+        found = chains.get_chain(tx, CHAIN)
         chain_service.ask(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
     assert told(store, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
 
@@ -187,7 +189,9 @@ def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(store: Store) 
 def test_a_pause_that_its_owner_asked_for_no_link_ends(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.ask(
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
     asked = (ChainState.PAUSED, "", "paused by alice")
     assert told(store, running(1), standby(2), now=NOW + 3000) == asked
 
@@ -198,7 +202,7 @@ def test_an_owner_may_ask_for_the_pause_that_was_concluded(store: Store) -> None
     told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     with store.begin() as tx:
         found = chain_service.ask(
-            tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
         assert (found.state, note(found)) == (ChainState.PAUSED, "paused by alice")
         assert chain_service.ask(tx, 1, found, ChainState.PAUSED, now=NOW, actor="al") == found
@@ -258,7 +262,7 @@ def test_a_chain_that_its_owner_takes_up_again_is_not_over(store: Store) -> None
     assert told(store, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
     assert told(store, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
     with store.read() as tx:
-        (entry,) = audit.page(tx, chain_id=CHAIN, event="taken up again")
+        (entry,) = audit.list_entries(tx, chain_id=CHAIN, event="taken up again")
     assert entry.detail == {"link": 2, "was": "finished"}
 
 
@@ -315,7 +319,9 @@ def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain
 def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
     told(store, run(1, JobState.TIMEOUT, 900), standby(2))
     with store.begin() as tx:
-        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.ask(
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
     found = told(store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
     assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")
 

@@ -21,7 +21,7 @@ BOB = 1002
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        assert clusters.ensure(tx, "lab") == 1
+        assert clusters.ensure_cluster(tx, "lab") == 1
     return sqlite_store
 
 
@@ -50,7 +50,7 @@ def looked(store: Store, *jobs: Job, most: int = 2, a_day: int = 1000) -> set[st
     with store.begin() as tx:
         link_service.sync(tx, 1, chain_quota.followed(tx, 1, jobs, bounds, now=NOW), NOW)
     with store.read() as tx:
-        return {chain.chain_id for chain in chains.chains(tx, 1, limit=100)}
+        return {chain.chain_id for chain in chains.list_chains(tx, 1, limit=100)}
 
 
 def test_the_oldest_are_followed_until_there_is_room(store: Store) -> None:
@@ -58,11 +58,11 @@ def test_the_oldest_are_followed_until_there_is_room(store: Store) -> None:
     assert looked(store, *jobs) == {name(1), name(2)}
     assert looked(store, *jobs) == {name(1), name(2)}, "and so it stays"
     with store.begin() as tx:
-        over = replace(chains.chain(tx, name(1)), state=ChainState.FINISHED)
+        over = replace(chains.get_chain(tx, name(1)), state=ChainState.FINISHED)
         chains.save_chain(tx, 1, over)
     assert looked(store, *jobs) == {name(1), name(2), name(3)}
     with store.read() as tx:
-        assert [link.index for link in chains.links(tx, name(3))] == [1, 2]
+        assert [link.index for link in chains.list_links(tx, name(3))] == [1, 2]
 
 
 def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_no_more_chains_begin_in_a_day_than_may_be(store: Store) -> None:
     assert looked(store, first(1), first(2), first(3), most=10, a_day=2) == {name(1), name(2)}
     with store.begin() as tx:
         for n in (1, 2):
-            over = replace(chains.chain(tx, name(n)), state=ChainState.CANCELLED)
+            over = replace(chains.get_chain(tx, name(n)), state=ChainState.CANCELLED)
             chains.save_chain(tx, 1, over)
     assert looked(store, first(3), first(4), most=10, a_day=2) == {name(1), name(2)}
 

@@ -36,7 +36,7 @@ class Slurmctld:
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")
 
 
 def kept(store: Store, cluster_id: int) -> Rpcs | None:

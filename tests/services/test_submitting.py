@@ -44,7 +44,7 @@ RULES = Rules(policy=Always, default="always")
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     register(sqlite_store)
     return sqlite_store
 
@@ -70,12 +70,12 @@ def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Writ
 
 def asked(store: Store, now: int = NOW) -> Next:
     with store.read() as tx:
-        return next_link(tx, chains.chain(tx, CHAIN), now, TICK_S)
+        return next_link(tx, chains.get_chain(tx, CHAIN), now, TICK_S)
 
 
 def last(store: Store, index: int = 2) -> DecisionRow:
     with store.read() as tx:
-        row = decisions.last(tx, CHAIN, index)
+        row = decisions.find_last_decision(tx, CHAIN, index)
     assert row is not None
     return row
 
@@ -115,7 +115,9 @@ def test_what_the_link_put_behind_itself_is_not_the_move(store: Store) -> None:
 
 def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
     with store.read() as tx:
-        return [(row.action, row.effect) for row in decisions.page(tx, chain_id=CHAIN)][::-1]
+        return [(row.action, row.effect) for row in decisions.list_decisions(tx, chain_id=CHAIN)][
+            ::-1
+        ]
 
 
 def test_nobody_submits_in_shadow(store: Store) -> None:
@@ -150,7 +152,9 @@ def test_the_last_link_has_no_next_one(store: Store) -> None:
 def test_a_paused_chain_submits_nothing(store: Store) -> None:
     tick(store, running(1))
     with store.begin() as tx:
-        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.ask(
+            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
     assert not asked(store).submit_now
 
 

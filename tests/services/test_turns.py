@@ -34,7 +34,7 @@ WAITS = "link 2 (job 12) waits for link 1 (job 11)"
 
 def register(store: Store, style: Style | None = Style.SEQUENTIAL, planned: int = 9) -> None:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=planned, style=style)
         chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
 
@@ -128,7 +128,7 @@ def test_failing_fast_counts_from_the_scripts_first_line(store: Store) -> None:
 
 def test_the_wait_is_not_in_the_chains_total(store: Store) -> None:
     with store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.chain(tx, CHAIN), total_s=2 * HOUR))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), total_s=2 * HOUR))
     first = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
     second = ended(2, JobState.COMPLETED, NOW - HOUR // 2, NOW + HOUR // 2)
     outcome = told(store, first, second, now=NOW + HOUR)

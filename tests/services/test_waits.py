@@ -30,7 +30,7 @@ WITHIN = 0.05
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")
 
 
 def job(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
@@ -66,7 +66,7 @@ def some(count: int, seed: int = 1) -> list[Job]:
 
 def put(store: Store, cluster_id: int, records: Sequence[Job]) -> None:
     with store.begin() as tx:
-        job_history.upsert(tx, cluster_id, records)
+        job_history.upsert_jobs(tx, cluster_id, records)
     assert wait_statistics.refresh(store, cluster_id, budget_s=60)
 
 
@@ -160,15 +160,15 @@ def test_an_end_does_not_have_a_start_summed_again(store: Store, cluster_id: int
     put(store, cluster_id, [running := job(1, BEGIN + HOUR, 600)])
     ended = replace(running, state=JobState.TIMEOUT, end=BEGIN + 13 * HOUR)
     with store.begin() as tx:
-        job_history.upsert(tx, cluster_id, [ended])
-        assert wait_marks.count(tx, cluster_id, BEGIN, BEGIN + DAY) == 0
+        job_history.upsert_jobs(tx, cluster_id, [ended])
+        assert wait_marks.count_marked_hours(tx, cluster_id, BEGIN, BEGIN + DAY) == 0
 
 
 def test_what_is_behind_is_told_and_the_newest_is_summed_first(
     store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        job_history.upsert(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
+        job_history.upsert_jobs(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
     assert ask(store, cluster_id).behind_h == 3
     clock = iter((0.0, 0.0, 1.0))  # one day is summed, then the time is up
     assert not wait_statistics.refresh(store, cluster_id, budget_s=0.5, clock=lambda: next(clock))
@@ -204,12 +204,12 @@ def test_ranges_that_cannot_be_shown(more: dict[str, Any], said: str) -> None:
 
 def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
     records = some(50)
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
-        job_history.upsert(tx, cluster_id, records)
-    schema_migrations.downgrade(empty_database_url, MIGRATIONS, "0020")
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        job_history.upsert_jobs(tx, cluster_id, records)
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0020")
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert wait_statistics.refresh(store, cluster_id, budget_s=60)
         check(ask(store, cluster_id).whole, records)

@@ -45,7 +45,7 @@ class Scene:
         self.cluster = Written(running(1), held(2))
         self.rules = RULES
         with store.begin() as tx:
-            clusters.ensure(tx, "lab")
+            clusters.ensure_cluster(tx, "lab")
 
     def show(self, *jobs: Job) -> None:
         self.cluster.shown = list(jobs)
@@ -75,7 +75,7 @@ class Scene:
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
-            found = chains.chain(tx, CHAIN)
+            found = chains.get_chain(tx, CHAIN)
             chain_service.ask(tx, 1, found, target, now=self.cluster.at, actor="alice")
 
     def mode(self, mode: Mode) -> None:
@@ -176,7 +176,7 @@ def submitted_by_the_service(scene: Scene) -> object:
     scene.tick()
     scene.tick()
     with scene.store.read() as tx:
-        asked = next_link(tx, chains.chain(tx, CHAIN), scene.cluster.at, MINUTE)
+        asked = next_link(tx, chains.get_chain(tx, CHAIN), scene.cluster.at, MINUTE)
     assert (len(heard), asked.submit_now) == (1, False)
     return scene.outcome()
 
@@ -190,14 +190,14 @@ def demoted(scene: Scene) -> object:
     with scene.store.begin() as tx:
         wrong = Forecast(p50_s=9999.0)
         row = ForecastRow(chain_id=CHAIN, index=2, source="always", at=NOW, forecast=wrong)
-        handover_forecasts.record(tx, 1, row)
-        handover_forecasts.settle(tx, CHAIN, 2, 0)
+        handover_forecasts.record_forecast(tx, 1, row)
+        handover_forecasts.settle_forecast(tx, CHAIN, 2, 0)
     scene.show(running(1), job(2, dependency="singleton(unfulfilled)"))
     modes = []
     for _ in range(2):
         scene.tick()
         with scene.store.read() as tx:
-            modes.append(clusters.mode(tx, 1))
+            modes.append(clusters.get_mode(tx, 1))
         scene.mode(Mode.ACT)
     assert modes == [Mode.SHADOW, Mode.ACT]
     return scene.outcome()

@@ -9,4 +9,4 @@ from mirage.store.operations import clusters
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")

@@ -21,16 +21,16 @@ MODE = AuditEntry(at=200, actor="root", event="mode set")
 
 def test_entries_come_back_newest_first(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        first = audit.write(tx, cluster_id, ADOPTED)
-        second = audit.write(tx, cluster_id, MODE)
-        assert audit.page(tx) == [replace(MODE, id=second), replace(ADOPTED, id=first)]
+        first = audit.write_entry(tx, cluster_id, ADOPTED)
+        second = audit.write_entry(tx, cluster_id, MODE)
+        assert audit.list_entries(tx) == [replace(MODE, id=second), replace(ADOPTED, id=first)]
 
 
 def test_entries_are_filtered_and_paged(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        ids = [audit.write(tx, cluster_id, e) for e in (ADOPTED, MODE, ADOPTED)]
-        of_chain = audit.page(tx, cluster_id, chain_id=ChainId("abcdefgh"))
+        ids = [audit.write_entry(tx, cluster_id, e) for e in (ADOPTED, MODE, ADOPTED)]
+        of_chain = audit.list_entries(tx, cluster_id, chain_id=ChainId("abcdefgh"))
         assert [e.id for e in of_chain] == [ids[2], ids[0]]
-        assert [e.id for e in audit.page(tx, event="mode set")] == [ids[1]]
-        assert [e.id for e in audit.page(tx, after=ids[2], limit=1)] == [ids[1]]
-        assert audit.page(tx, cluster_id + 1) == []
+        assert [e.id for e in audit.list_entries(tx, event="mode set")] == [ids[1]]
+        assert [e.id for e in audit.list_entries(tx, after=ids[2], limit=1)] == [ids[1]]
+        assert audit.list_entries(tx, cluster_id + 1) == []

@@ -37,7 +37,7 @@ def test_a_copy_holds_what_was_committed_and_nothing_else(database: Path, tmp_pa
         add(opened, "committed")
         opened.commit()
         add(opened, "under way")
-        made = backup.copy(database, tmp_path / "backups", stamp="1", keep=3)
+        made = backup.copy_database(database, tmp_path / "backups", stamp="1", keep=3)
     assert made.name == f"mirage-{SCHEMA}-1.db"
     assert clusters(made) == ["committed"]
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
@@ -52,7 +52,7 @@ def test_the_newest_stay_whatever_their_schema(database: Path, tmp_path: Path) -
     (folder / "mirage-9999-0.db").touch()
     (folder / "notes.txt").touch()
     for stamp in "12345":
-        backup.copy(database, folder, stamp=stamp, keep=2)
+        backup.copy_database(database, folder, stamp=stamp, keep=2)
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == [f"mirage-{SCHEMA}-4.db", f"mirage-{SCHEMA}-5.db", "notes.txt"]
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_copied_is_one_sentence_and_leaves_what_is_there(tmp_path
     folder.mkdir()
     (folder / "mirage-0001-0.db").touch()
     with pytest.raises(StoreUnavailable, match="no copy of"):
-        backup.copy(tmp_path / "gone.db", folder, stamp="1", keep=1)
+        backup.copy_database(tmp_path / "gone.db", folder, stamp="1", keep=1)
     assert (folder / "mirage-0001-0.db").exists()
 
 

@@ -90,7 +90,7 @@ def pair(
 def test_chain_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, FULL)
     with store.read() as tx:
-        assert chains.chain(tx, FULL.chain_id) == FULL
+        assert chains.get_chain(tx, FULL.chain_id) == FULL
 
 
 def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
@@ -98,36 +98,36 @@ def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
     resumed = FULL.move_to(ChainState.ACTIVE)
     put(store, cluster_id, resumed)
     with store.read() as tx:
-        assert chains.chains(tx) == [resumed]
+        assert chains.list_chains(tx) == [resumed]
 
 
 def test_unknown_chain_is_not_found(store: Store) -> None:
     with store.read() as tx, pytest.raises(NotFound, match="there is no chain nowhere1"):
-        chains.chain(tx, ChainId("nowhere1"))
+        chains.get_chain(tx, ChainId("nowhere1"))
 
 
 def test_live_chains_are_those_not_over(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        other = clusters.ensure(tx, "other")
+        other = clusters.ensure_cluster(tx, "other")
     for i, state in enumerate(ChainState):
         put(store, cluster_id, chain_named(f"chain-{state}", state=state, created_at=i))
     put(store, other, chain_named("elsewhere"))
     with store.read() as tx:
-        live = [c.state for c in chains.live_chains(tx, cluster_id)]
+        live = [c.state for c in chains.list_live_chains(tx, cluster_id)]
     assert live == [ChainState.ACTIVE, ChainState.PAUSED]
 
 
 def test_chains_are_filtered(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        other = clusters.ensure(tx, "other")
+        other = clusters.ensure_cluster(tx, "other")
     put(store, cluster_id, chain_named("a", uid=0))
     put(store, cluster_id, chain_named("b", state=ChainState.FINISHED))
     put(store, other, chain_named("c"))
     with store.read() as tx:
-        assert [c.chain_id for c in chains.chains(tx)] == ["c", "b", "a"]
-        assert [c.chain_id for c in chains.chains(tx, cluster_id)] == ["b", "a"]
-        assert [c.chain_id for c in chains.chains(tx, uid=0)] == ["a"]
-        finished = chains.chains(tx, state=ChainState.FINISHED)
+        assert [c.chain_id for c in chains.list_chains(tx)] == ["c", "b", "a"]
+        assert [c.chain_id for c in chains.list_chains(tx, cluster_id)] == ["b", "a"]
+        assert [c.chain_id for c in chains.list_chains(tx, uid=0)] == ["a"]
+        finished = chains.list_chains(tx, state=ChainState.FINISHED)
         assert [c.chain_id for c in finished] == ["b"]
 
 
@@ -136,7 +136,7 @@ def test_pages_of_chains_follow_each_other(store: Store, cluster_id: int) -> Non
         put(store, cluster_id, chain_named(name, created_at=created_at))
     seen: list[ChainId] = []
     with store.read() as tx:
-        while page := chains.chains(tx, after=seen[-1] if seen else None, limit=2):
+        while page := chains.list_chains(tx, after=seen[-1] if seen else None, limit=2):
             seen += [c.chain_id for c in page]
     assert seen == ["d", "c", "b", "a", "e"]
 
@@ -145,9 +145,9 @@ def test_link_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
     bare = Link(chain_id=FULL.chain_id, index=2, job_id=JobId(12), submit=101)
     put(store, cluster_id, FULL, bare, ENDED)
     with store.read() as tx:
-        assert chains.links(tx, FULL.chain_id) == [ENDED, bare]
-        assert chains.link_of_job(tx, cluster_id, JobId(12), 101) == bare
-        assert chains.link_of_job(tx, cluster_id, JobId(12), 102) is None
+        assert chains.list_links(tx, FULL.chain_id) == [ENDED, bare]
+        assert chains.find_link_of_job(tx, cluster_id, JobId(12), 101) == bare
+        assert chains.find_link_of_job(tx, cluster_id, JobId(12), 102) is None
 
 
 def test_replaced_standby_takes_the_row_over(store: Store, cluster_id: int) -> None:
@@ -155,7 +155,7 @@ def test_replaced_standby_takes_the_row_over(store: Store, cluster_id: int) -> N
     replaced = replace(ENDED, job_id=JobId(99), submit=400)
     put(store, cluster_id, FULL, replaced)
     with store.read() as tx:
-        assert chains.links(tx, FULL.chain_id) == [replaced]
+        assert chains.list_links(tx, FULL.chain_id) == [replaced]
 
 
 def test_job_is_a_link_of_one_chain_only(store: Store, cluster_id: int) -> None:
@@ -174,8 +174,8 @@ def test_links_of_many_chains_at_once(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, chain_named("bare"))
     ids = [FULL.chain_id, ChainId("bare"), ChainId("unknown")]
     with store.read() as tx:
-        found = chains.links_of(tx, ids)
-        assert chains.links_of(tx, []) == {}
+        found = chains.list_links_by_chain(tx, ids)
+        assert chains.list_links_by_chain(tx, []) == {}
     assert [link.index for link in found[FULL.chain_id]] == [1, 10]
     assert found[ChainId("bare")] == found[ChainId("unknown")] == []
 
@@ -189,8 +189,8 @@ def test_handover_waits_count_from_eligibility(store: Store, cluster_id: int) ->
     pinned = pair(60, end=300, freed_at=None, start=335, position=Position.PINNED)
     put(store, cluster_id, chain_named("pinned"), *pinned)
     with store.read() as tx:
-        waits = chains.handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
-        last_two = chains.handover_waits(tx, cluster_id, nodes=4, last=2)
+        waits = chains.read_handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
+        last_two = chains.read_handover_waits(tx, cluster_id, nodes=4, last=2)
     assert waits.start.tolist() == [310, 320, 330, 340]
     assert waits.wait_s.tolist() == [60, 20, 30, 90]
     assert last_two.start.tolist() == [330, 340]
@@ -202,7 +202,7 @@ def test_a_pause_is_no_wait(store: Store, cluster_id: int) -> None:
     before, paused = pair(10, end=300, freed_at=250, start=5000)
     put(store, cluster_id, chain_named("paused"), before, replace(paused, eligible=4900))
     with store.read() as tx:
-        waits = chains.handover_waits(tx, cluster_id, nodes=4, last=1)
+        waits = chains.read_handover_waits(tx, cluster_id, nodes=4, last=1)
     assert waits.wait_s.tolist() == [100]
 
 
@@ -211,11 +211,11 @@ def test_handover_waits_are_of_the_size_class_and_partition(store: Store, cluste
         links = [replace(x, nodes=nodes) for x in pair(job_id, end=300, freed_at=250, start=310)]
         put(store, cluster_id, chain_named(f"of{nodes}"), *links)
     with store.read() as tx:
-        waits = chains.handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
+        waits = chains.read_handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
         assert waits.nodes.tolist() == [2, 8]
-        assert len(chains.handover_waits(tx, cluster_id, "cpu,gpu", nodes=4, last=100)) == 2
-        assert len(chains.handover_waits(tx, cluster_id, "cpu", nodes=4, last=100)) == 0
-        assert len(chains.handover_waits(tx, cluster_id + 1, "gpu", nodes=4, last=100)) == 0
+        assert len(chains.read_handover_waits(tx, cluster_id, "cpu,gpu", nodes=4, last=100)) == 2
+        assert len(chains.read_handover_waits(tx, cluster_id, "cpu", nodes=4, last=100)) == 0
+        assert len(chains.read_handover_waits(tx, cluster_id + 1, "gpu", nodes=4, last=100)) == 0
 
 
 def test_handovers_are_those_complete(store: Store, cluster_id: int) -> None:
@@ -224,9 +224,9 @@ def test_handovers_are_those_complete(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, chain_named("overlaps"), *pair(40, end=None, freed_at=250, start=340))
     put(store, cluster_id, chain_named("waits"), *pair(50, end=300, freed_at=250, start=None))
     with store.read() as tx:
-        (found,) = chains.handovers(tx, cluster_id)
-        assert len(chains.handovers(tx, cluster_id, since=310)) == 1
-        assert chains.handovers(tx, cluster_id, since=311) == []
+        (found,) = chains.list_handovers(tx, cluster_id)
+        assert len(chains.list_handovers(tx, cluster_id, since=310)) == 1
+        assert chains.list_handovers(tx, cluster_id, since=311) == []
     assert found == (FULL, *done)
     assert (found.predecessor.end, found.successor.start) == (300, 310)
 
@@ -241,7 +241,7 @@ def test_chains_at_risk_are_counted_by_what_of(store: Store, cluster_id: int) ->
     ):
         put(store, cluster_id, chain_named(name, at_risk=risk, state=state))
     with store.read() as tx:
-        assert chains.count_at_risk(tx, cluster_id) == {"NoStandby": 2, "BadConstraints": 1}
+        assert chains.count_chains_at_risk(tx, cluster_id) == {"NoStandby": 2, "BadConstraints": 1}
 
 
 def test_a_hindered_wait_is_no_example_of_waits(store: Store, cluster_id: int) -> None:
@@ -249,7 +249,7 @@ def test_a_hindered_wait_is_no_example_of_waits(store: Store, cluster_id: int) -
     after = replace(before, index=2, job_id=JobId(12), start=320, eligible=300, freed_at=None)
     put(store, cluster_id, chain_named("chain0001"), before, after)
     with store.read() as tx:
-        assert len(chains.handover_waits(tx, cluster_id, nodes=4, last=9)) == 1
+        assert len(chains.read_handover_waits(tx, cluster_id, nodes=4, last=9)) == 1
     put(store, cluster_id, chain_named("chain0001"), replace(after, hindered="PartitionDown"))
     with store.read() as tx:
-        assert len(chains.handover_waits(tx, cluster_id, nodes=4, last=9)) == 0
+        assert len(chains.read_handover_waits(tx, cluster_id, nodes=4, last=9)) == 0

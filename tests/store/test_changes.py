@@ -16,17 +16,17 @@ A, B = ChainId("aaaaaaaa"), ChainId("bbbbbbbb")
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")
 
 
 def tell(store: Store, cluster_id: int, topic: Topic = Topic.QUEUE) -> None:
     with store.begin() as tx:
-        changes.tell(tx, cluster_id, topic)
+        changes.record_change(tx, cluster_id, topic)
 
 
 def numbers(store: Store, cluster_id: int, after: int = 0) -> list[tuple[int, Topic]] | None:
     with store.read() as tx:
-        found = changes.since(tx, cluster_id, after, 1000)
+        found = changes.list_changes_since(tx, cluster_id, after, 1000)
     return None if found is None else [(change.seq, change.topic) for change in found]
 
 
@@ -35,11 +35,11 @@ def test_what_one_transaction_does_is_one_change_of_each_topic(
 ) -> None:
     with store.begin() as tx:
         for chain_id in (A, A, B):
-            changes.tell(tx, cluster_id, Topic.CHAINS, [chain_id])
-        changes.tell(tx, cluster_id, Topic.MODE)
-        assert changes.newest(tx, cluster_id) == 0  # not before the end
+            changes.record_change(tx, cluster_id, Topic.CHAINS, [chain_id])
+        changes.record_change(tx, cluster_id, Topic.MODE)
+        assert changes.read_newest_seq(tx, cluster_id) == 0  # not before the end
     with store.read() as tx:
-        assert changes.since(tx, cluster_id, 0, 10) == [
+        assert changes.list_changes_since(tx, cluster_id, 0, 10) == [
             Change(seq=1, topic=Topic.CHAINS, chain_ids=[A, B]),
             Change(seq=2, topic=Topic.MODE, chain_ids=[]),
         ]
@@ -50,7 +50,7 @@ def test_what_one_transaction_does_is_one_change_of_each_topic(
 def test_who_commits_first_has_the_lower_number(store: Store, cluster_id: int) -> None:
     """A reader that has seen a number never finds a lower one later."""
     with store.begin() as slow:
-        changes.tell(slow, cluster_id, Topic.CHAINS, [A])
+        changes.record_change(slow, cluster_id, Topic.CHAINS, [A])
         tell(store, cluster_id, Topic.MODE)
         assert numbers(store, cluster_id) == [(1, Topic.MODE)]
     assert numbers(store, cluster_id, after=1) == [(2, Topic.CHAINS)]
@@ -64,9 +64,9 @@ def test_many_writers_leave_no_gap(store: Store, cluster_id: int) -> None:
 
 def test_clusters_are_counted_apart(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        other = clusters.ensure(tx, "other")
-        changes.tell(tx, cluster_id, Topic.QUEUE)
-        changes.tell(tx, other, Topic.MODE)
+        other = clusters.ensure_cluster(tx, "other")
+        changes.record_change(tx, cluster_id, Topic.QUEUE)
+        changes.record_change(tx, other, Topic.MODE)
     assert numbers(store, cluster_id) == [(1, Topic.QUEUE)]
     assert numbers(store, other) == [(1, Topic.MODE)]
 

@@ -12,21 +12,21 @@ from mirage.store.operations import clusters
 
 def test_a_name_has_one_id(store: Store) -> None:
     with store.begin() as tx:
-        first = clusters.ensure(tx, "lab")
-        assert clusters.ensure(tx, "lab") == first
-        assert clusters.ensure(tx, "other") != first
-        assert clusters.name(tx, first) == "lab"
+        first = clusters.ensure_cluster(tx, "lab")
+        assert clusters.ensure_cluster(tx, "lab") == first
+        assert clusters.ensure_cluster(tx, "other") != first
+        assert clusters.get_cluster_name(tx, first) == "lab"
 
 
 def test_unknown_cluster_is_not_found(store: Store) -> None:
     with store.read() as tx, pytest.raises(NotFound):
-        clusters.name(tx, 99)
+        clusters.get_cluster_name(tx, 99)
 
 
 def test_mode_after_install_is_shadow(store: Store, cluster_id: int) -> None:
     with store.read() as tx:
-        assert clusters.mode(tx, cluster_id) is Mode.SHADOW
-        assert clusters.mode(tx, cluster_id, "gpu") is Mode.SHADOW
+        assert clusters.get_mode(tx, cluster_id) is Mode.SHADOW
+        assert clusters.get_mode(tx, cluster_id, "gpu") is Mode.SHADOW
 
 
 def test_partition_has_its_own_mode_or_the_clusters(store: Store, cluster_id: int) -> None:
@@ -34,19 +34,19 @@ def test_partition_has_its_own_mode_or_the_clusters(store: Store, cluster_id: in
         clusters.set_mode(tx, cluster_id, Mode.ACT)
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "gpu")
-        assert clusters.mode(tx, cluster_id, "gpu") is Mode.OBSERVE
-        assert clusters.mode(tx, cluster_id, "cpu") is Mode.ACT
-        assert clusters.modes(tx, cluster_id) == {"": Mode.ACT, "gpu": Mode.OBSERVE}
+        assert clusters.get_mode(tx, cluster_id, "gpu") is Mode.OBSERVE
+        assert clusters.get_mode(tx, cluster_id, "cpu") is Mode.ACT
+        assert clusters.list_modes(tx, cluster_id) == {"": Mode.ACT, "gpu": Mode.OBSERVE}
 
 
 def test_of_several_partitions_the_most_careful_mode_counts(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
-        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.SHADOW
+        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.SHADOW
         clusters.set_mode(tx, cluster_id, Mode.ACT)
-        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.ACT
+        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.ACT
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
-        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.OBSERVE
+        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.OBSERVE
 
 
 def test_lease_is_held_until_it_expires(store: Store, cluster_id: int) -> None:

@@ -41,13 +41,13 @@ def saying(new: NewDecision, **changes: object) -> NewDecision:
 
 def record(store: Store, cluster_id: int, *new: NewDecision) -> list[int]:
     with store.begin() as tx:
-        return [decisions.record(tx, cluster_id, n) for n in new]
+        return [decisions.record_decision(tx, cluster_id, n) for n in new]
 
 
 def rows(store: Store) -> list[DecisionRow]:
     """Oldest first."""
     with store.read() as tx:
-        return decisions.page(tx)[::-1]
+        return decisions.list_decisions(tx)[::-1]
 
 
 FREE = saying(WAIT, action=Action.FREE, reason="5.2 h left, less than 6.0 h")
@@ -97,16 +97,16 @@ def test_only_a_move_in_act_mode_is_an_intention(
     record(store, cluster_id, replace(saying(WAIT, action=action), mode=mode))
     assert rows(store)[0].effect is effect
     with store.read() as tx:
-        assert len(decisions.intended(tx, cluster_id)) == (effect is Effect.INTENDED)
+        assert len(decisions.list_intended(tx, cluster_id)) == (effect is Effect.INTENDED)
 
 
 def test_settled_intention_is_one_no_more(store: Store, cluster_id: int) -> None:
     first, second = record(store, cluster_id, FREE, FREE)
     with store.begin() as tx:
-        assert [d.id for d in decisions.intended(tx, cluster_id)] == [first, second]
-        decisions.settle(tx, first, Effect.DONE)
-        decisions.settle(tx, second, Effect.REFUSED, "Invalid user id")
-        assert decisions.intended(tx, cluster_id) == []
+        assert [d.id for d in decisions.list_intended(tx, cluster_id)] == [first, second]
+        decisions.settle_decision(tx, first, Effect.DONE)
+        decisions.settle_decision(tx, second, Effect.REFUSED, "Invalid user id")
+        assert decisions.list_intended(tx, cluster_id) == []
     assert [(d.effect, d.error) for d in rows(store)] == [
         (Effect.DONE, ""),
         (Effect.REFUSED, "Invalid user id"),
@@ -115,7 +115,7 @@ def test_settled_intention_is_one_no_more(store: Store, cluster_id: int) -> None
 
 def test_settling_what_is_not_there(store: Store) -> None:
     with store.begin() as tx, pytest.raises(NotFound):
-        decisions.settle(tx, 99, Effect.DONE)
+        decisions.settle_decision(tx, 99, Effect.DONE)
 
 
 def test_repeated_wait_is_counted_and_shows_its_newest_numbers(
@@ -180,19 +180,19 @@ def test_wait_after_a_move_is_a_row_of_its_own(store: Store, cluster_id: int) ->
 def test_last_is_the_links_newest(store: Store, cluster_id: int) -> None:
     record(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, index=3))
     with store.read() as tx:
-        found = decisions.last(tx, CHAIN.chain_id, 2)
+        found = decisions.find_last_decision(tx, CHAIN.chain_id, 2)
         assert found is not None
         assert found.action is Action.FREE
-        assert decisions.last(tx, CHAIN.chain_id, 4) is None
+        assert decisions.find_last_decision(tx, CHAIN.chain_id, 4) is None
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
     ids = record(store, cluster_id, *(replace(FREE, at=1000 + i) for i in range(5)))
     seen: list[int] = []
     with store.read() as tx:
-        while page := decisions.page(
+        while page := decisions.list_decisions(
             tx, cluster_id, chain_id=CHAIN.chain_id, after=seen[-1] if seen else None, limit=2
         ):
             seen += [d.id for d in page]
-        assert decisions.page(tx, chain_id=ChainId("other")) == []
+        assert decisions.list_decisions(tx, chain_id=ChainId("other")) == []
     assert seen == ids[::-1]

@@ -48,9 +48,9 @@ def nobodys_way() -> Iterator[Path]:
 
 def test_commits_at_the_end(store: Store) -> None:
     with store.begin() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     with store.read() as tx:
-        assert list(clusters.names(tx).values()) == ["lab"]
+        assert list(clusters.list_cluster_names(tx).values()) == ["lab"]
 
 
 def test_rolls_back_on_an_exception(store: Store) -> None:
@@ -59,30 +59,30 @@ def test_rolls_back_on_an_exception(store: Store) -> None:
 
     def fail() -> None:
         with store.begin() as tx:
-            clusters.ensure(tx, "lab")
+            clusters.ensure_cluster(tx, "lab")
             raise Stop
 
     with pytest.raises(Stop):
         fail()
     with store.read() as tx:
-        assert clusters.names(tx) == {}
+        assert clusters.list_cluster_names(tx) == {}
 
 
 def test_reading_transaction_cannot_write(store: Store) -> None:
     with pytest.raises((StoreUnavailable, DBAPIError)), store.read() as tx:
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
     with store.begin() as tx:  # and the connection can be written with afterwards
-        clusters.ensure(tx, "lab")
+        clusters.ensure_cluster(tx, "lab")
 
 
 def test_reading_transaction_sees_one_state(store: Store) -> None:
     with store.read() as reader:
-        assert clusters.names(reader) == {}
+        assert clusters.list_cluster_names(reader) == {}
         with store.begin() as writer:
-            clusters.ensure(writer, "lab")
-        assert clusters.names(reader) == {}
+            clusters.ensure_cluster(writer, "lab")
+        assert clusters.list_cluster_names(reader) == {}
     with store.read() as reader:
-        assert len(clusters.names(reader)) == 1
+        assert len(clusters.list_cluster_names(reader)) == 1
 
 
 def test_writers_wait_for_each_other(store: Store, cluster_id: int) -> None:
@@ -91,7 +91,7 @@ def test_writers_wait_for_each_other(store: Store, cluster_id: int) -> None:
     def write(partition: str) -> None:
         for _ in range(20):
             with store.begin() as tx:
-                clusters.modes(tx, cluster_id)
+                clusters.list_modes(tx, cluster_id)
                 clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
 
     threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
@@ -100,7 +100,7 @@ def test_writers_wait_for_each_other(store: Store, cluster_id: int) -> None:
     for thread in threads:
         thread.join()
     with store.read() as tx:
-        assert clusters.modes(tx, cluster_id) == {
+        assert clusters.list_modes(tx, cluster_id) == {
             "": Mode.SHADOW,
             "a": Mode.ACT,
             "b": Mode.ACT,
@@ -115,7 +115,7 @@ def test_row_without_its_cluster_is_refused(store: Store) -> None:
 
 def test_nan_in_features_is_refused_on_both(store: Store, cluster_id: int) -> None:
     with pytest.raises(Exception, match="not JSON compliant"), store.begin() as tx:
-        snapshots.add(tx, cluster_id, Queue.from_jobs(1, []), None, {"load": float("nan")})
+        snapshots.add_snapshot(tx, cluster_id, Queue.from_jobs(1, []), None, {"load": float("nan")})
 
 
 def test_sqlite_is_in_wal_mode_and_durable(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
 
 def test_upgrade_of_an_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
     with as_nobody(), pytest.raises(StoreUnavailable, match=r"is not writable: it is root's"):
-        schema_migrations.upgrade(f"sqlite:///{nobodys_way}/m.db", MIGRATIONS)
+        schema_migrations.upgrade_schema(f"sqlite:///{nobodys_way}/m.db", MIGRATIONS)
 
 
 def test_unwritable_file_is_said(nobodys_way: Path) -> None:

@@ -11,7 +11,7 @@ from mirage.domain.submission import Recipe
 from mirage.store.chains import chains, recipes, registrations
 from mirage.store.database import pruning
 from mirage.store.database.engine import Store, Transaction
-from mirage.store.database.pruning import Events
+from mirage.store.database.pruning import EventFilter
 from mirage.store.events import audit, outbox
 from mirage.store.events.audit import AuditEntry
 from mirage.store.events.outbox import Situation
@@ -19,7 +19,7 @@ from mirage.store.events.outbox import Situation
 OVER = Chain(
     chain_id=ChainId("overover"), uid=1, user="alice", state=ChainState.FAILED, created_at=100
 )
-EVENTS = Events(words=("registered",), beginnings=("free: ", "asked: "), of_owners="asked: ")
+EVENTS = EventFilter(words=("registered",), beginnings=("free: ", "asked: "), of_owners="asked: ")
 
 
 def link(chain_id: ChainId) -> Link:
@@ -28,12 +28,12 @@ def link(chain_id: ChainId) -> Link:
 
 def wrote(tx: Transaction, cluster_id: int, event: str, **more: Any) -> None:
     given: dict[str, Any] = {"at": 100, "actor": "mirage", "chain_id": OVER.chain_id}
-    audit.write(tx, cluster_id, AuditEntry(event=event, **given | more))
+    audit.write_entry(tx, cluster_id, AuditEntry(event=event, **given | more))
 
 
 def left(tx: Transaction) -> list[str]:
     """Oldest first."""
-    return [entry.event for entry in audit.page(tx, limit=500)][::-1]
+    return [entry.event for entry in audit.list_entries(tx, limit=500)][::-1]
 
 
 def test_a_chains_routine_goes_and_all_else_stays(store: Store, cluster_id: int) -> None:
@@ -48,10 +48,10 @@ def test_a_chains_routine_goes_and_all_else_stays(store: Store, cluster_id: int)
         wrote(tx, cluster_id, "asked: cancelled", actor="root")
         wrote(tx, cluster_id, "foreign mark")
         wrote(tx, cluster_id, "mode set", actor="root", chain_id=None)
-        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 3
+        assert pruning.prune_audit(tx, cluster_id, 200, 100, events=EVENTS) == 3
         kept = ["free:ing others", "registered", "registered", "asked: cancelled"]
         assert left(tx) == [*kept, "foreign mark", "mode set"]
-        assert pruning.audit_rows(tx, cluster_id, 200, 100) == 5
+        assert pruning.prune_audit(tx, cluster_id, 200, 100) == 5
         assert left(tx) == ["registered"]
 
 
@@ -60,23 +60,23 @@ def test_what_tells_of_a_live_chain_stays(store: Store, cluster_id: int) -> None
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, replace(OVER, state=ChainState.PAUSED))
         wrote(tx, cluster_id, "registered")
-        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 0
-        assert pruning.audit_rows(tx, cluster_id, 200, 100) == 0
+        assert pruning.prune_audit(tx, cluster_id, 200, 100, events=EVENTS) == 0
+        assert pruning.prune_audit(tx, cluster_id, 200, 100) == 0
         chains.save_chain(tx, cluster_id, OVER)
-        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
+        assert pruning.prune_audit(tx, cluster_id, 200, 100, events=EVENTS) == 1
 
 
 def test_what_tells_of_a_chain_that_is_gone_goes(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         wrote(tx, cluster_id, "asked: paused", actor="alice")
-        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
+        assert pruning.prune_audit(tx, cluster_id, 200, 100, events=EVENTS) == 1
 
 
 def test_no_more_goes_at_once_than_is_asked_for(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         for _ in range(5):
             wrote(tx, cluster_id, "registered")
-        counts = [pruning.audit_rows(tx, cluster_id, 200, 2, events=EVENTS) for _ in range(4)]
+        counts = [pruning.prune_audit(tx, cluster_id, 200, 2, events=EVENTS) for _ in range(4)]
         assert counts == [2, 2, 1, 0]
 
 
@@ -84,8 +84,8 @@ def test_another_clusters_rows_are_its_own(store: Store, cluster_id: int) -> Non
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, OVER)
         wrote(tx, cluster_id, "registered")
-        assert pruning.audit_rows(tx, cluster_id + 1, 200, 100) == 0
-        assert pruning.empty_chains(tx, cluster_id + 1, 200, 100) == 0
+        assert pruning.prune_audit(tx, cluster_id + 1, 200, 100) == 0
+        assert pruning.prune_empty_chains(tx, cluster_id + 1, 200, 100) == 0
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_a_chain_that_never_had_a_job_goes(
     )
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, chain)
-        recipes.keep(tx, chain.chain_id, 1, recipe)
+        recipes.save_recipe(tx, chain.chain_id, 1, recipe)
         outbox.save_situations(tx, cluster_id, [(chain.chain_id, Situation())])
-        assert pruning.empty_chains(tx, cluster_id, 200, 100) == goes
+        assert pruning.prune_empty_chains(tx, cluster_id, 200, 100) == goes
     with store.read() as tx:
-        assert len(chains.chains(tx)) == (not goes)
+        assert len(chains.list_chains(tx)) == (not goes)
 
 
 def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) -> None:
@@ -120,18 +120,18 @@ def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) ->
             chain_id = ChainId(f"overover{number}")
             chains.save_chain(tx, cluster_id, replace(OVER, chain_id=chain_id))
         chains.save_link(tx, cluster_id, link(ChainId("overover2")))
-        assert pruning.empty_chains(tx, cluster_id, 200, 2) == 2
-        assert pruning.empty_chains(tx, cluster_id, 200, 2) == 1
-        assert [chain.chain_id for chain in chains.chains(tx)] == ["overover2"]
+        assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 2
+        assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 1
+        assert [chain.chain_id for chain in chains.list_chains(tx)] == ["overover2"]
 
 
 def test_chains_of_one_user_are_counted_since_then(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        assert registrations.since(tx, cluster_id, 1, 0) == (0, None)
+        assert registrations.count_registrations_since(tx, cluster_id, 1, 0) == (0, None)
         for number, at in enumerate((100, 200, 300)):
             chain_id = ChainId(f"overover{number}")
             chains.save_chain(tx, cluster_id, replace(OVER, chain_id=chain_id, created_at=at))
         other = replace(OVER, chain_id=ChainId("bobsbobs"), uid=2, created_at=250)
         chains.save_chain(tx, cluster_id, other)
-        assert registrations.since(tx, cluster_id, 1, 100) == (2, 200)
-        assert registrations.since(tx, cluster_id + 1, 1, 0) == (0, None)
+        assert registrations.count_registrations_since(tx, cluster_id, 1, 100) == (2, 200)
+        assert registrations.count_registrations_since(tx, cluster_id + 1, 1, 0) == (0, None)

@@ -30,17 +30,17 @@ def said(
 
 def keep(store: Store, link: Link, told: Iterable[AuditEntry] = (), state: str = "paused") -> int:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         chains.save_chain(tx, cluster_id, Chain(chain_id=CHAIN, uid=1, state=ChainState(state)))
         chains.save_link(tx, cluster_id, link)
         for entry in told:
-            audit.write(tx, cluster_id, entry)
+            audit.write_entry(tx, cluster_id, entry)
     return cluster_id
 
 
 def held_at(store: Store) -> int | None:
     with store.read() as tx:
-        (link,) = chains.links(tx, CHAIN)
+        (link,) = chains.list_links(tx, CHAIN)
     return link.held_at
 
 
@@ -53,16 +53,16 @@ def test_a_hold_is_of_one_run_of_one_job(store: Store) -> None:
     )
     with store.begin() as tx:
         for each in (again, other):
-            holds.write(tx, cluster_id, each, 150)
-            assert not holds.is_ours(tx, cluster_id, each)
-        assert not holds.is_ours(tx, cluster_id, ours)
-        holds.write(tx, cluster_id, ours, 150)
-        assert holds.is_ours(tx, cluster_id, ours)
-        assert not holds.is_ours(tx, cluster_id + 1, ours)
+            holds.record_hold(tx, cluster_id, each, 150)
+            assert not holds.is_held_by_mirage(tx, cluster_id, each)
+        assert not holds.is_held_by_mirage(tx, cluster_id, ours)
+        holds.record_hold(tx, cluster_id, ours, 150)
+        assert holds.is_held_by_mirage(tx, cluster_id, ours)
+        assert not holds.is_held_by_mirage(tx, cluster_id + 1, ours)
     assert held_at(store) == 150
     with store.begin() as tx:
-        holds.write(tx, cluster_id, ours, None)
-        assert not holds.is_ours(tx, cluster_id, ours)
+        holds.record_hold(tx, cluster_id, ours, None)
+        assert not holds.is_held_by_mirage(tx, cluster_id, ours)
 
 
 ASKED = said("asked: resumed", 300, actor="alice", job_id=None)
@@ -92,10 +92,10 @@ ENDED = Link(
 def test_of_holds_of_before_those_are_mirages_that_its_last_word_tells_of(
     empty_database_url: str, state: str, link: Link, told: list[AuditEntry], ours: int | None
 ) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         keep(store, link, told, state)
-    schema_migrations.downgrade(empty_database_url, MIGRATIONS, "0100")
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0100")
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert held_at(store) == ours

@@ -20,8 +20,8 @@ from mirage.store.database import schema_migrations, tables
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import jobs as table
 from mirage.store.jobs import job_history, snapshots, wait_sums
-from mirage.store.jobs.job_times import never_ran, ready, waited_s
-from mirage.store.jobs.recent_jobs import lately
+from mirage.store.jobs.job_times import build_never_ran, build_ready_at, build_waited_s
+from mirage.store.jobs.recent_jobs import read_recent_jobs
 from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS
 
@@ -34,16 +34,16 @@ AGAIN = Job(job_id=JobId(2), submit=1000, eligible=400, start=1500, state=JobSta
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
-        job_history.upsert(tx, cluster_id, [GONE, AGAIN])
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        job_history.upsert_jobs(tx, cluster_id, [GONE, AGAIN])
     return cluster_id
 
 
 def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int) -> None:
     with store.read() as tx:
-        known = {job.job_id: job for job in job_history.page(tx, cluster_id)}
-        rules = job_history.waits(tx, cluster_id, before=9000, last=9)
-        models = lately(tx, cluster_id, 9000)
+        known = {job.job_id: job for job in job_history.list_jobs(tx, cluster_id)}
+        rules = job_history.read_waits(tx, cluster_id, before=9000, last=9)
+        models = read_recent_jobs(tx, cluster_id, 9000)
     shown = {job_id: serializers.job(job) for job_id, job in known.items()}
     assert (shown[JobId(1)].wait_s, shown[JobId(2)].wait_s) == (None, 500)
     assert (shown[JobId(1)].start, known[JobId(1)].cancelled_at) == (None, 5000)
@@ -52,7 +52,7 @@ def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int
     assert RecentHistory.from_jobs([GONE, AGAIN], 9000).started[:, :2].tolist() == [[1500, 500]]
     with store.begin() as tx:
         wait_sums.sum_day(tx, cluster_id, 0, [0, 3600])
-        cells = wait_sums.between(tx, cluster_id, 86400, 0, 86400)
+        cells = wait_sums.read_cells(tx, cluster_id, 86400, 0, 86400)
     assert cells.jobs.tolist() == [1]
 
 
@@ -72,15 +72,21 @@ RECORDS = st.builds(
 @given(st.lists(RECORDS, min_size=1, max_size=6))
 def test_sql_says_what_a_job_says(store: Store, records: Sequence[Job]) -> None:
     """Also of records that were merged from several."""
-    columns = (table.c.start, table.c.cancelled_at, ready(), waited_s(), never_ran())
+    columns = (
+        table.c.start,
+        table.c.cancelled_at,
+        build_ready_at(),
+        build_waited_s(),
+        build_never_ran(),
+    )
     with store.begin() as tx:
         tx.execute(text("DELETE FROM jobs"))
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         for record in records:
-            job_history.upsert(tx, cluster_id, [record])
+            job_history.upsert_jobs(tx, cluster_id, [record])
         query = select(*columns).order_by(table.c.job_id.desc(), table.c.submit.desc())
         told = [tuple(row) for row in tx.execute(query)]
-        kept = job_history.page(tx, cluster_id)
+        kept = job_history.list_jobs(tx, cluster_id)
     assert told == [
         (job.start, job.cancelled_at, job.ready_at, job.wait_s, job.has_never_run) for job in kept
     ]
@@ -108,7 +114,7 @@ def test_rows_of_before_are_brought_to_it(
     began: int | None,
     cancelled_at: int | None,
 ) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, "0130")
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0130")
     words = ["account", "partition", "qos", "name", "reason", "exit_code", "dependency"]
     words += ["user", "node_list", "comment", "submit_line"]
     row: dict[str, Any] = dict.fromkeys(words, "")
@@ -119,10 +125,10 @@ def test_rows_of_before_are_brought_to_it(
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         tx.execute(text("INSERT INTO clusters (id, name) VALUES (1, 'lab')"))
         tx.execute(text(f"INSERT INTO jobs ({names}) VALUES ({values})"), row)  # noqa: S608
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         found = tx.execute(select(table.c.start, table.c.end, table.c.cancelled_at)).one()
-        (job,) = job_history.page(tx, 1)
+        (job,) = job_history.list_jobs(tx, 1)
     assert tuple(found) == (began, end, cancelled_at)
     assert (job.start, job.end, job.cancelled_at) == tuple(found)
 
@@ -147,9 +153,9 @@ def test_a_snapshot_of_before_tells_plans_from_starts(store: Store, cluster_id: 
     old = {n.name: getattr(queue, n.name).tolist() for n in fields(Queue) if n.name not in NEW}
     old |= {"start": [900, 5], "end": [-1, 800]}
     with store.begin() as tx:
-        snapshots.add(tx, cluster_id, queue, None, {})
-        assert list(snapshots.raw(tx, cluster_id, 10)) == [waits, runs]
+        snapshots.add_snapshot(tx, cluster_id, queue, None, {})
+        assert list(snapshots.read_queue(tx, cluster_id, 10)) == [waits, runs]
         packed = zlib.compress(json.dumps(old).encode())
         tx.execute(tables.snapshots.update().values(queue=packed))
     with store.read() as tx:
-        assert list(snapshots.raw(tx, cluster_id, 10)) == [waits, runs]
+        assert list(snapshots.read_queue(tx, cluster_id, 10)) == [waits, runs]

@@ -12,7 +12,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
-from mirage.store.jobs.job_history import Counts, JobFilter
+from mirage.store.jobs.job_history import JobFilter, MergeCounts
 from mirage.store.operations import clusters
 
 _names = count()
@@ -59,12 +59,12 @@ DONE = Job(
 
 def stored(store: Store, cluster_id: int) -> list[Job]:
     with store.read() as tx:
-        return job_history.page(tx, cluster_id)
+        return job_history.list_jobs(tx, cluster_id)
 
 
-def put(store: Store, cluster_id: int, *records: Job) -> Counts:
+def put(store: Store, cluster_id: int, *records: Job) -> MergeCounts:
     with store.begin() as tx:
-        return job_history.upsert(tx, cluster_id, records)
+        return job_history.upsert_jobs(tx, cluster_id, records)
 
 
 def test_record_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
@@ -82,7 +82,7 @@ def test_record_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
         array=True,
         submit_line="sbatch --mirage-chain=8 job.sh",
     )
-    assert put(store, cluster_id, full) == Counts(read=1, added=1)
+    assert put(store, cluster_id, full) == MergeCounts(read=1, added=1)
     assert stored(store, cluster_id) == [full]
 
 
@@ -94,14 +94,14 @@ def test_ingesting_twice_changes_nothing(
     store: Store, earlier: list[Job], ingested: list[Job]
 ) -> None:
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, f"c{next(_names)}")
-        job_history.upsert(tx, cluster_id, earlier)
-        first = job_history.upsert(tx, cluster_id, ingested)
-        after_first = job_history.page(tx, cluster_id)
-        second = job_history.upsert(tx, cluster_id, ingested)
-        assert job_history.page(tx, cluster_id) == after_first
+        cluster_id = clusters.ensure_cluster(tx, f"c{next(_names)}")
+        job_history.upsert_jobs(tx, cluster_id, earlier)
+        first = job_history.upsert_jobs(tx, cluster_id, ingested)
+        after_first = job_history.list_jobs(tx, cluster_id)
+        second = job_history.upsert_jobs(tx, cluster_id, ingested)
+        assert job_history.list_jobs(tx, cluster_id) == after_first
     assert first.read == first.added + first.updated + first.unchanged == len(ingested)
-    assert second == Counts(read=len(ingested), unchanged=len(ingested))
+    assert second == MergeCounts(read=len(ingested), unchanged=len(ingested))
 
 
 @settings(
@@ -111,11 +111,11 @@ def test_ingesting_twice_changes_nothing(
 def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
     news = replace(news, job_id=known.job_id, submit=known.submit)
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, f"c{next(_names)}")
-        job_history.upsert(tx, cluster_id, [known])
-        (before,) = job_history.page(tx, cluster_id)
-        job_history.upsert(tx, cluster_id, [news])
-        (after,) = job_history.page(tx, cluster_id)
+        cluster_id = clusters.ensure_cluster(tx, f"c{next(_names)}")
+        job_history.upsert_jobs(tx, cluster_id, [known])
+        (before,) = job_history.list_jobs(tx, cluster_id)
+        job_history.upsert_jobs(tx, cluster_id, [news])
+        (after,) = job_history.list_jobs(tx, cluster_id)
     for name in ("user", "uid", "eligible", "start", "end", "time_limit_s", "gpus", "submit_line"):
         assert getattr(after, name) or not getattr(before, name), name
     assert after.state.has_ended or not before.state.has_ended
@@ -134,14 +134,14 @@ def test_one_that_was_seen_to_run_has_run(store: Store, cluster_id: int) -> None
 
 def test_later_record_fills_what_was_unknown(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, replace(DONE, uid=None, exit_code=""))
-    assert put(store, cluster_id, DONE) == Counts(read=1, updated=1)
+    assert put(store, cluster_id, DONE) == MergeCounts(read=1, updated=1)
     assert stored(store, cluster_id) == [DONE]
 
 
 def test_later_record_does_not_blank_what_was_known(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, DONE)
     poorer = replace(DONE, uid=None, exit_code="", time_limit_s=None, nodes=0, gpus=0)
-    assert put(store, cluster_id, poorer) == Counts(read=1, unchanged=1)
+    assert put(store, cluster_id, poorer) == MergeCounts(read=1, unchanged=1)
     assert stored(store, cluster_id) == [DONE]
 
 
@@ -149,7 +149,7 @@ def test_later_record_does_not_blank_what_was_known(store: Store, cluster_id: in
 def test_ended_record_is_not_turned_back(store: Store, cluster_id: int, state: JobState) -> None:
     put(store, cluster_id, DONE)
     older = replace(DONE, state=state, end=None, user="bob")
-    assert put(store, cluster_id, older) == Counts(read=1, unchanged=1)
+    assert put(store, cluster_id, older) == MergeCounts(read=1, unchanged=1)
     assert stored(store, cluster_id) == [DONE]
 
 
@@ -195,23 +195,23 @@ def test_reused_job_id_is_another_job(store: Store, cluster_id: int) -> None:
 
 def test_clusters_do_not_mix(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        other = clusters.ensure(tx, "other")
+        other = clusters.ensure_cluster(tx, "other")
     put(store, cluster_id, DONE)
     assert put(store, other, DONE).added == 1
     with store.read() as tx:
-        assert job_history.count(tx, cluster_id) == job_history.count(tx, other) == 1
+        assert job_history.count_jobs(tx, cluster_id) == job_history.count_jobs(tx, other) == 1
 
 
 def test_more_records_than_one_chunk(store: Store, cluster_id: int) -> None:
     many = [replace(DONE, job_id=JobId(i)) for i in range(6_001)]
-    assert put(store, cluster_id, *many) == Counts(read=6_001, added=6_001)
+    assert put(store, cluster_id, *many) == MergeCounts(read=6_001, added=6_001)
     changed = [replace(j, end=400) for j in many[::2]]
-    assert put(store, cluster_id, *changed) == Counts(read=3_001, updated=3_001)
+    assert put(store, cluster_id, *changed) == MergeCounts(read=3_001, updated=3_001)
 
 
 def test_two_ingests_at_once_add_each_job_once(store: Store, cluster_id: int) -> None:
     many = [replace(DONE, job_id=JobId(i)) for i in range(500)]
-    counts: list[Counts] = []
+    counts: list[MergeCounts] = []
 
     def ingest(records: list[Job]) -> None:
         counts.append(put(store, cluster_id, *records))
@@ -236,9 +236,9 @@ def test_waits_are_of_the_last_started_oldest_first(store: Store, cluster_id: in
         replace(DONE, job_id=JobId(5), start=271),
     )
     with store.read() as tx:
-        of_gpu = job_history.waits(tx, cluster_id, "gpu", before=270, last=3)
-        of_all = job_history.waits(tx, cluster_id, before=270, last=3)
-        of_both = job_history.waits(tx, cluster_id, "cpu,gpu", before=270, last=3)
+        of_gpu = job_history.read_waits(tx, cluster_id, "gpu", before=270, last=3)
+        of_all = job_history.read_waits(tx, cluster_id, before=270, last=3)
+        of_both = job_history.read_waits(tx, cluster_id, "cpu,gpu", before=270, last=3)
     assert of_both.start.tolist() == of_all.start.tolist()
     assert of_gpu.start.tolist() == [200, 250, 270]
     assert of_gpu.wait_s.tolist() == [100, 140, 0]
@@ -257,7 +257,7 @@ def test_waits_leave_out_what_never_started(store: Store, cluster_id: int) -> No
         replace(DONE, job_id=JobId(3), state=JobState.CANCELLED, start=None, end=250),
     )
     with store.read() as tx:
-        assert len(job_history.waits(tx, cluster_id, before=1000, last=100)) == 0
+        assert len(job_history.read_waits(tx, cluster_id, before=1000, last=100)) == 0
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
@@ -265,7 +265,9 @@ def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, replace(DONE, job_id=JobId(3), submit=50))
     seen: list[tuple[int, int]] = []
     with store.read() as tx:
-        while found := job_history.page(tx, cluster_id, after=seen[-1] if seen else None, limit=2):
+        while found := job_history.list_jobs(
+            tx, cluster_id, after=seen[-1] if seen else None, limit=2
+        ):
             seen += [(job.job_id, job.submit) for job in found]
     assert seen == [(5, 100), (4, 100), (3, 100), (3, 50), (2, 100), (1, 100)]
 
@@ -283,5 +285,5 @@ def test_page_filters(store: Store, cluster_id: int, where: JobFilter) -> None:
     other = Job(job_id=JobId(8), submit=1, state=JobState.PENDING, user="bob", uid=0)
     put(store, cluster_id, DONE, other)
     with store.read() as tx:
-        assert job_history.page(tx, cluster_id, where) == [DONE]
-        assert job_history.page(tx, cluster_id, JobFilter(uid=0)) == [other]
+        assert job_history.list_jobs(tx, cluster_id, where) == [DONE]
+        assert job_history.list_jobs(tx, cluster_id, JobFilter(uid=0)) == [other]

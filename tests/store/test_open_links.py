@@ -5,9 +5,9 @@ from sqlalchemy import select
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store.chains import chains
-from mirage.store.chains.open_links import open_links, running_beside
+from mirage.store.chains.open_links import list_open_links, list_overlapping_chains
 from mirage.store.database.engine import Store, Transaction
-from mirage.store.database.link_keys import LinkKey, among
+from mirage.store.database.link_keys import LinkKey, match_links
 from mirage.store.database.tables import links
 
 PENDING, RUNNING, ENDED = LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED
@@ -22,7 +22,7 @@ def put(
     state: ChainState = ChainState.ACTIVE,
 ) -> None:
     """A chain with a link in each of `states`; `freed`: the index of one that was made eligible."""
-    known = len(chains.chains(tx, cluster_id))
+    known = len(chains.list_chains(tx, cluster_id))
     chain_id = ChainId(name)
     chains.save_chain(tx, cluster_id, Chain(chain_id=chain_id, uid=1, state=state))
     for index, link_state in enumerate(states, start=1):
@@ -44,8 +44,8 @@ def test_open_links_are_those_of_live_chains_that_have_not_ended(
         put(tx, cluster_id, "chain-b", ENDED, RUNNING, PENDING)
         put(tx, cluster_id, "chain-a", RUNNING, state=ChainState.PAUSED)
         put(tx, cluster_id, "chain-c", RUNNING, state=ChainState.FINISHED)
-        found = [(li.chain_id, li.index) for li in open_links(tx, cluster_id)]
-        running = [(li.chain_id, li.index) for li in open_links(tx, cluster_id, RUNNING)]
+        found = [(li.chain_id, li.index) for li in list_open_links(tx, cluster_id)]
+        running = [(li.chain_id, li.index) for li in list_open_links(tx, cluster_id, RUNNING)]
     assert found == [("chain-a", 1), ("chain-b", 2), ("chain-b", 3)]
     assert running == [("chain-a", 1), ("chain-b", 2)]
 
@@ -60,7 +60,7 @@ def test_chains_whose_links_run_beside_each_other_or_may_are_found(
         put(tx, cluster_id, "freed-and-gone", RUNNING, ENDED, freed=2)
         put(tx, cluster_id, "freed-before", ENDED, RUNNING, freed=2)
         put(tx, cluster_id, "over", RUNNING, RUNNING, state=ChainState.CANCELLED)
-        found = running_beside(tx, cluster_id)
+        found = list_overlapping_chains(tx, cluster_id)
     assert sorted(found) == ["both", "freed", "freed-and-gone"]
 
 
@@ -71,11 +71,13 @@ def test_more_pairs_than_a_statement_has_parameters_are_asked_about_at_once(
     with store.begin() as tx:
         put(tx, cluster_id, "chain-1", RUNNING, PENDING)
         put(tx, cluster_id, "chain-2", ENDED, RUNNING)
-        wanted = among(tx, links.c.chain_id, links.c.index, asked)
+        wanted = match_links(tx, links.c.chain_id, links.c.index, asked)
         found = {
             tuple(pair)
             for pair in tx.execute(select(links.c.chain_id, links.c.index).where(wanted))
         }
-        none = tx.execute(links.select().where(among(tx, links.c.chain_id, links.c.index, [])))
+        none = tx.execute(
+            links.select().where(match_links(tx, links.c.chain_id, links.c.index, []))
+        )
         assert none.all() == []
     assert found == {("chain-1", 1), ("chain-2", 2)}

@@ -61,9 +61,9 @@ def said(tx: Transaction, at: int, event: str, actor: str = "mirage", **more: An
 
 
 def upgraded(url: str) -> Chain:
-    schema_migrations.upgrade(url, MIGRATIONS)
+    schema_migrations.upgrade_schema(url, MIGRATIONS)
     with closing(Store(url)) as store, store.read() as tx:
-        return chains.chain(tx, CHAIN)
+        return chains.get_chain(tx, CHAIN)
 
 
 def of_mirage(state: str, note: str, reason: Reason, *about: Any) -> tuple[str, str, Cause]:
@@ -104,7 +104,7 @@ STATES: Sequence[tuple[str, str, Cause | None]] = (
 def test_who_and_why_are_read_from_the_sentence(
     empty_database_url: str, state: str, note: str, cause: Cause | None
 ) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, state, note)
     found = upgraded(empty_database_url)
@@ -141,7 +141,7 @@ RISKS = (
 def test_what_it_is_at_risk_of_is_read_from_the_sentence(
     empty_database_url: str, word: str, note: str, risk: AtRisk
 ) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, "active", note, word)
     found = upgraded(empty_database_url)
@@ -149,7 +149,7 @@ def test_what_it_is_at_risk_of_is_read_from_the_sentence(
 
 
 def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, "active", "")
         tx.execute(
@@ -171,9 +171,9 @@ def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None
     found = upgraded(empty_database_url)
     assert (found.registered_job, found.resumed_at) == (JobId(11), 300)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        (link,) = chains.links(tx, CHAIN)
-        (intended,) = decisions.intended(tx, 1)
-        assert clusters.demoted_at(tx, 1) == 400
+        (link,) = chains.list_links(tx, CHAIN)
+        (intended,) = decisions.list_intended(tx, 1)
+        assert clusters.read_demoted_at(tx, 1) == 400
     assert (link.replaced_at, intended.submitted_at) == (310, 501)
 
 
@@ -195,11 +195,11 @@ def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None
 def test_after_a_downgrade_the_sentences_begin_as_they_did(
     empty_database_url: str, state: str, note: str, at_risk: str, begins: str
 ) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, state, note, at_risk)
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
-    schema_migrations.downgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         row = tx.execute(text("SELECT note, at_risk FROM chains")).one()
     assert row.note.startswith(begins)

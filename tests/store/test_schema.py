@@ -50,7 +50,7 @@ def downgrade(): pass
 @pytest.fixture
 def database_url(empty_database_url: str) -> str:
     """A migrated database of the test's own: its schema may be changed."""
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     return empty_database_url
 
 
@@ -72,16 +72,16 @@ def with_second(folder: Path, code: str) -> Path:
 
 
 def test_up_down_up(empty_database_url: str) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     assert tables_of(empty_database_url) == {*metadata.tables, VERSION_TABLE}
-    schema_migrations.downgrade(empty_database_url, MIGRATIONS, "base")
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "base")
     assert tables_of(empty_database_url) == {VERSION_TABLE}
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     assert tables_of(empty_database_url) == {*metadata.tables, VERSION_TABLE}
 
 
 def test_upgrading_twice_changes_nothing(database_url: str) -> None:
-    schema_migrations.upgrade(database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(database_url, MIGRATIONS)
     with closing(Store(database_url)) as store:
         store.check_schema()
 
@@ -148,7 +148,7 @@ def test_newer_schema_is_refused_and_named(database_url: str) -> None:
         store.check_schema()
     assert caught.value.exit_code == 4
     with pytest.raises(SchemaMismatch, match=said):
-        schema_migrations.upgrade(database_url, MIGRATIONS)
+        schema_migrations.upgrade_schema(database_url, MIGRATIONS)
 
 
 def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(
@@ -156,20 +156,20 @@ def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(
 ) -> None:
     link = Link(chain_id=CHAIN.chain_id, index=1, job_id=JobId(7), submit=1)
     with closing(Store(database_url)) as store, store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         chains.save_chain(tx, cluster_id, CHAIN)
         chains.save_link(tx, cluster_id, link)
-    schema_migrations.upgrade(database_url, with_second(tmp_path, REBUILD_CHAINS))
+    schema_migrations.upgrade_schema(database_url, with_second(tmp_path, REBUILD_CHAINS))
     with closing(Store(database_url)) as store, store.read() as tx:
-        assert chains.links(tx, CHAIN.chain_id) == [link]
-        assert chains.chain(tx, CHAIN.chain_id) == CHAIN
+        assert chains.list_links(tx, CHAIN.chain_id) == [link]
+        assert chains.get_chain(tx, CHAIN.chain_id) == CHAIN
 
 
 def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
     database_url: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StoreUnavailable, match="nowhere"):
-        schema_migrations.upgrade(database_url, with_second(tmp_path, FAIL_HALFWAY))
+        schema_migrations.upgrade_schema(database_url, with_second(tmp_path, FAIL_HALFWAY))
     assert tables_of(database_url) == {*metadata.tables, VERSION_TABLE}
     with closing(Store(database_url)) as store:
         store.check_schema()
@@ -177,13 +177,13 @@ def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
 
 def test_revision_writes_the_next_migration(database_url: str, tmp_path: Path) -> None:
     migrations = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
-    schema_migrations.revision(database_url, migrations, "nothing new")
+    schema_migrations.write_revision(database_url, migrations, "nothing new")
     (written,) = (migrations / "versions").glob(f"{NEXT}_*.py")
     assert f'down_revision = "{SCHEMA}"' in written.read_text().replace("'", '"')
 
 
 def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) -> None:
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS, "0001")
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0001")
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         tx.execute(text("INSERT INTO clusters (id, name) VALUES (1, 'lab')"))
         tx.execute(
@@ -192,6 +192,6 @@ def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) 
                 "created_at, note) VALUES ('abcdefgh', 1, 1, '', 'active', 0.5, 0, '')"
             )
         )
-    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        assert chains.chain(tx, CHAIN.chain_id) == replace(CHAIN, max_overlap_s=4 * 3600)
+        assert chains.get_chain(tx, CHAIN.chain_id) == replace(CHAIN, max_overlap_s=4 * 3600)

@@ -39,16 +39,16 @@ def queue_at(taken_at: int) -> Queue:
 def add_every(store: Store, cluster_id: int, *, since: int, until: int, step_s: int) -> None:
     with store.begin() as tx:
         for taken_at in range(since, until, step_s):
-            snapshots.add(tx, cluster_id, queue_at(taken_at), (NODE,), {"at": taken_at})
+            snapshots.add_snapshot(tx, cluster_id, queue_at(taken_at), (NODE,), {"at": taken_at})
 
 
 def kept(store: Store, cluster_id: int) -> list[int]:
     """The instants whose raw columns are there."""
     there = []
     with store.read() as tx:
-        for row in snapshots.series(tx, cluster_id, 0):
+        for row in snapshots.list_snapshots(tx, cluster_id, 0):
             try:
-                snapshots.raw(tx, cluster_id, row.taken_at)
+                snapshots.read_queue(tx, cluster_id, row.taken_at)
             except NotFound:
                 continue
             there.append(row.taken_at)
@@ -58,11 +58,13 @@ def kept(store: Store, cluster_id: int) -> list[int]:
 def test_queue_and_nodes_come_back_as_they_went_in(store: Store, cluster_id: int) -> None:
     queue = queue_at(T0)
     with store.begin() as tx:
-        snapshots.add(tx, cluster_id, queue, (NODE,), {"pending": 1, "load": np.float64(0.5)})
+        snapshots.add_snapshot(
+            tx, cluster_id, queue, (NODE,), {"pending": 1, "load": np.float64(0.5)}
+        )
     with store.read() as tx:
-        back = snapshots.raw(tx, cluster_id, T0)
-        assert snapshots.nodes(tx, cluster_id, T0) == (NODE,)
-        assert snapshots.latest(tx, cluster_id) == snapshots.SnapshotRow(
+        back = snapshots.read_queue(tx, cluster_id, T0)
+        assert snapshots.read_nodes(tx, cluster_id, T0) == (NODE,)
+        assert snapshots.find_latest_snapshot(tx, cluster_id) == snapshots.SnapshotRow(
             taken_at=T0, features={"pending": 1, "load": 0.5}
         )
     assert list(back) == [PENDING, RUNNING]
@@ -74,30 +76,30 @@ def test_queue_and_nodes_come_back_as_they_went_in(store: Store, cluster_id: int
 
 def test_empty_queue(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        snapshots.add(tx, cluster_id, Queue.from_jobs(T0, []), None, {})
-        assert len(snapshots.raw(tx, cluster_id, T0)) == 0
-        assert snapshots.nodes(tx, cluster_id, T0) is None
+        snapshots.add_snapshot(tx, cluster_id, Queue.from_jobs(T0, []), None, {})
+        assert len(snapshots.read_queue(tx, cluster_id, T0)) == 0
+        assert snapshots.read_nodes(tx, cluster_id, T0) is None
 
 
 def test_the_same_instant_again_changes_nothing(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        snapshots.add(tx, cluster_id, queue_at(T0), (NODE,), {"pending": 1})
-        snapshots.add(tx, cluster_id, Queue.from_jobs(T0, []), None, {"pending": 2})
-        assert [r.features for r in snapshots.series(tx, cluster_id, 0)] == [{"pending": 1}]
-        assert len(snapshots.raw(tx, cluster_id, T0)) == 2
+        snapshots.add_snapshot(tx, cluster_id, queue_at(T0), (NODE,), {"pending": 1})
+        snapshots.add_snapshot(tx, cluster_id, Queue.from_jobs(T0, []), None, {"pending": 2})
+        assert [r.features for r in snapshots.list_snapshots(tx, cluster_id, 0)] == [{"pending": 1}]
+        assert len(snapshots.read_queue(tx, cluster_id, T0)) == 2
 
 
 def test_no_snapshot_yet(store: Store, cluster_id: int) -> None:
     with store.read() as tx:
-        assert snapshots.latest(tx, cluster_id) is None
+        assert snapshots.find_latest_snapshot(tx, cluster_id) is None
         with pytest.raises(NotFound):
-            snapshots.raw(tx, cluster_id, T0)
+            snapshots.read_queue(tx, cluster_id, T0)
 
 
 def test_series_begins_at_since(store: Store, cluster_id: int) -> None:
     add_every(store, cluster_id, since=T0, until=T0 + 5, step_s=1)
     with store.read() as tx:
-        found = snapshots.series(tx, cluster_id, T0 + 3)
+        found = snapshots.list_snapshots(tx, cluster_id, T0 + 3)
     assert [r.taken_at for r in found] == [T0 + 3, T0 + 4]
 
 
@@ -105,7 +107,7 @@ def test_a_day_is_kept_in_full_then_one_an_hour(store: Store, cluster_id: int) -
     add_every(store, cluster_id, since=T0, until=T0 + 3 * HOUR, step_s=600)
     now = T0 + 2 * HOUR + DAY
     with store.begin() as tx:
-        assert snapshots.thin(tx, cluster_id, now) == 10
+        assert snapshots.thin_snapshots(tx, cluster_id, now) == 10
     third_hour = list(range(T0 + 2 * HOUR, T0 + 3 * HOUR, 600))
     assert kept(store, cluster_id) == [T0, T0 + HOUR, *third_hour]
 
@@ -114,29 +116,29 @@ def test_thinning_every_tick_ends_where_thinning_once_does(store: Store, cluster
     add_every(store, cluster_id, since=T0 + 700, until=T0 + 3 * HOUR, step_s=700)
     with store.begin() as tx:
         for now in range(T0 + DAY, T0 + DAY + 4 * HOUR, 300):
-            snapshots.thin(tx, cluster_id, now)
+            snapshots.thin_snapshots(tx, cluster_id, now)
     ticked = kept(store, cluster_id)
     assert [t // HOUR for t in ticked] == [T0 // HOUR + i for i in range(3)]
     with store.begin() as tx:
-        assert snapshots.thin(tx, cluster_id, T0 + DAY + 4 * HOUR) == 0
+        assert snapshots.thin_snapshots(tx, cluster_id, T0 + DAY + 4 * HOUR) == 0
 
 
 def test_after_thirty_days_only_features_are_left(store: Store, cluster_id: int) -> None:
     add_every(store, cluster_id, since=T0, until=T0 + 2 * HOUR, step_s=HOUR)
     with store.begin() as tx:
-        assert snapshots.thin(tx, cluster_id, T0 + 30 * DAY + 1) == 1
-        assert snapshots.nodes(tx, cluster_id, T0) is None
-        assert len(snapshots.series(tx, cluster_id, 0)) == 2
+        assert snapshots.thin_snapshots(tx, cluster_id, T0 + 30 * DAY + 1) == 1
+        assert snapshots.read_nodes(tx, cluster_id, T0) is None
+        assert len(snapshots.list_snapshots(tx, cluster_id, 0)) == 2
     assert kept(store, cluster_id) == [T0 + HOUR]
 
 
 def test_thinning_one_cluster_leaves_the_others(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        other = clusters.ensure(tx, "other")
+        other = clusters.ensure_cluster(tx, "other")
     for cluster in (cluster_id, other):
         add_every(store, cluster, since=T0 + 600, until=T0 + HOUR, step_s=600)
     add_every(store, cluster_id, since=T0, until=T0 + 1, step_s=600)
     with store.begin() as tx:
-        snapshots.thin(tx, other, T0 + 2 * DAY)
+        snapshots.thin_snapshots(tx, other, T0 + 2 * DAY)
     assert kept(store, other) == [T0 + 600]
     assert len(kept(store, cluster_id)) == 6

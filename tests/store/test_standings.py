@@ -11,12 +11,19 @@ from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.access import sessions
 from mirage.store.chains import chain_ranking, chains
-from mirage.store.chains.chain_ranking import AT_RISK, NEVER, ORDINARY, PAUSED, Place, Wanted
+from mirage.store.chains.chain_ranking import (
+    AT_RISK,
+    NEVER,
+    ORDINARY,
+    PAUSED,
+    RankedChain,
+    RankingFilter,
+)
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
 from tests.web.looking import token_of
 
-ALL = Wanted()
+ALL = RankingFilter()
 
 
 def add(  # noqa: PLR0913 - as a chain has them
@@ -50,7 +57,7 @@ def add(  # noqa: PLR0913 - as a chain has them
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure_cluster(tx, "lab")
 
 
 def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
@@ -66,29 +73,33 @@ def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
             tx, cluster_id, "risky", starts=0, limit_s=5000, at_risk=AtRisk(of=Risk.NO_STANDBY)
         )
         add(tx, cluster_id, "over", starts=0, limit_s=1, state=ChainState.FINISHED)
-        add(tx, clusters.ensure(tx, "elsewhere"), "far", starts=0, limit_s=1)
+        add(tx, clusters.ensure_cluster(tx, "elsewhere"), "far", starts=0, limit_s=1)
     expected = [
-        Place(AT_RISK, 5000, risky),
-        Place(PAUSED, 1, paused),
-        Place(ORDINARY, 300, soon),
-        Place(ORDINARY, 1000, late),
-        Place(ORDINARY, NEVER, never),
-        Place(ORDINARY, NEVER, unseen),
+        RankedChain(AT_RISK, 5000, risky),
+        RankedChain(PAUSED, 1, paused),
+        RankedChain(ORDINARY, 300, soon),
+        RankedChain(ORDINARY, 1000, late),
+        RankedChain(ORDINARY, NEVER, never),
+        RankedChain(ORDINARY, NEVER, unseen),
     ]
     with store.read() as tx:
-        assert chain_ranking.by_risk(tx, cluster_id, ALL, limit=10) == expected
+        assert chain_ranking.list_by_risk(tx, cluster_id, ALL, limit=10) == expected
         for n, place in enumerate(expected):
-            rest = chain_ranking.by_risk(tx, cluster_id, ALL, after=place, limit=10)
+            rest = chain_ranking.list_by_risk(tx, cluster_id, ALL, after=place, limit=10)
             assert rest == expected[n + 1 :]
-        assert chain_ranking.counts(tx, cluster_id, ALL) == {AT_RISK: 1, PAUSED: 1, ORDINARY: 4}
-        found = chain_ranking.soonest(tx, cluster_id, ALL, limit=2)
+        assert chain_ranking.count_by_rank(tx, cluster_id, ALL) == {
+            AT_RISK: 1,
+            PAUSED: 1,
+            ORDINARY: 4,
+        }
+        found = chain_ranking.list_soonest_ending(tx, cluster_id, ALL, limit=2)
         assert [place.chain_id for place in found] == [soon, late]
 
 
 def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
-        (first,) = chains.links(tx, chain_id)
+        (first,) = chains.list_links(tx, chain_id)
         for index, limit_s in ((2, 500), (3, None)):
             link = Link(
                 chain_id=chain_id,
@@ -101,38 +112,40 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
             )
             chains.save_link(tx, cluster_id, link)
         assert first.get_planned_end() == 100
-        (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
+        (place,) = chain_ranking.list_by_risk(tx, cluster_id, ALL, limit=10)
     assert place.ends == 510
 
 
 def test_what_was_suspended_ends_later(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
-        (link,) = chains.links(tx, chain_id)
+        (link,) = chains.list_links(tx, chain_id)
         for expected, ends in ((5100, 5100), (20, 100)):  # the latter is being preempted
             chains.save_link(tx, cluster_id, replace(link, expected_end=expected))
-            (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
-            assert place.ends == chains.links(tx, chain_id)[0].get_planned_end() == ends
+            (place,) = chain_ranking.list_by_risk(tx, cluster_id, ALL, limit=10)
+            assert place.ends == chains.list_links(tx, chain_id)[0].get_planned_end() == ends
 
 
 def test_somebody_s_own_are_counted_and_listed_alone(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         mine = add(tx, cluster_id, "mine", user="bo")
         add(tx, cluster_id, "theirs", user="alice")
-        for wanted in (Wanted(own=OwnRows(uid=2, user="bo")), Wanted(user="bo")):
-            (place,) = chain_ranking.by_risk(tx, cluster_id, wanted, limit=10)
+        for wanted in (RankingFilter(own=OwnRows(uid=2, user="bo")), RankingFilter(user="bo")):
+            (place,) = chain_ranking.list_by_risk(tx, cluster_id, wanted, limit=10)
             assert place.chain_id == mine
-            assert chain_ranking.counts(tx, cluster_id, wanted) == {ORDINARY: 1}
+            assert chain_ranking.count_by_rank(tx, cluster_id, wanted) == {ORDINARY: 1}
 
 
 def test_a_session_is_found_until_it_is_over_and_goes_then(store: Store, cluster_id: int) -> None:
     token_id = token_of(store, cluster_id, "alice").split("_")[1]
     with store.begin() as tx:
-        sessions.add(tx, "one", token_id, now=0, expires_at=100)
-        assert sessions.token_of(tx, "one", now=99) == token_id
-        assert sessions.token_of(tx, "one", now=100) is None
-        assert sessions.token_of(tx, "two", now=0) is None
-        sessions.add(tx, "two", token_id, now=100, expires_at=200)
-        assert sessions.token_of(tx, "one", now=0) is None, "it was over when the next began"
-        sessions.remove(tx, "two")
-        assert sessions.token_of(tx, "two", now=100) is None
+        sessions.add_session(tx, "one", token_id, now=0, expires_at=100)
+        assert sessions.find_session_token(tx, "one", now=99) == token_id
+        assert sessions.find_session_token(tx, "one", now=100) is None
+        assert sessions.find_session_token(tx, "two", now=0) is None
+        sessions.add_session(tx, "two", token_id, now=100, expires_at=200)
+        assert sessions.find_session_token(tx, "one", now=0) is None, (
+            "it was over when the next began"
+        )
+        sessions.remove_session(tx, "two")
+        assert sessions.find_session_token(tx, "two", now=100) is None

@@ -76,7 +76,7 @@ def test_it_ends_by_date_by_word_and_elsewhere(store: Store, cluster_id: int) ->
         who(store, cluster_id, text, now=NOW + 3600)
     assert caught.value.who == f"token {token.token_id}"
     with store.begin() as tx:
-        elsewhere = clusters.ensure(tx, "elsewhere")
+        elsewhere = clusters.ensure_cluster(tx, "elsewhere")
     with pytest.raises(NotIdentified, match="for another cluster"):
         who(store, elsewhere, text)
     with store.begin() as tx:
@@ -93,7 +93,7 @@ def test_making_and_ending_one_is_audited(store: Store, cluster_id: int) -> None
     token, text = made(store, cluster_id, ALICE)
     with store.begin() as tx:
         subject.revoke(tx, token.token_id, cluster_id=cluster_id, now=NOW, actor="ada")
-        entries = audit.page(tx, cluster_id)
+        entries = audit.list_entries(tx, cluster_id)
     assert [(e.event, e.actor) for e in entries] == [
         ("token revoked", "ada"),
         ("token created", "root"),
@@ -106,7 +106,7 @@ def test_lists_are_newest_first(store: Store, cluster_id: int) -> None:
     first, _ = made(store, cluster_id, GRAFANA)
     second, _ = made(store, cluster_id, replace(ALICE, created_at=NOW + 1))
     with store.read() as tx:
-        assert tokens.all_of(tx) == [second, first]
+        assert tokens.list_tokens(tx) == [second, first]
 
 
 @pytest.mark.parametrize(

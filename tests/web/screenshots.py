@@ -48,7 +48,7 @@ def main(out: Path, wanted: set[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         template = Path(folder) / "template.db"
-        schema_migrations.upgrade(f"sqlite:///{template}", MIGRATIONS)
+        schema_migrations.upgrade_schema(f"sqlite:///{template}", MIGRATIONS)
         for name, size in SIZES.items():
             place = Path(folder) / name
             place.mkdir()

@@ -47,7 +47,7 @@ def seed(store: Store, size: Size) -> int:
     """Fill an empty database; returns the cluster's id."""
     luck = random.Random(20260302)  # noqa: S311 - the same each time
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, "lab")
+        cluster_id = clusters.ensure_cluster(tx, "lab")
         clusters.set_mode(tx, cluster_id, Mode.ACT)
         put(tx, jobs, _jobs(cluster_id, size.jobs, luck))
         put(tx, snapshots, _snapshots(cluster_id, size.days, luck))

@@ -7,7 +7,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import clusters, telemetry
-from mirage.store.operations.telemetry import Calls, Tick
+from mirage.store.operations.telemetry import CallCounts, WorkerTick
 
 HOUR, DAY_H = 3600, 24
 HOLDER = "head:4711"
@@ -16,22 +16,22 @@ COMMANDS = {"squeue": (60, 0.05), "sinfo": (30, 0.03), "sacct": (12, 0.4), "scon
 
 
 def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
-    tick = Tick(
+    tick = WorkerTick(
         at=looked_at, took_s=0.42, good_at=looked_at, holder=HOLDER, error="", version="0.1.0"
     )
-    telemetry.ticked(tx, cluster_id, tick)
+    telemetry.record_tick(tx, cluster_id, tick)
     clusters.take_lease(tx, cluster_id, HOLDER, now=looked_at, ttl_s=180)
     for hour in range(DAY_H):
         at = looked_at - hour * HOUR
         made = {
-            name: Calls(calls=calls, failures=int(hour == 3), seconds=calls * seconds)
+            name: CallCounts(calls=calls, failures=int(hour == 3), seconds=calls * seconds)
             for name, (calls, seconds) in COMMANDS.items()
         }
         telemetry.add_calls(tx, cluster_id, at, made)
     for n in reversed(range(60)):
         detail = {"limit": "max_touches", "value": n, "before": None}
         entry = AuditEntry(at=looked_at - n * HOUR, actor="root", event="limit set", detail=detail)
-        audit.write(tx, cluster_id, entry)
+        audit.write_entry(tx, cluster_id, entry)
 
 
 def told_limits() -> dict[str, Told]:

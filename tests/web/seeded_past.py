@@ -14,7 +14,7 @@ from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.reports.handover_outcomes import parted
 from mirage.services.reports.recommendation import Evidence, recommend
 from mirage.store.chains import handover_outcomes
-from mirage.store.chains.handover_outcomes import POLICIES, Kind, OutcomeRow
+from mirage.store.chains.handover_outcomes import POLICIES, OutcomeKind, OutcomeRow
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import job_forecasts
 from mirage.store.operations import reports
@@ -65,7 +65,7 @@ def _outcome(
     before: dict[str, Any], after: dict[str, Any], users: dict[str, Any], luck: random.Random
 ) -> OutcomeRow:
     user, uid = users[after["chain_id"]]
-    kind = Kind.SHADOW if uid % 3 == 0 else Kind.ACT
+    kind = OutcomeKind.SHADOW if uid % 3 == 0 else OutcomeKind.ACT
     late_s = after["start"] - before["end"]
     wait_s = max(0, late_s + 2 * HOUR)
     leads = dict(zip(POLICIES, (2.0, 0.0, 3.0, 1.5, 1.0), strict=True))
@@ -81,7 +81,7 @@ def _outcome(
         uid=uid,
         nodes=after["nodes"],
         kind=kind,
-        actual=under["mirage"] if kind is Kind.ACT else under["reactive"],
+        actual=under["mirage"] if kind is OutcomeKind.ACT else under["reactive"],
         under=under,
     )
 

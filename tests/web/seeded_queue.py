@@ -33,17 +33,17 @@ def seed_queue(
         return
     with store.begin() as tx:
         starts = tx.scalars(select(jobs_table.c.start).where(jobs_table.c.start.is_not(None)))
-        wait_marks.mark(tx, cluster_id, starts)
+        wait_marks.mark_hours(tx, cluster_id, starts)
         queue = [_queue("", looked_at, 3), *(_queue(name, looked_at, 1) for name in partitions)]
         nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
-        queue_summary.save(tx, cluster_id, looked_at, queue, nodes)
+        queue_summary.save_summary(tx, cluster_id, looked_at, queue, nodes)
         for n, size in enumerate((1, 2, 4, 16)):
             shape = JobShape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
-            shape_forecasts.ask(tx, cluster_id, shape, looked_at - 400)
+            shape_forecasts.request_forecast(tx, cluster_id, shape, looked_at - 400)
             told = Forecast(
                 p10_s=600.0 * 2**n, p50_s=5400.0 * 2**n, p90_s=20000.0 * 2**n, samples=100
             )
-            shape_forecasts.save(tx, cluster_id, shape, looked_at - 240, told)
+            shape_forecasts.save_forecast(tx, cluster_id, shape, looked_at - 240, told)
         good = ForecastAccuracy(
             jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
         )

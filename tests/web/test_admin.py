@@ -101,7 +101,7 @@ def test_modes_and_limits_are_set_and_told_in_a_sentence(
         page.click("#unset-max_touches")
         assert page.inner_text("#done") == "The limit is the configuration's again."
     with empty_site.store.read() as tx:
-        assert clusters.modes(tx, empty_site.cluster_id)["gpu"] is Mode.ACT
+        assert clusters.list_modes(tx, empty_site.cluster_id)["gpu"] is Mode.ACT
 
 
 def test_others_see_nothing_of_it(site: Site, browser: Browser) -> None:
@@ -126,9 +126,9 @@ def send(site: Site, path: str, fields: dict[str, str], **headers: str) -> int:
 def stored(site: Site) -> tuple[object, ...]:
     """What the forms change."""
     with site.store.read() as tx:
-        modes = clusters.modes(tx, site.cluster_id)
-        pulled = admin_overrides.pulled(tx, site.cluster_id)
-        return modes, pulled, admin_overrides.set_limits(tx, site.cluster_id)
+        modes = clusters.list_modes(tx, site.cluster_id)
+        pulled = admin_overrides.list_pulled_switches(tx, site.cluster_id)
+        return modes, pulled, admin_overrides.list_limit_overrides(tx, site.cluster_id)
 
 
 @pytest.mark.parametrize(("path", "fields"), FORMS)

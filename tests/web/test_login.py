@@ -75,7 +75,7 @@ def test_a_wrong_token_is_refused_in_words_and_in_the_audit(browser: Browser, si
         said = visitor.page.get_by_role("alert")
         assert "there is no such token" in said.inner_text()
     with site.store.read() as tx:
-        (entry, *_) = audit.page(tx, site.cluster_id)
+        (entry, *_) = audit.list_entries(tx, site.cluster_id)
     assert entry.event == "refused: not identified"
     assert "mirage_" not in str(entry.detail)
 

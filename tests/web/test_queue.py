@@ -67,7 +67,9 @@ def test_without_scripts_somebody_known_has_the_twin_asked(site: Site, browser: 
         assert "It has been asked for exactly yours" in told
         assert not visitor.page.get_by_role("button", name="Have the twin asked").count()
     with site.store.read() as tx:
-        (asked,) = [r for r in shape_forecasts.of_partition(tx, site.cluster_id, "gpu") if not r.at]
+        (asked,) = [
+            r for r in shape_forecasts.list_forecasts(tx, site.cluster_id, "gpu") if not r.at
+        ]
     assert (asked.shape.nodes, asked.shape.account) == (6, "physics")
 
 

@@ -68,7 +68,7 @@ def list_chains(
 
     def look(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
         after = begin if last is None else last.chain_id
-        return chains.chains(
+        return chains.list_chains(
             tx,
             cluster_id,
             user=user,
@@ -84,7 +84,7 @@ def list_chains(
             paging.request, wanted, chain_schemas.ChainSummary, look, _summaries
         )
     rows = look(paging.tx, None, paging.limit)
-    links = chains.links_of(paging.tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(paging.tx, [chain.chain_id for chain in rows])
     return paging.answer(
         chain_schemas.ChainPage,
         rows,
@@ -94,7 +94,7 @@ def list_chains(
 
 
 def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[chain_schemas.ChainSummary]:
-    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(tx, [chain.chain_id for chain in rows])
     return [serializers.chain_summary(chain, links[chain.chain_id]) for chain in rows]
 
 
@@ -190,15 +190,15 @@ def _check_policy(given: ApiContext, name: str) -> None:
 
 
 def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> chain_schemas.ChainView:
-    found = chains.chain(tx, chain_id)
-    return serializers.chain(found, chains.links(tx, chain_id), freshness(tx, given))
+    found = chains.get_chain(tx, chain_id)
+    return serializers.chain(found, chains.list_links(tx, chain_id), freshness(tx, given))
 
 
 def seen(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
     """One that this caller may not see is one that is not there."""
     need(reader, JOBS, USAGE)  # before the look-up, which would tell whether there is one
-    found = chains.chain(tx, chain_id)
-    if not reader.can_see_chain(found, chains.links(tx, chain_id)):
+    found = chains.get_chain(tx, chain_id)
+    if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
         raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
     return found
@@ -273,7 +273,7 @@ def _decisions(
 
     def look(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
         after = begin if last is None else last.id
-        return decisions.page(
+        return decisions.list_decisions(
             tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
         )
 
@@ -310,7 +310,7 @@ def _asking(
 
     def theirs() -> Chain:
         found = seen(tx, ChainId(chain_id), who)
-        if not who.can_steer(found, chains.links(tx, found.chain_id)):
+        if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         return found
 

@@ -32,7 +32,7 @@ _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 @router.get("/cluster", operation_id="getCluster", responses=read_errors(401))
 def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
     """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
-    modes = clusters.modes(tx, given.cluster_id)
+    modes = clusters.list_modes(tx, given.cluster_id)
     fresh = freshness(tx, given)
     return cluster_schemas.ClusterView(
         name=given.cluster_name,
@@ -47,11 +47,11 @@ def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.
 
 
 def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> cluster_schemas.ClusterSums:
-    latest = snapshots.latest(tx, cluster_id)
+    latest = snapshots.find_latest_snapshot(tx, cluster_id)
     if latest is None:
         return cluster_schemas.ClusterSums()
     merged: dict[str, Any] = {}
-    for row in snapshots.series(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
+    for row in snapshots.list_snapshots(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
         merged |= row.features
     if not with_nodes:
         merged = {name: value for name, value in merged.items() if name not in _OF_NODES}
@@ -94,7 +94,7 @@ def list_jobs(
 
     def look(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
         after = begin if last is None else (last.job_id, last.submit)
-        found = job_history.page(tx, cluster_id, where, after=after, limit=limit)
+        found = job_history.list_jobs(tx, cluster_id, where, after=after, limit=limit)
         return _planned(tx, cluster_id, found)
 
     if wanted is not Format.JSON:
@@ -111,7 +111,7 @@ def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
     """With the starts that Slurm plans for those that wait."""
     if not any(job.state.is_waiting for job in found):
         return found
-    plans = queue_summary.plans(tx, cluster_id)
+    plans = queue_summary.read_planned_starts(tx, cluster_id)
     waiting = (job.state.is_waiting and job.job_id in plans for job in found)
     return [
         replace(job, planned_start=plans[job.job_id]) if waits else job

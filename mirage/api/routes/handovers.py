@@ -54,7 +54,7 @@ def list_handovers(
 
     def look(tx: Transaction, last: HandoverRow | None, limit: int) -> list[HandoverRow]:
         after = begin if last is None else _place(last)
-        return chains.handover_page(tx, cluster_id, where, after=after, limit=limit)
+        return chains.list_handover_page(tx, cluster_id, where, after=after, limit=limit)
 
     if wanted is not Format.JSON:
         return file_export.file(paging.request, wanted, HandoverItem, look, _shown)

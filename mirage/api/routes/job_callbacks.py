@@ -72,7 +72,9 @@ def report_completion(
     job_id, now = JobId(ended.job_id), given.clock()
     return key.once(
         lambda: chain_schemas.CompletionView(
-            looks=push_times.told(tx, given.cluster_id, job_id, now)
+            looks=push_times.record_push(tx, given.cluster_id, job_id, now)
         ),
-        lambda: chain_schemas.CompletionView(looks=push_times.awaits(tx, given.cluster_id, job_id)),
+        lambda: chain_schemas.CompletionView(
+            looks=push_times.is_open_link(tx, given.cluster_id, job_id)
+        ),
     )

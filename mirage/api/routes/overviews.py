@@ -27,7 +27,7 @@ from mirage.services.reports import overview as overviews
 from mirage.services.reports.chain_timeline import Course, HandedOver
 from mirage.services.reports.overview import ChainRow, StartRange, Upcoming
 from mirage.store.chains import chains
-from mirage.store.chains.chain_ranking import Place, Wanted
+from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.store.events import changes
 
 router = APIRouter(tags=["chains"])
@@ -44,12 +44,14 @@ def get_overview(
 ) -> schemas.OverviewPage:
     """What goes on now: live chains by risk, and the next hand-overs."""
     need(reader, JOBS, USAGE)
-    wanted = Wanted(own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user)
+    wanted = RankingFilter(
+        own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user
+    )
     after = None if paging.cursor is None else place(paging.cursor, parameter="cursor")
     tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
     found = paging.given.remembered.of(
         ("overview", wanted, after, limit),
-        changes.newest(tx, cluster_id),
+        changes.read_newest_seq(tx, cluster_id),
         lambda: overviews.overview(tx, cluster_id, wanted, after=after, limit=limit),
     )
 
@@ -70,12 +72,12 @@ def cursor(row: ChainRow) -> str:
     return f"{row.place.rank}-{row.place.ends}-{row.place.chain_id}"
 
 
-def place(cursor: str, *, parameter: str) -> Place:
+def place(cursor: str, *, parameter: str) -> RankedChain:
     """What `cursor` made; a fault of `parameter` where it is not."""
     found = _CURSOR.fullmatch(cursor)
     if found is None or int(found["ends"]) >= _BEYOND:
         raise invalid(f"no such page: begin again without {parameter}", parameter=parameter)
-    return Place(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))
+    return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))
 
 
 @router.get(
@@ -93,7 +95,7 @@ def get_chain_timeline(
 ) -> schemas.TimelineView:
     """The chain's links, each hand-over against its forecast, and where the logs are."""
     chain = seen(tx, ChainId(chain_id), reader)
-    links = chains.links(tx, chain.chain_id)
+    links = chains.list_links(tx, chain.chain_id)
     found = timelines.timeline(tx, chain, links, index=link)
     obeys = reader.can_steer(chain, links)
     logs = timelines.logs(tx, given.cluster_id, chain, links) if obeys else None

@@ -124,7 +124,7 @@ def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> clu
 def _modes(
     tx: Transaction, given: ApiContext, *, with_partitions: bool = True
 ) -> cluster_schemas.Modes:
-    known = clusters.modes(tx, given.cluster_id)
+    known = clusters.list_modes(tx, given.cluster_id)
     mode = known.pop("")
     return cluster_schemas.Modes(mode=mode, partitions=known if with_partitions else {})
 
@@ -139,7 +139,7 @@ def list_audit(
     event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
 ) -> cluster_schemas.AuditPage:
     """Who did what, and what Mirage found and did; newest first."""
-    rows = audit.page(
+    rows = audit.list_entries(
         paging.tx,
         paging.given.cluster_id,
         chain_id=None if chain_id is None else ChainId(chain_id),

@@ -20,7 +20,7 @@ from mirage.http.context import ApiContext
 from mirage.http.dependencies import freshness
 from mirage.http.problems import TOO_MANY, ProblemError
 from mirage.store.access import row_access
-from mirage.store.access.row_access import Owner
+from mirage.store.access.row_access import ChainOwner
 from mirage.store.events import changes
 from mirage.store.events.changes import Change, Topic
 
@@ -46,7 +46,7 @@ class Seen:
     """Changes after a number, oldest first, with whose the chains are; None: not all are kept."""
 
     news: Sequence[Change] | None
-    owners: Mapping[ChainId, Owner]
+    owners: Mapping[ChainId, ChainOwner]
     newest: int
     health: str
     """ok, stale or unavailable."""
@@ -89,7 +89,7 @@ class Live:
         self._listeners: list[Listener] = []
         self._reading: asyncio.Task[None] | None = None
         self._recent: deque[Change] = deque(maxlen=REMEMBERED)
-        self._owners: dict[ChainId, Owner] = {}
+        self._owners: dict[ChainId, ChainOwner] = {}
         self._last = 0
         self.health = "ok"
 
@@ -140,7 +140,7 @@ class Live:
         return self._last
 
     @property
-    def owners(self) -> Mapping[ChainId, Owner]:
+    def owners(self) -> Mapping[ChainId, ChainOwner]:
         """Of the chains named in what is remembered."""
         return self._owners
 
@@ -165,7 +165,7 @@ class Live:
                 listener.lost |= seen.news is None
                 listener.wake()
 
-    def _still_named(self) -> dict[ChainId, Owner]:
+    def _still_named(self) -> dict[ChainId, ChainOwner]:
         named = {chain_id for change in self._recent for chain_id in change.chain_ids or ()}
         return {chain_id: owner for chain_id, owner in self._owners.items() if chain_id in named}
 
@@ -174,13 +174,13 @@ class Live:
         given = self._given
         try:
             with given.store.read() as tx:
-                newest = changes.newest(tx, given.cluster_id)
+                newest = changes.read_newest_seq(tx, given.cluster_id)
                 after = newest if after is None else after
-                news = changes.since(tx, given.cluster_id, after, BATCH + 1)
+                news = changes.list_changes_since(tx, given.cluster_id, after, BATCH + 1)
                 if news is not None and len(news) > BATCH:
                     news = None
                 named = {chain_id for new in news or () for chain_id in new.chain_ids or ()}
-                owners = row_access.owners(tx, named) if named else {}
+                owners = row_access.list_chain_owners(tx, named) if named else {}
                 health = "stale" if freshness(tx, given).stale else "ok"
         except MirageError as error:
             if self.health != "unavailable":
@@ -191,7 +191,7 @@ class Live:
 
 
 def shown(
-    change: Change, who: Principal, owners: Mapping[ChainId, Owner], topics: set[Topic]
+    change: Change, who: Principal, owners: Mapping[ChainId, ChainOwner], topics: set[Topic]
 ) -> dict[str, object] | None:
     """What this caller may know of the change; None: nothing."""
     if change.topic not in topics:
@@ -205,7 +205,7 @@ def shown(
     return told | {"chain_ids": theirs} if theirs else None
 
 
-def _sees(who: Principal, owner: Owner | None) -> bool:
+def _sees(who: Principal, owner: ChainOwner | None) -> bool:
     return owner is not None and who.can_see_chain_of(owner.uid, owner.accounts)
 
 

@@ -21,7 +21,7 @@ from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ConfigError, InputError, format_faults
-from mirage.store.database.engine import masked, parse_url
+from mirage.store.database.engine import mask_url, parse_url
 
 app = typer.Typer()
 config_app = typer.Typer(
@@ -173,7 +173,7 @@ def _rows(settings: Settings, given: RawConfig) -> Iterator[Row]:
     for key, knob in collect_specs(Settings).items():
         value = knob.mask_value(_value(settings, key))
         if key == _URL:
-            value = masked(settings.database_url)
+            value = mask_url(settings.database_url)
         yield key, value, given.find_origin(key)
 
 

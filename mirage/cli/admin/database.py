@@ -33,5 +33,7 @@ def db_backup(
         raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` makes one")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with working("copying the database"):
-        made = backup.copy(file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep)
+        made = backup.copy_database(
+            file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep
+        )
     typer.echo(f"copied to {made}")

@@ -81,7 +81,7 @@ def mode(
         _show(told, settings.cluster.name, as_json=as_json)
         return
     with store.begin() as tx:
-        cluster_id = clusters.ensure(tx, settings.cluster.name)
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
         file = settings.service.state_dir / kill_switch.FILE
         if file.exists():
             # As the service does at its next tick: until then nothing may slip through.
@@ -90,9 +90,9 @@ def mode(
             _set(tx, cluster_id, wanted, partition, release=release)
         if unset:
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
-        current = clusters.modes(tx, cluster_id)
+        current = clusters.list_modes(tx, cluster_id)
         pulled = kill_switch.pulled(tx, cluster_id)
-        seen = snapshots.partitions(tx, cluster_id)
+        seen = snapshots.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
             f"note: no node was in a partition {partition} when they were last looked at: "

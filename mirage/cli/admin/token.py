@@ -56,7 +56,7 @@ def create(
     now = int(time.time())
     store = wiring.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure(tx, settings.cluster.name)
+        here = clusters.ensure_cluster(tx, settings.cluster.name)
         asked = Token(
             name=name,
             role=role,
@@ -82,7 +82,7 @@ def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
     """All tokens, newest first, those that have ended included; none of their secrets."""
     store = wiring.open_store(settings_file.load_settings(config))
     with store.read() as tx:
-        found, names = tokens.all_of(tx), clusters.names(tx)
+        found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
     store.close()
     if as_json:
         typer.echo(json.dumps([_shown(token) for token in found], indent=2))
@@ -105,7 +105,7 @@ def revoke(
     settings = settings_file.load_settings(config)
     store = wiring.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure(tx, settings.cluster.name)
+        here = clusters.ensure_cluster(tx, settings.cluster.name)
         token_service.revoke(tx, token_id, cluster_id=here, now=int(time.time()), actor=_me())
     store.close()
     typer.echo(f"token {token_id} is revoked")

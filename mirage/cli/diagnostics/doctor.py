@@ -27,7 +27,7 @@ from mirage.policy.models.model_policy import Served
 from mirage.ports import should_observe
 from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
-from mirage.store.database.engine import masked
+from mirage.store.database.engine import mask_url
 from mirage.store.operations import clusters
 
 app = typer.Typer()
@@ -93,7 +93,7 @@ def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str
     file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
     if not file.exists():
         return Verdict.GOOD, "there is no file: everything is as by default"
-    secret = settings.database.url and masked(settings.database.url) != settings.database.url
+    secret = settings.database.url and mask_url(settings.database.url) != settings.database.url
     if secret and file.stat().st_mode & 0o004:
         return Verdict.WARNING, (
             f"everybody may read the database's password in {file}: put it into "
@@ -146,11 +146,11 @@ def _mode(settings: Settings) -> tuple[Verdict, str]:
     store = wiring.open_store(settings)
     try:
         with store.begin() as tx:
-            ids = {name: each for each, name in clusters.names(tx).items()}
+            ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
             cluster_id = ids.get(settings.cluster.name)
             if cluster_id is None:
                 return Verdict.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
-            modes = clusters.modes(tx, cluster_id)
+            modes = clusters.list_modes(tx, cluster_id)
             pulled = kill_switch.pulled(tx, cluster_id)
     finally:
         store.close()

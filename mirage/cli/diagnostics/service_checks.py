@@ -46,8 +46,8 @@ def unread(settings: Settings) -> tuple[Verdict, str]:
     """Whether rows of Slurm's answers are left out, since they do not read."""
     since = int(time.time()) - DAY_S
     with closing(wiring.open_store(settings)) as store, store.read() as tx:
-        ids = {name: each for each, name in clusters.names(tx).items()}
-        made = telemetry.calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
+        ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+        made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
     rows = {command: calls.unread for command, calls in made.items() if calls.unread}
     if not rows:
         return Verdict.GOOD, "every row of the last 24 h reads"

@@ -59,9 +59,9 @@ class Site:
         """The stored jobs that the window needs, as a trace in `folder`."""
         path = folder / _FILE
         with self.store.read() as tx:
-            named = clusters.names(tx).items()
+            named = clusters.list_cluster_names(tx).items()
             mine = next((cluster_id for cluster_id, name in named if name == self.name), None)
-            last = None if mine is None else job_history.last_submission(tx, mine)
+            last = None if mine is None else job_history.read_last_submission(tx, mine)
             if mine is None or last is None:
                 raise InputError(
                     f"no job of cluster {self.name} is stored yet: run the service for some weeks, "
@@ -69,13 +69,13 @@ class Site:
                 )
             until = last if asked.until is None else instant(asked.until, "--until")
             since = max(0, since_of(asked.since, until) - BEFORE_S)
-            with counted("jobs of the history", job_history.count(tx, mine)) as told:
+            with counted("jobs of the history", job_history.count_jobs(tx, mine)) as told:
                 write_history(tx, mine, path, since, told)
         return Log(path, f"the history of {self.name}")
 
     def keep(self, document: Mapping[str, Any]) -> None:
         """As the report that the dashboard and REST show."""
         with self.store.begin() as tx:
-            cluster_id = clusters.ensure(tx, self.name)
+            cluster_id = clusters.ensure_cluster(tx, self.name)
             reports.put_report(tx, cluster_id, reports.SHADOW, document, at=int(time.time()))
-            changes.tell(tx, cluster_id, Topic.QUEUE)
+            changes.record_change(tx, cluster_id, Topic.QUEUE)

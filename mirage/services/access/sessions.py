@@ -30,19 +30,19 @@ def begin(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
     """A session of whoever shows this token. Raises NotIdentified."""
     who = token_service.identify(tx, token, cluster_id=cluster_id, now=now)
     token_id = who.via.removeprefix("token ")
-    known = tokens.find(tx, token_id)
+    known = tokens.find_token(tx, token_id)
     ends = now + LONGEST_S if known is None else min(now + LONGEST_S, known.expires_at)
     secret = secrets.token_urlsafe(_BYTES)
-    sessions.add(tx, _digest(secret), token_id, now=now, expires_at=ends)
+    sessions.add_session(tx, _digest(secret), token_id, now=now, expires_at=ends)
     entry = AuditEntry(at=now, actor=who.user, event="session begun", detail={"token": token_id})
-    audit.write(tx, cluster_id, entry)
+    audit.write_entry(tx, cluster_id, entry)
     return Session(secret, ends - now, who)
 
 
 def identify(tx: Transaction, secret: str, *, cluster_id: int, now: int) -> Caller | None:
     """Whose session this is; None where it, or its token, is over."""
-    token_id = sessions.token_of(tx, _digest(secret), now=now)
-    known = None if token_id is None else tokens.find(tx, token_id)
+    token_id = sessions.find_session_token(tx, _digest(secret), now=now)
+    known = None if token_id is None else tokens.find_token(tx, token_id)
     if known is None:
         return None
     try:
@@ -52,7 +52,7 @@ def identify(tx: Transaction, secret: str, *, cluster_id: int, now: int) -> Call
 
 
 def end(tx: Transaction, secret: str) -> None:
-    sessions.remove(tx, _digest(secret))
+    sessions.remove_session(tx, _digest(secret))
 
 
 def _digest(secret: str) -> str:

@@ -33,7 +33,7 @@ def create(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, st
     _check(asked)
     secret = secrets.token_urlsafe(32)
     made = replace(asked, token_id=secrets.token_hex(6), digest=_digest(secret))
-    tokens.add(tx, made)
+    tokens.add_token(tx, made)
     _audit(tx, cluster_id, made, "token created", made.created_at, made.created_by)
     return made, f"{PREFIX}{made.token_id}_{secret}"
 
@@ -50,7 +50,7 @@ def _check(asked: Token) -> None:
 
 def revoke(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: str) -> Token:
     """It is refused from now on. Raises NotFound."""
-    ended = tokens.revoke(tx, token_id, now=now)
+    ended = tokens.revoke_token(tx, token_id, now=now)
     _audit(tx, cluster_id, ended, "token revoked", now, actor)
     return ended
 
@@ -58,7 +58,7 @@ def revoke(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: 
 def identify(tx: Transaction, given: str, *, cluster_id: int, now: int) -> Caller:
     """Whose token this is. Raises NotIdentified for one that is not valid, or not here."""
     shape = _SHAPE.fullmatch(given)
-    known = None if shape is None else tokens.find(tx, shape["id"])
+    known = None if shape is None else tokens.find_token(tx, shape["id"])
     secret = "" if shape is None else shape["secret"]
     # Compared also where there is no such token: the time taken tells nothing.
     alike = hmac.compare_digest(_digest(secret), "" if known is None else known.digest)
@@ -99,12 +99,12 @@ def _audit(
         "read_only": token.read_only,
         "expires_at": token.expires_at,
     }
-    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))
+    audit.write_entry(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))
 
 
 def cluster_named(tx: Transaction, name: str) -> int:
     """Its number. A cluster that this database has never held is a mistake (InputError)."""
-    known = {known: cluster_id for cluster_id, known in clusters.names(tx).items()}
+    known = {known: cluster_id for cluster_id, known in clusters.list_cluster_names(tx).items()}
     if name not in known:
         raise InputError(f"no cluster {name!r} in this database: there is {', '.join(known)}")
     return known[name]

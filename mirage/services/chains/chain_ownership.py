@@ -74,7 +74,7 @@ def adopted(
     chains.save_chain(tx, cluster_id, taken)
     what = {"link": index, "job": first.job_id}
     entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
-    audit.write(tx, cluster_id, entry)
+    audit.write_entry(tx, cluster_id, entry)
     return taken
 
 
@@ -104,7 +104,7 @@ def ignored(
             first.setdefault((chain_id, job.uid), job)
     if not first:
         return
-    past = audit.of_chains(tx, {chain_id for chain_id, _ in first}, FOREIGN)
+    past = audit.list_chain_entries(tx, {chain_id for chain_id, _ in first}, FOREIGN)
     told = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
     for (chain_id, uid), job in first.items():
         if (chain_id, uid) in told:
@@ -117,4 +117,4 @@ def ignored(
             job_id=job.job_id,
             detail={"uid": uid, "user": job.user},
         )
-        audit.write(tx, cluster_id, entry)
+        audit.write_entry(tx, cluster_id, entry)

@@ -35,14 +35,14 @@ def check(
     tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: Bounds, *, now: int
 ) -> None:
     """Raises TooMany for a chain that would be one too many; one that is known already is not."""
-    if chains.chains_of(tx, [chain_id]):
+    if chains.find_chains(tx, [chain_id]):
         return
-    if chains.count_live(tx, cluster_id, uid) >= bounds.live:
+    if chains.count_live_chains(tx, cluster_id, uid) >= bounds.live:
         raise TooMany(
             f"no more than {bounds.live} live chains of one user are followed here "
             "(max_chains_per_user), and you have as many: this one will be once another one is over"
         )
-    begun = registrations.since(tx, cluster_id, uid, now - _DAY_S)
+    begun = registrations.count_registrations_since(tx, cluster_id, uid, now - _DAY_S)
     if begun.chains >= bounds.a_day:
         raise TooMany(
             f"{bounds.a_day} chains of yours began in 24 hours (quota.registrations_per_day): "
@@ -57,7 +57,7 @@ def followed(
     """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
     named = {job.job_id: mark.chain_id for mark, job in marked(jobs)}
     ids = set(named.values())
-    new = ids - chains.chains_of(tx, ids).keys()
+    new = ids - chains.find_chains(tx, ids).keys()
     left: dict[int, int] = {}
     beyond: set[ChainId] = set()
     for job in sorted(jobs, key=lambda job: (job.submit, job.job_id)):
@@ -66,8 +66,8 @@ def followed(
             continue
         new.discard(chain_id)
         if job.uid not in left:
-            begun = registrations.since(tx, cluster_id, job.uid, now - _DAY_S)
-            live = chains.count_live(tx, cluster_id, job.uid)
+            begun = registrations.count_registrations_since(tx, cluster_id, job.uid, now - _DAY_S)
+            live = chains.count_live_chains(tx, cluster_id, job.uid)
             left[job.uid] = min(bounds.live - live, bounds.a_day - begun.chains)
         if left[job.uid] <= 0:
             beyond.add(chain_id)

@@ -65,7 +65,7 @@ def register(
     known = _known(tx, new.chain_id)
     if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
-    if known is None and chains.count_unseen(tx, cluster_id, uid) >= UNSEEN_MAX:
+    if known is None and chains.count_unseen_chains(tx, cluster_id, uid) >= UNSEEN_MAX:
         raise TooMany(
             f"{UNSEEN_MAX} chains of yours are registered and Slurm has shown no job of them yet:"
             " register more once the service has seen some"
@@ -89,9 +89,9 @@ def register(
         chains.save_chain(tx, cluster_id, chain)
         event = REGISTERED if known is None else "registered again"
         entry = _entry(chain, event, now, {"links": new.links}, user)
-        audit.write(tx, cluster_id, replace(entry, job_id=new.job_id))
+        audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
-        recipes.keep(tx, chain.chain_id, uid, checked(new.recipe))
+        recipes.save_recipe(tx, chain.chain_id, uid, checked(new.recipe))
     return chain
 
 
@@ -109,7 +109,7 @@ def ask(
 
     What is so already stays as it is, and nobody is told of anything.
     """
-    chain = chains.chain(tx, chain.chain_id, lock=True)
+    chain = chains.get_chain(tx, chain.chain_id, lock=True)
     cause = build_user_cause(actor)
     # Where Mirage has only concluded a pause, somebody may still ask for it.
     again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
@@ -119,7 +119,7 @@ def ask(
     if target is ChainState.ACTIVE:
         moved = replace(moved, resumed_at=now)
     chains.save_chain(tx, cluster_id, moved)
-    audit.write(tx, cluster_id, _entry(moved, f"asked: {_ASKED[target]}", now, {}, actor))
+    audit.write_entry(tx, cluster_id, _entry(moved, f"asked: {_ASKED[target]}", now, {}, actor))
     return moved
 
 
@@ -132,16 +132,16 @@ _ASKED = {
 
 def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
     try:
-        return chains.chain(tx, chain_id, lock=True)
+        return chains.get_chain(tx, chain_id, lock=True)
     except NotFound:
         return None
 
 
 def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
     """Move chains on by what became of their links."""
-    recipes.drop_ended(tx)
-    live = chains.live_chains(tx, cluster_id, lock=True)
-    by_chain = chains.links_of(tx, [c.chain_id for c in live])
+    recipes.drop_ended_recipes(tx)
+    live = chains.list_live_chains(tx, cluster_id, lock=True)
+    by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
         refused = partial(_refused, tx, chain.chain_id)
         told = verdict(chain, by_chain[chain.chain_id], now, refused)
@@ -155,14 +155,14 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
         chains.save_chain(tx, cluster_id, moved)
         if not same:
             entry = _entry(moved, f"chain {told.state}", now, {"note": note(moved)})
-            audit.write(tx, cluster_id, entry)
+            audit.write_entry(tx, cluster_id, entry)
         elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
             what = {"of": moved.at_risk.word, "note": note(moved)}
-            audit.write(tx, cluster_id, _entry(moved, "at risk", now, what))
+            audit.write_entry(tx, cluster_id, _entry(moved, "at risk", now, what))
 
 
 def _refused(tx: Transaction, chain_id: ChainId, index: int) -> str:
-    last = decisions.last(tx, chain_id, index)
+    last = decisions.find_last_decision(tx, chain_id, index)
     return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 

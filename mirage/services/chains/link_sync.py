@@ -24,7 +24,7 @@ from mirage.services.chains.standby_position import GRACE_S, placed, with_releas
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
 from mirage.store.chains import chains
-from mirage.store.chains.open_links import open_links
+from mirage.store.chains.open_links import list_open_links
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -71,8 +71,8 @@ def sync(
     known = _open_marks(tx, cluster_id) if accounting else {}
     found = sorted(marked(jobs, known), key=_in_order)
     chain_ids = {mark.chain_id for mark, _ in found}
-    owned = chains.chains_of(tx, chain_ids)
-    stored = chains.links_of(tx, list(chain_ids))
+    owned = chains.find_chains(tx, chain_ids)
+    stored = chains.list_links_by_chain(tx, list(chain_ids))
     unchanged: list[Link] = []
     foreign: list[tuple[ChainId, Job]] = []
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
@@ -104,7 +104,7 @@ def sync(
                 unchanged.append(link)
             else:
                 _store(tx, cluster_id, before, link, in_vain=in_vain)
-    chains.seen(tx, unchanged, now)
+    chains.mark_links_seen(tx, unchanged, now)
     chain_ownership.ignored(tx, cluster_id, foreign, now)
 
 
@@ -129,14 +129,14 @@ def marked(
 
 def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     """Jobs of links that the queue has not shown for a while: accounting may know their end."""
-    return [li.job_id for li in open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+    return [li.job_id for li in list_open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
 def keep_unread(tx: Transaction, cluster_id: int, queue: Queue) -> None:
     """Links whose job is in the queue, in a row that does not read, are not gone."""
     if queue.unread:
-        there = [link for link in open_links(tx, cluster_id) if link.job_id in queue.unread]
-        chains.seen(tx, there, queue.taken_at)
+        there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
+        chains.mark_links_seen(tx, there, queue.taken_at)
 
 
 def unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
@@ -144,13 +144,13 @@ def unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[C
     it is."""
     if not queue.unread:
         return frozenset()
-    found = open_links(tx, cluster_id)
+    found = list_open_links(tx, cluster_id)
     return frozenset(link.chain_id for link in found if link.job_id in queue.unread)
 
 
 def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
     """End links whose job neither the queue nor the accounting knows any more."""
-    for link in open_links(tx, cluster_id):
+    for link in list_open_links(tx, cluster_id):
         if link.job_id not in job_ids:
             continue
         end = min(now, link.get_planned_end() or now) if link.start is not None else None
@@ -163,7 +163,7 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
 
 
 def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
-    return {li.job_id: Mark(li.chain_id, li.index) for li in open_links(tx, cluster_id)}
+    return {li.job_id: Mark(li.chain_id, li.index) for li in list_open_links(tx, cluster_id)}
 
 
 def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
@@ -339,7 +339,7 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
     """The job is another link already, and its comment was rewritten: the first mark holds."""
     if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
         return False
-    other = chains.link_of_job(tx, cluster_id, link.job_id, link.submit)
+    other = chains.find_link_of_job(tx, cluster_id, link.job_id, link.submit)
     if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
         return False
     _log.warning("a job with a second mark", chain_id=link.chain_id, job_id=link.job_id)
@@ -354,7 +354,9 @@ def _store(
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Since a hold was lifted between two looks: Slurm makes it eligible anew.
         since = max(link.freed_at, link.eligible or 0)
-        handover_forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
+        handover_forecasts.settle_forecast(
+            tx, link.chain_id, link.index, max(0, link.start - since)
+        )
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
@@ -383,4 +385,4 @@ def _audit(
         job_id=link.job_id,
         detail={"link": link.index, **what},
     )
-    audit.write(tx, cluster_id, entry)
+    audit.write_entry(tx, cluster_id, entry)

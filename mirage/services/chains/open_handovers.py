@@ -26,8 +26,8 @@ def open_handovers(
     tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
 ) -> Iterator[OpenHandover]:
     """Links of chains in that state that have a successor pending, or want one."""
-    live = [c for c in chains.live_chains(tx, cluster_id) if c.state is state]
-    by_chain = chains.links_of(tx, [c.chain_id for c in live])
+    live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state is state]
+    by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
         yield from of_chain(chain, by_chain[chain.chain_id])
 

@@ -22,7 +22,7 @@ from mirage.services.chains.explanations import note
 from mirage.services.chains.link_sync import links_in, marked, unread_chains
 from mirage.slurm.text.holds import is_held, is_users_hold
 from mirage.store.chains import chains, holds, orders
-from mirage.store.chains.orders import Outcome
+from mirage.store.chains.orders import OrderOutcome
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -46,16 +46,16 @@ class Order(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
 
-    def event(self, outcome: Outcome) -> str:
+    def event(self, outcome: OrderOutcome) -> str:
         """The audit's word."""
-        return self.value if outcome is Outcome.TOLD else f"{self}: {outcome}"
+        return self.value if outcome is OrderOutcome.TOLD else f"{self}: {outcome}"
 
 
-_HELD: Mapping[tuple[Order, Outcome], bool] = {
-    (Order.SUSPEND, Outcome.TOLD): True,
-    (Order.SUSPEND, Outcome.REFUSED): False,
-    (Order.SUSPEND, Outcome.OVERTAKEN): False,
-    (Order.RESUME, Outcome.TOLD): False,
+_HELD: Mapping[tuple[Order, OrderOutcome], bool] = {
+    (Order.SUSPEND, OrderOutcome.TOLD): True,
+    (Order.SUSPEND, OrderOutcome.REFUSED): False,
+    (Order.SUSPEND, OrderOutcome.OVERTAKEN): False,
+    (Order.RESUME, OrderOutcome.TOLD): False,
 }
 """Whether Mirage holds the job after that."""
 
@@ -93,12 +93,12 @@ def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
 
 def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     links = [(mark, job) for mark, job in marked(links_in(queue)) if _lives(job)]
-    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in links})
-    modes = clusters.modes(tx, cluster_id)
+    owned = chains.find_chains(tx, {mark.chain_id for mark, _ in links})
+    modes = clusters.list_modes(tx, cluster_id)
     unread = unread_chains(tx, cluster_id, queue)
     for mark, job in links:
         chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
-        mode = clusters.mode_among(modes, job.partition)
+        mode = clusters.resolve_mode(modes, job.partition)
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
         order = _order(tx, cluster_id, chain, job, mode)
@@ -125,13 +125,15 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
         return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
     return (
-        Order.RESUME if is_users_hold(job.reason) and holds.is_ours(tx, cluster_id, job) else None
+        Order.RESUME
+        if is_users_hold(job.reason) and holds.is_held_by_mirage(tx, cluster_id, job)
+        else None
     )
 
 
 def _told_enough(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
-    told = orders.outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
-    return Outcome.REFUSED in told or len(told) >= MOST_TRIES
+    told = orders.list_outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
+    return OrderOutcome.REFUSED in told or len(told) >= MOST_TRIES
 
 
 def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
@@ -146,20 +148,20 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
         Order.CANCEL: cluster.cancel_job,
     }
     if task.order is Order.SUSPEND:
-        _write(store, cluster, cluster_id, task, Outcome.TOLD)
+        _write(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     try:
         moves[task.order](task.job.job_id, owner=task.chain.uid)
     except JobChanged as error:
-        _write(store, cluster, cluster_id, task, Outcome.OVERTAKEN, str(error))
+        _write(store, cluster, cluster_id, task, OrderOutcome.OVERTAKEN, str(error))
     except ClusterRefused as error:
-        _write(store, cluster, cluster_id, task, Outcome.REFUSED, str(error))
+        _write(store, cluster, cluster_id, task, OrderOutcome.REFUSED, str(error))
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells.
         _log.warning("not obeyed yet", order=task.order.value, error=str(error))
         return False
     else:
         if task.order is not Order.SUSPEND:
-            _write(store, cluster, cluster_id, task, Outcome.TOLD)
+            _write(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     return True
 
 
@@ -168,7 +170,7 @@ def _write(
     cluster: Cluster,
     cluster_id: int,
     task: _Task,
-    outcome: Outcome,
+    outcome: OrderOutcome,
     error: str = "",
 ) -> None:
     now, order, job = cluster.read_clock(), task.order, task.job
@@ -181,7 +183,7 @@ def _write(
         detail={"note": note(task.chain), "error": error},
     )
     with store.begin() as tx:
-        audit.write(tx, cluster_id, entry)
-        orders.write(tx, cluster_id, job.job_id, order, outcome, now)
+        audit.write_entry(tx, cluster_id, entry)
+        orders.record_order(tx, cluster_id, job.job_id, order, outcome, now)
         if (order, outcome) in _HELD:
-            holds.write(tx, cluster_id, job, now if _HELD[order, outcome] else None)
+            holds.record_hold(tx, cluster_id, job, now if _HELD[order, outcome] else None)

@@ -52,7 +52,7 @@ def submitter(store: Store, submit: Submits) -> Callable[[NextLink], bool]:
 
     def put(asked: NextLink) -> bool:
         with store.read() as tx:
-            kept = recipes.find(tx, asked.chain_id)
+            kept = recipes.find_recipe(tx, asked.chain_id)
         if kept is None or kept.uid != asked.uid:
             return False
         job = submission(kept.recipe, asked.chain_id, asked.index, _owner(asked))

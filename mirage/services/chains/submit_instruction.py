@@ -32,10 +32,10 @@ def next_link(tx: Transaction, chain: Chain, now: int, tick_s: int) -> Next:
         raise IllegalTransition(
             f"chain {chain.chain_id} is of mode {chain.mode}: its successor stands in the queue"
         )
-    wanted = to_submit(chain, chains.links(tx, chain.chain_id))
+    wanted = to_submit(chain, chains.list_links(tx, chain.chain_id))
     if chain.state is not ChainState.ACTIVE or wanted is None:
         return Next(submit_now=False, ask_again_s=tick_s)
-    last = decisions.last(tx, chain.chain_id, wanted.standby.index)
+    last = decisions.find_last_decision(tx, chain.chain_id, wanted.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
         # What the service has submitted by itself stands in the queue, not seen yet.
         return Next(submit_now=last.submitted_at is None, ask_again_s=tick_s)

@@ -16,7 +16,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import admin_overrides, clusters
-from mirage.store.operations.admin_overrides import Pulled
+from mirage.store.operations.admin_overrides import PulledSwitch
 
 SERVICE = "mirage"
 FILE = "shadow"
@@ -43,12 +43,12 @@ RELEASED_BY = {
 }
 
 
-def pulled(tx: Transaction, cluster_id: int) -> Sequence[Pulled]:
+def pulled(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
     """By which ways, and by whom; empty: it is not."""
-    return admin_overrides.pulled(tx, cluster_id)
+    return admin_overrides.list_pulled_switches(tx, cluster_id)
 
 
-def says(by: Sequence[Pulled]) -> str:
+def says(by: Sequence[PulledSwitch]) -> str:
     """Why nothing may act, and what to do."""
     ways = (
         f"by {each.by} at {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M} UTC "
@@ -62,8 +62,8 @@ def pull(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) ->
     """Whatever acts goes back to shadow, and stays there until release."""
     stopped = _stop(tx, cluster_id)
     before = {each.way for each in pulled(tx, cluster_id)}
-    new = Pulled(way=way.value, by=actor, at=now, stopped=tuple(stopped))
-    admin_overrides.pull(tx, cluster_id, new)
+    new = PulledSwitch(way=way.value, by=actor, at=now, stopped=tuple(stopped))
+    admin_overrides.pull_switch(tx, cluster_id, new)
     if way.value not in before or stopped:
         _write(tx, cluster_id, PULLED, now, actor, way=way.value, stopped=stopped)
 
@@ -85,7 +85,7 @@ def release(
     mine = [each for each in pulled(tx, cluster_id) if each.way in {way.value for way in ways}]
     if not mine:
         return
-    admin_overrides.release(tx, cluster_id, [each.way for each in mine])
+    admin_overrides.release_switches(tx, cluster_id, [each.way for each in mine])
     again = _to_act(tx, cluster_id, mine) if act_again else []
     for partition in again:
         clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
@@ -93,10 +93,10 @@ def release(
     _write(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
 
 
-def _to_act(tx: Transaction, cluster_id: int, released: Sequence[Pulled]) -> list[str]:
+def _to_act(tx: Transaction, cluster_id: int, released: Sequence[PulledSwitch]) -> list[str]:
     if pulled(tx, cluster_id):
         return []
-    modes = clusters.modes(tx, cluster_id)
+    modes = clusters.list_modes(tx, cluster_id)
     stopped = {partition for each in released for partition in each.stopped}
     return sorted(name for name in stopped if modes.get(name) is Mode.SHADOW)
 
@@ -113,7 +113,7 @@ def obey(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> No
 
 def _stop(tx: Transaction, cluster_id: int) -> list[str]:
     """What acted."""
-    modes = clusters.modes(tx, cluster_id)
+    modes = clusters.list_modes(tx, cluster_id)
     acting = sorted(name for name, mode in modes.items() if mode is Mode.ACT)
     for partition in acting:
         clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
@@ -123,4 +123,4 @@ def _stop(tx: Transaction, cluster_id: int) -> list[str]:
 def _write(
     tx: Transaction, cluster_id: int, event: str, now: int, actor: str, **detail: object
 ) -> None:
-    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))
+    audit.write_entry(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))

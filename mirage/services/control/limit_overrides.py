@@ -9,7 +9,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import admin_overrides
-from mirage.store.operations.admin_overrides import SetLimit
+from mirage.store.operations.admin_overrides import LimitOverride
 
 _HOUR_S = 3600.0
 _MOST = 1e9
@@ -81,7 +81,7 @@ UNTOLD = Told(unit="", meaning="", origin="default")
 def in_force(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
     """What a tick goes by."""
     limits = configured
-    for name, hand in admin_overrides.set_limits(tx, cluster_id).items():
+    for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
         if name in CAPS:
             limits = CAPS[name].into(limits, hand.value)
     return limits
@@ -90,14 +90,14 @@ def in_force(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
 def listed(
     tx: Transaction, cluster_id: int, configured: Limits, told: Mapping[str, Told]
 ) -> Sequence[InForce]:
-    by_hand = admin_overrides.set_limits(tx, cluster_id)
+    by_hand = admin_overrides.list_limit_overrides(tx, cluster_id)
     return [
         _in_force(name, cap.of(configured), told.get(name, UNTOLD), by_hand.get(name))
         for name, cap in CAPS.items()
     ]
 
 
-def _in_force(name: str, configured: float, told: Told, hand: SetLimit | None) -> InForce:
+def _in_force(name: str, configured: float, told: Told, hand: LimitOverride | None) -> InForce:
     return InForce(
         name=name,
         value=configured if hand is None else hand.value,
@@ -118,14 +118,18 @@ def set_cap(
     cap = CAPS.get(name)
     if cap is None:
         raise NotFound(f"there is no limit {name}: there are {', '.join(CAPS)}")
-    before = admin_overrides.set_limits(tx, cluster_id).get(name)
+    before = admin_overrides.list_limit_overrides(tx, cluster_id).get(name)
     if value is None:
-        admin_overrides.unset_limit(tx, cluster_id, name)
+        admin_overrides.unset_limit_override(tx, cluster_id, name)
     else:
         _check(name, cap, value)
-        admin_overrides.set_limit(tx, cluster_id, name, SetLimit(value=value, by=actor, at=now))
+        admin_overrides.set_limit_override(
+            tx, cluster_id, name, LimitOverride(value=value, by=actor, at=now)
+        )
     detail = {"limit": name, "value": value, "before": None if before is None else before.value}
-    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event="limit set", detail=detail))
+    audit.write_entry(
+        tx, cluster_id, AuditEntry(at=now, actor=actor, event="limit set", detail=detail)
+    )
 
 
 def _check(name: str, cap: Cap, value: float) -> None:

@@ -28,7 +28,9 @@ def set_mode(
         raise IllegalTransition(kill_switch.says(pulled))
     clusters.set_mode(tx, cluster_id, mode, partition)
     detail = {"mode": mode.value, "partition": partition}
-    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event="mode set", detail=detail))
+    audit.write_entry(
+        tx, cluster_id, AuditEntry(at=now, actor=actor, event="mode set", detail=detail)
+    )
 
 
 def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, actor: str) -> None:
@@ -41,16 +43,16 @@ def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, ac
     if clusters.unset_mode(tx, cluster_id, partition):
         detail = {"partition": partition}
         entry = AuditEntry(at=now, actor=actor, event="mode unset", detail=detail)
-        audit.write(tx, cluster_id, entry)
+        audit.write_entry(tx, cluster_id, entry)
 
 
 def check_known(tx: Transaction, cluster_id: int, partition: str) -> None:
     """Raises InputError for a partition that is nowhere seen while others are, and has no mode of
     its own yet: it is misspelt."""
-    known = set(snapshots.partitions(tx, cluster_id))
-    if (seen := queue_summary.find(tx, cluster_id)) is not None:
+    known = set(snapshots.list_partitions(tx, cluster_id))
+    if (seen := queue_summary.find_summary(tx, cluster_id)) is not None:
         known |= {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
-    if known and partition and partition not in known | set(clusters.modes(tx, cluster_id)):
+    if known and partition and partition not in known | set(clusters.list_modes(tx, cluster_id)):
         raise InputError(
             f"no partition {partition} is known: there are {', '.join(sorted(known - {''}))}. "
             "(`mirage mode` sets one that has neither nodes nor jobs yet.)"

@@ -18,7 +18,7 @@ from mirage.policy.models.conformal import WINDOW_DAYS, shift_of
 from mirage.services.forecasts.new_jobs import newcomers
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials
-from mirage.store.forecasts.forecast_trials import Outcome, Trial
+from mirage.store.forecasts.forecast_trials import ForecastTrial, TrialOutcome
 
 A_TICK = 10
 """Jobs that are tried at one look."""
@@ -40,7 +40,7 @@ Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
 
 
-def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
+def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
     """What the users of some newcomers would have been told."""
     found = []
     for job in newcomers(queue, before, A_TICK):
@@ -56,7 +56,7 @@ def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
         if told is not None and None not in {told[1].p10_s, told[1].p90_s}:
             source, forecast = told
             found.append(
-                Trial(
+                ForecastTrial(
                     job_id=job.job_id,
                     submit=job.submit,
                     at=queue.taken_at,
@@ -70,15 +70,15 @@ def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
 def judge(tx: Transaction, cluster_id: int, now: int) -> None:
     """Judge each source by the jobs of the last weeks, and forget older ones."""
     since = now - WINDOW_DAYS * _DAY_S
-    forecast_trials.forget(tx, cluster_id, since)
-    outcomes = forecast_trials.outcomes(tx, cluster_id, since, now, MOST)
+    forecast_trials.forget_trials(tx, cluster_id, since)
+    outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
     for source in sorted({o.source for o in outcomes}):
         found = judged([o for o in outcomes if o.source == source])
         if found is not None:
             forecast_trials.save_quality(tx, cluster_id, source, now, found)
 
 
-def judged(outcomes: Sequence[Outcome]) -> ForecastAccuracy | None:
+def judged(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
     """None: of too few. One that still waits counts once it has waited for longer than its p90."""
     known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
     if len(known) < LEAST:

@@ -19,7 +19,7 @@ from mirage.services.forecasts.new_jobs import newcomers
 from mirage.services.provision.decision_context import RECENT_JOBS
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import job_forecasts
-from mirage.store.forecasts.job_forecasts import Foretold, Outcome
+from mirage.store.forecasts.job_forecasts import JobForecast, JobForecastOutcome
 from mirage.store.jobs import job_history
 
 MOST = 60
@@ -47,21 +47,21 @@ class Foreteller:
         with store.read() as tx:
             news = list(made(tx, self._cluster_id, found, queue))
         with store.begin() as tx:
-            job_forecasts.add_all(tx, self._cluster_id, news)
+            job_forecasts.add_forecasts(tx, self._cluster_id, news)
 
 
 def made(
     tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
-) -> Iterator[Foretold]:
+) -> Iterator[JobForecast]:
     """One for each job of whose partition enough is known."""
     for partition in dict.fromkeys(job.partition for job in found):
         mine = [job for job in found if job.partition == partition]
         first = min(job.submit for job in mine)
-        waits = job_history.waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
+        waits = job_history.read_waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
         for job in mine:
             like = waits_of_like(waits, job.nodes, job.time_limit_s or 0)
             if len(like) >= LEAST_SAMPLES:
-                yield Foretold(
+                yield JobForecast(
                     job_id=job.job_id,
                     submit=job.submit,
                     partition=partition,
@@ -81,22 +81,22 @@ def _planned_s(job: Job, now: int) -> int | None:
 
 def settle(tx: Transaction, cluster_id: int, now: int) -> int:
     """Count what has become known into its day; returns how many forecasts that were."""
-    found = job_forecasts.outcomes(tx, cluster_id)
-    by_day: dict[tuple[int, str], list[Outcome]] = {}
+    found = job_forecasts.list_outcomes(tx, cluster_id)
+    by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:
         day = outcome.foretold.submit // _DAY_S * _DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
-        tally = Tally.of_stored(job_forecasts.tally(tx, cluster_id, day, partition))
+        tally = Tally.of_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))
         for outcome in outcomes:
             _count(tally, outcome)
         job_forecasts.put_tally(tx, cluster_id, day, partition, tally.stored())
-    job_forecasts.drop(tx, cluster_id, [outcome.foretold.key for outcome in found])
-    job_forecasts.drop_before(tx, cluster_id, now - _FORGOTTEN_S)
+    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in found])
+    job_forecasts.drop_forecasts_before(tx, cluster_id, now - _FORGOTTEN_S)
     return len(found)
 
 
-def _count(tally: Tally, outcome: Outcome) -> None:
+def _count(tally: Tally, outcome: JobForecastOutcome) -> None:
     if outcome.wait_s is None:
         tally.gave_up += 1
         return

@@ -68,8 +68,8 @@ class Foreteller:
         if observer is not None and not observer.is_compiled():
             return  # who asked waits, and is not told that there is no answer
         with store.read() as tx:
-            wanted = shape_forecasts.wanted(tx, cluster_id, now - ASKED_S)
-            due = shape_forecasts.due(
+            wanted = shape_forecasts.has_open_requests(tx, cluster_id, now - ASKED_S)
+            due = shape_forecasts.list_due_shapes(
                 tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
             )
             # Somebody waits: the time is borrowed, and saved up again before the next round.
@@ -78,7 +78,7 @@ class Foreteller:
             told = list(self._round(due, tx, cluster_id, snapshot, observer))
         with store.begin() as tx:
             for shape, answer in told:
-                shape_forecasts.save(tx, cluster_id, shape, now, answer)
+                shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
 
     def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
         """Once a look has been seen before: what is new in this one."""
@@ -87,7 +87,9 @@ class Foreteller:
             return
         with store.begin() as tx:
             told = partial(_told, tx, cluster_id, queue.taken_at)
-            forecast_trials.record(tx, cluster_id, forecast_calibration.try_on(queue, before, told))
+            forecast_trials.record_trials(
+                tx, cluster_id, forecast_calibration.try_on(queue, before, told)
+            )
 
     def _round(
         self,
@@ -181,8 +183,10 @@ def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer |
     found: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR
-        found = shape_forecasts.usual(tx, cluster_id, now - USUAL_S, USUAL, shared=shared)
-    shape_forecasts.keep(tx, cluster_id, found, now - ASKED_S)
+        found = shape_forecasts.list_usual_shapes(
+            tx, cluster_id, now - USUAL_S, USUAL, shared=shared
+        )
+    shape_forecasts.follow_shapes(tx, cluster_id, found, now - ASKED_S)
 
 
 def _told(

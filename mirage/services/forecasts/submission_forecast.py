@@ -101,7 +101,7 @@ def foretell(
     """Raises NeverStarts; and NotFound where nothing is known, `least`: nor from fewer started jobs
     than that."""
     _check_fits(tx, cluster_id, shape, bounds)
-    known = shape_forecasts.of_partition(tx, cluster_id, shape.partition)
+    known = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
     nearest = _nearest(known, shape, now)
     if nearest is None:
@@ -110,7 +110,7 @@ def foretell(
     else:
         source, used, alike = TWIN, nearest.shape, None
         at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
-    quality = forecast_trials.quality(tx, cluster_id, source, now - JUDGED_S)
+    quality = forecast_trials.find_quality(tx, cluster_id, source, now - JUDGED_S)
     return Foretold(
         shape=shape,
         source=source,
@@ -129,7 +129,7 @@ def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: Bound
     if 0 < bounds.max_time_s < shape.time_limit_s:
         most = format_time_limit(bounds.max_time_s)
         raise NeverStarts("time_limit_s", f"partition {shape.partition} has MaxTime={most}")
-    seen = queue_summary.find(tx, cluster_id) if bounds.sees_nodes else None
+    seen = queue_summary.find_summary(tx, cluster_id) if bounds.sees_nodes else None
     known = () if seen is None else seen.nodes
     nodes = next((row.nodes for row in known if row.partition == shape.partition), None)
     if nodes is not None and shape.nodes > nodes:
@@ -149,20 +149,20 @@ def ask(
     if not _is_known(tx, cluster_id, shape.partition):
         raise InputError("no such partition is known: neither has it nodes, nor did a job start")
     _check_fits(tx, cluster_id, shape, bounds)
-    own = shape_forecasts.find(tx, cluster_id, shape)
+    own = shape_forecasts.find_forecast(tx, cluster_id, shape)
     if own is not None and _waits(own, now):
         return
     _check_room(tx, cluster_id, now, MOST_ASKED, f"{MOST_ASKED} other jobs have been asked about")
     if by is not None:
         said = f"you have asked about {by.most} jobs (quota.forecasts_asked)"
         _check_room(tx, cluster_id, now, by.most, said, by.uid)
-    shape_forecasts.ask(tx, cluster_id, shape, now, by=None if by is None else by.uid)
+    shape_forecasts.request_forecast(tx, cluster_id, shape, now, by=None if by is None else by.uid)
 
 
 def _check_room(
     tx: Transaction, cluster_id: int, now: int, most: int, said: str, uid: int | None = None
 ) -> None:
-    found = shape_forecasts.asked_about(tx, cluster_id, now - ASKED_S, by=uid)
+    found = shape_forecasts.count_requests(tx, cluster_id, now - ASKED_S, by=uid)
     if found.shapes >= most:
         raise TooMany(
             f"{said} in the last {ASKED_S // 60} minutes: "
@@ -172,12 +172,12 @@ def _check_room(
 
 
 def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
-    seen = queue_summary.find(tx, cluster_id)
+    seen = queue_summary.find_summary(tx, cluster_id)
     if seen is not None:
         named = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
         if partition in named:
             return True
-    return len(job_history.waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
+    return len(job_history.read_waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
 
 
 def _waits(row: ShapeForecast, now: int) -> bool:
@@ -211,7 +211,7 @@ def _of_like(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
     """From what like jobs of the partition waited lately."""
-    waits = job_history.waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
+    waits = job_history.read_waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
     if made is None:
         raise NotFound(f"no started jobs of partition {shape.partition} are known")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from mirage.domain.chain import Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store.chains import chains, push_times
-from mirage.store.chains.open_links import open_links
-from mirage.store.chains.push_times import Pushes
+from mirage.store.chains.open_links import list_open_links
+from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Transaction
 
 TRUSTED_S = 3600
@@ -30,14 +30,14 @@ class Cadence:
     every_s: int
     pushed_every_s: int
 
-    def due(self, looked_at: int, told: Pushes, now: int) -> int:
+    def due(self, looked_at: int, told: PushTimes, now: int) -> int:
         """The instant of the next look."""
         slow = max(self.every_s, self.pushed_every_s) if works(told, now) else self.every_s
         link_ended = told.of_link is not None and told.of_link > looked_at
         return looked_at + (min(LOOK_SOON_S, slow) if link_ended else slow)
 
 
-def works(told: Pushes, now: int) -> bool:
+def works(told: PushTimes, now: int) -> bool:
     """Whether pushes get through, as far as is known."""
     lately = told.last is not None and now - told.last <= TRUSTED_S
     failed = told.missed is not None and now - told.missed <= TRUSTED_S
@@ -46,20 +46,20 @@ def works(told: Pushes, now: int) -> bool:
 
 def running(tx: Transaction, cluster_id: int) -> list[Link]:
     """Links that ran at the last look."""
-    return open_links(tx, cluster_id, LinkState.RUNNING)
+    return list_open_links(tx, cluster_id, LinkState.RUNNING)
 
 
 def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
     """Whether the ends of those that ran at the last look were told. Run after `links.sync`."""
-    told = push_times.find(tx, cluster_id)
+    told = push_times.read_push_times(tx, cluster_id)
     if told.last is None or not ran:
         return
-    links = chains.links_of(tx, list({link.chain_id for link in ran}))
+    links = chains.list_links_by_chain(tx, list({link.chain_id for link in ran}))
     after = {(li.job_id, li.submit): li for of_chain in links.values() for li in of_chain}
     for before in ran:
         link = after.get((before.job_id, before.submit))
         if link is not None and _untold(tx, cluster_id, link, now):
-            push_times.missed(tx, cluster_id, now)
+            push_times.record_missed_push(tx, cluster_id, now)
             return
 
 
@@ -67,4 +67,4 @@ def _untold(tx: Transaction, cluster_id: int, link: Link, now: int) -> bool:
     ended = link.state is LinkState.ENDED and link.end is not None
     if not ended or link.start is None or now - (link.end or now) < ON_ITS_WAY_S:
         return False
-    return not push_times.was_told(tx, cluster_id, JobId(link.job_id), link.start)
+    return not push_times.has_push(tx, cluster_id, JobId(link.job_id), link.start)

@@ -11,7 +11,7 @@ from mirage.ports import Cluster
 from mirage.services.ingest import queue_totals
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import job_history, queue_summary, snapshots
-from mirage.store.jobs.job_history import Counts
+from mirage.store.jobs.job_history import MergeCounts
 
 WINDOW_S = 6 * 3600
 """A busy site ends some 10,000 jobs in it: a few MB, a second or two of slurmdbd."""
@@ -36,12 +36,12 @@ def ingest_queue(
     With accounting off this is the only history there is: starts and ends are seen in the queue,
     which shows ended jobs for MinJobAge.
     """
-    snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
+    snapshots.add_snapshot(tx, cluster_id, queue, nodes, features(queue, nodes))
     on_nodes = None if nodes is None else queue_totals.of_nodes(nodes)
     sums = queue_totals.of_queue(queue)
     plans = queue_totals.plans(queue)
-    queue_summary.save(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
-    job_history.upsert(tx, cluster_id, changed(queue, before))
+    queue_summary.save_summary(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
+    job_history.upsert_jobs(tx, cluster_id, changed(queue, before))
 
 
 def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
@@ -92,11 +92,11 @@ def history_windows(since: int, until: int) -> Iterator[tuple[int, int]]:
 
 def ingest_history(
     store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
-) -> tuple[Counts, list[Job]]:
+) -> tuple[MergeCounts, list[Job]]:
     """One window of accounting into the history; returns the counts and the records."""
     records = list(cluster.fetch_history(*window))
     with store.begin() as tx:
-        return job_history.upsert(tx, cluster_id, records), records
+        return job_history.upsert_jobs(tx, cluster_id, records), records
 
 
 def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:

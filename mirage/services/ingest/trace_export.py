@@ -37,7 +37,7 @@ def write_history(
     count = 0
     try:
         with pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
-            for rows in job_history.in_order(tx, cluster_id, since, BATCH):
+            for rows in job_history.iter_jobs(tx, cluster_id, since, BATCH):
                 writer.write_table(_table(rows))
                 count += len(rows)
                 told(len(rows))

@@ -53,10 +53,10 @@ def ingest_file(
     whole batches behind, the same call again completes the work.
     """
     store.check_schema()
-    counts = job_history.Counts()
+    counts = job_history.MergeCounts()
     for batch in trace.iter_batches():
         with store.begin() as tx:
-            counts += job_history.upsert(tx, clusters.ensure(tx, cluster_name), batch)
+            counts += job_history.upsert_jobs(tx, clusters.ensure_cluster(tx, cluster_name), batch)
         if progress is not None:
             progress(trace)
     tally = trace.tally

@@ -67,8 +67,8 @@ class Courier:
         """Send what is due, as far as the limits let it; the number of digests that went."""
         now = self.clock()
         with self.store.read() as tx:
-            waiting = outbox.due(tx, self.cluster_id, now, URGENCY)
-            before = outbox.digests_since(tx, self.cluster_id, now - _HOUR_S)
+            waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
+            before = outbox.count_digests_since(tx, self.cluster_id, now - _HOUR_S)
         sent, late = Counter(before), Counter[str]()
         for channel, chain_id in waiting:
             if stop is not None and stop.is_set():
@@ -81,19 +81,19 @@ class Courier:
             reached = "notices wait: notify.max_per_hour is reached"
             _log.warning(reached, channel=channel, waiting=chains)
         with self.store.begin() as tx:
-            outbox.forget(tx, self.cluster_id, now - _KEPT_S)
+            outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         return sent.total() - sum(before.values())
 
     def _claimed(self, channel: str, chain_id: ChainId) -> list[Notice]:
         """What may go; nothing where its chain was told of lately, or another process has it."""
         now = self.clock()
         with self.store.begin() as tx:
-            last = outbox.last_sent(tx, self.cluster_id, channel, chain_id)
+            last = outbox.read_last_sent_at(tx, self.cluster_id, channel, chain_id)
             later = now if last is None else last + self.pace.chain_every_s
             if later > now:
-                outbox.put_off(tx, self.cluster_id, channel, chain_id, later)
+                outbox.put_off_notices(tx, self.cluster_id, channel, chain_id, later)
                 return []
-            return outbox.claim(
+            return outbox.claim_notices(
                 tx, self.cluster_id, channel, chain_id, now=now, until=now + CLAIM_S
             )
 
@@ -114,7 +114,7 @@ class Courier:
             return False
         now = self.clock()
         with self.store.begin() as tx:
-            outbox.settle(tx, ids, NoticeState.SENT, sent_at=now)
+            outbox.settle_notices(tx, ids, NoticeState.SENT, sent_at=now)
         _log.info("notice sent", channel=channel, chain_id=found[0].chain_id, events=len(found))
         return True
 
@@ -126,9 +126,9 @@ class Courier:
         state = NoticeState.GIVEN_UP if over else NoticeState.PENDING
         with self.store.begin() as tx:
             due_at = now + back_off_s(tries)
-            outbox.settle(tx, [n.id for n in found], state, due_at=due_at, error=why)
+            outbox.settle_notices(tx, [n.id for n in found], state, due_at=due_at, error=why)
             if over:
-                audit.write(tx, self.cluster_id, _entry(first, now, why))
+                audit.write_entry(tx, self.cluster_id, _entry(first, now, why))
         if over:
             _log.error("notice given up", tries=tries, **fields)
         else:

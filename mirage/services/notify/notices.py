@@ -59,12 +59,12 @@ class Watch:
 
     def note(self, tx: Transaction, cluster_id: int, now: int) -> None:
         """Write down what is new of the cluster's chains, once for each channel."""
-        before = outbox.open_situations(tx, cluster_id)
-        live = {chain.chain_id: chain for chain in chains.live_chains(tx, cluster_id)}
+        before = outbox.list_open_situations(tx, cluster_id)
+        live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
         gone = [chain_id for chain_id in before if chain_id not in live]
-        gone += outbox.over_unseen(tx, cluster_id, now - _NEW_S)
-        found = live | chains.chains_of(tx, gone)
-        idle = outbox.idle_since(tx, cluster_id)
+        gone += outbox.list_unseen_ended_chains(tx, cluster_id, now - _NEW_S)
+        found = live | chains.find_chains(tx, gone)
+        idle = outbox.find_idle_since(tx, cluster_id)
         changed: list[tuple[ChainId, Situation]] = []
         for chain_id, chain in found.items():
             was = before.get(chain_id)
@@ -75,7 +75,7 @@ class Watch:
             if was is None and chain.created_at < now - _NEW_S:
                 continue
             told = news(chain, was or Situation(), is_now, self.interruption_s)
-            outbox.post(tx, list(self._notices(cluster_id, chain, told, now)))
+            outbox.enqueue_notices(tx, list(self._notices(cluster_id, chain, told, now)))
         outbox.save_situations(tx, cluster_id, changed)
 
     def _notices(

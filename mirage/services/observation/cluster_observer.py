@@ -23,7 +23,7 @@ from mirage.sim.types import Params
 from mirage.slurm.text import hostlist
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history, snapshots
-from mirage.store.jobs.recent_jobs import lately
+from mirage.store.jobs.recent_jobs import read_recent_jobs
 from mirage.store.operations import clusters
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ class Observer:
         if self.hides_jobs() and (unseen := _unseen(snapshot)):
             raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
         _check_history(tx, cluster_id, snapshot.queue.taken_at)
-        memory = RunningStats.from_recent_history(lately(tx, cluster_id, snapshot.queue.taken_at))
+        memory = RunningStats.from_recent_history(
+            read_recent_jobs(tx, cluster_id, snapshot.queue.taken_at)
+        )
         return SnapshotObserver(self.ordered(snapshot), self.params, memory)
 
     def ordered(self, snapshot: Snapshot) -> Snapshot:
@@ -94,7 +96,10 @@ class Observer:
         now = snapshot.queue.taken_at
         since = now - HISTORY_S
         return SubmissionHistory.from_accounting(
-            self.params, job_history.submitted_since(tx, cluster_id, since, now), since, now
+            self.params,
+            job_history.list_jobs_submitted_since(tx, cluster_id, since, now),
+            since,
+            now,
         )
 
 
@@ -210,9 +215,9 @@ def _unseen(snapshot: Snapshot) -> int:
 
 def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
     """A day of it must be known: from accounting, or because the queue has been watched so long."""
-    if clusters.history_until(tx, cluster_id) is not None:
+    if clusters.read_history_until(tx, cluster_id) is not None:
         return
-    first = snapshots.first(tx, cluster_id)
+    first = snapshots.find_first_taken_at(tx, cluster_id)
     if first is None or first > now - DAY_S:
         raise InputError("the last 24 h are not known: accounting has not been read")
 

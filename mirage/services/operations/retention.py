@@ -9,7 +9,7 @@ from mirage.services.chains import chain_ownership, link_sync, request_enforceme
 from mirage.store.access import idempotency
 from mirage.store.database import pruning
 from mirage.store.database.engine import Store
-from mirage.store.database.pruning import Events
+from mirage.store.database.pruning import EventFilter
 from mirage.store.jobs import snapshots
 
 _log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ BATCH = 5000
 are more than anybody may cause (`services.quotas`)."""
 
 _ASKED = "asked: "
-ROUTINE = Events(
+ROUTINE = EventFilter(
     words=(
         *(chain_ownership.REGISTERED, "registered again", "adopted", "at risk"),
         *(link_sync.REPLACED, "begins anew", "requeued", "notice given up"),
@@ -50,17 +50,17 @@ class Retention:
 def tidy(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
     """Once an hour. Each kind in a transaction of its own: none waits long for the next."""
     with store.begin() as tx:
-        snapshots.thin(tx, cluster_id, now)
+        snapshots.thin_snapshots(tx, cluster_id, now)
     with store.begin() as tx:
-        idempotency.forget(tx, now)
+        idempotency.forget_expired_keys(tx, now)
     with store.begin() as tx:
         before = now - keep.empty_chains_days * _DAY_S
-        empty = pruning.empty_chains(tx, cluster_id, before, BATCH)
+        empty = pruning.prune_empty_chains(tx, cluster_id, before, BATCH)
     with store.begin() as tx:
         before = now - keep.audit_days * _DAY_S
-        rows = pruning.audit_rows(tx, cluster_id, before, BATCH, events=ROUTINE)
+        rows = pruning.prune_audit(tx, cluster_id, before, BATCH, events=ROUTINE)
     with store.begin() as tx:
         before = now - max(keep.audit_days, keep.audit_admin_days) * _DAY_S
-        rows += pruning.audit_rows(tx, cluster_id, before, BATCH)
+        rows += pruning.prune_audit(tx, cluster_id, before, BATCH)
     if empty or rows:
         _log.info("tidied", chains_without_links=empty, rows_of_the_audit=rows)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from mirage.cluster.call_stats import CallTotals
-from mirage.store.database.engine import Transaction, schema_version
+from mirage.store.database.engine import Transaction, read_schema_version
 from mirage.store.database.tables import SCHEMA
 from mirage.store.operations import telemetry
-from mirage.store.operations.telemetry import Calls, Tick
+from mirage.store.operations.telemetry import CallCounts, WorkerTick
 
 HOUR_S = telemetry.HOUR_S
 _PACKAGE = "mirage-provisioner"
@@ -17,7 +17,7 @@ _PACKAGE = "mirage-provisioner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    tick: Tick | None
+    tick: WorkerTick | None
     """None: no worker has made a round yet."""
     lease_holder: str | None
     lease_until: int | None
@@ -29,18 +29,18 @@ class Status:
 
 
 def status(tx: Transaction, cluster_id: int) -> Status:
-    held = telemetry.lease(tx, cluster_id)
+    held = telemetry.find_lease(tx, cluster_id)
     return Status(
-        tick=telemetry.last_tick(tx, cluster_id),
+        tick=telemetry.find_last_tick(tx, cluster_id),
         lease_holder=None if held is None else held[0],
         lease_until=None if held is None else held[1],
-        database_bytes=telemetry.size_bytes(tx),
-        schema=schema_version(tx),
+        database_bytes=telemetry.measure_size_bytes(tx),
+        schema=read_schema_version(tx),
         schema_known=SCHEMA,
         versions={
             "mirage": own_version(),
             "python": platform.python_version(),
-            "database": telemetry.database_version(tx),
+            "database": telemetry.read_database_version(tx),
         },
     )
 
@@ -82,12 +82,12 @@ class Polling:
 def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Polling:
     """Of the last `hours` hours, the present one among them."""
     since = now - now % HOUR_S - (hours - 1) * HOUR_S
-    by_command = telemetry.calls_by_command(tx, cluster_id, since)
-    by_hour = telemetry.calls_by_hour(tx, cluster_id, since)
+    by_command = telemetry.sum_calls_by_command(tx, cluster_id, since)
+    by_hour = telemetry.sum_calls_by_hour(tx, cluster_id, since)
     began = by_hour[0][0] if by_hour else since
     minutes = max(1.0, (now - began) / 60)
     costs = [_cost(command, made, minutes) for command, made in by_command.items()]
-    whole = Calls(
+    whole = CallCounts(
         calls=sum(cost.calls for cost in costs),
         failures=sum(cost.failures for cost in costs),
         seconds=sum(cost.seconds for cost in costs),
@@ -102,7 +102,7 @@ def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Pollin
     )
 
 
-def _cost(command: str, made: Calls, minutes: float) -> Cost:
+def _cost(command: str, made: CallCounts, minutes: float) -> Cost:
     return Cost(
         command=command,
         calls=made.calls,
@@ -126,7 +126,7 @@ class Teller:
         self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
     ) -> None:
         """`error`: why the round came to nothing; empty: it did not."""
-        tick = Tick(
+        tick = WorkerTick(
             at=now,
             took_s=took_s,
             good_at=None if error else now,
@@ -134,7 +134,7 @@ class Teller:
             error=error,
             version=self._version,
         )
-        telemetry.ticked(tx, cluster_id, tick)
+        telemetry.record_tick(tx, cluster_id, tick)
         if self._usage is None:
             return
         known, self._counted = self._counted, self._usage()
@@ -143,9 +143,9 @@ class Teller:
         telemetry.add_calls(tx, cluster_id, now, new)
 
 
-def _since(usage: CallTotals, before: CallTotals | None) -> Calls:
+def _since(usage: CallTotals, before: CallTotals | None) -> CallCounts:
     known = before or CallTotals()
-    return Calls(
+    return CallCounts(
         calls=usage.calls - known.calls,
         failures=usage.failures - known.failures,
         seconds=usage.seconds - known.seconds,

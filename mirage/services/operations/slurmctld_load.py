@@ -58,7 +58,7 @@ def of(told: Diagnosis, user: str) -> Rpcs:
 
 def last(tx: Transaction, cluster_id: int) -> Rpcs | None:
     """None: slurmctld has not been asked yet."""
-    found = reports.last(tx, cluster_id, _KIND)
+    found = reports.find_last_report(tx, cluster_id, _KIND)
     return None if found is None else Rpcs(**found.document)
 
 

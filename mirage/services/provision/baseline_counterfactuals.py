@@ -30,7 +30,7 @@ class Foregone:
     """The rules of one tick. A lead is the same for all of a partition, size and price."""
 
     def __init__(self, tx: Transaction, links: Sequence[LinkKey]) -> None:
-        self._known = handover_outcomes.would_have_freed(tx, links)
+        self._known = handover_outcomes.list_would_free(tx, links)
         self._leads: dict[tuple[str, int, float], Mapping[str, float]] = {}
         self.found: list[WouldFree] = []
         """Chain, the standby's index, policy, instant."""

@@ -114,13 +114,15 @@ class Desk:
         self._handovers: dict[tuple[str, int], Waits] = {}
         self._spent: dict[str, float] | None = None
         lately = snapshot.queue.taken_at - ASK_AGAIN_S
-        self._refused = decisions.refused_since(tx, cluster_id, lately)
+        self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
-        self._touches = decisions.moves(tx, links)
-        self._refused_pins = decisions.ever_refused(tx, links, Action.PIN)
-        self._refused_plans = decisions.ever_refused(tx, links, Action.PLAN)
+        self._touches = decisions.count_moves(tx, links)
+        self._refused_pins = decisions.list_links_ever_refused(tx, links, Action.PIN)
+        self._refused_plans = decisions.list_links_ever_refused(tx, links, Action.PLAN)
         self.foregone = Foregone(tx, links)
-        self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
+        self._ordered = {
+            (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
+        }
         """Links that are on their way: they are not submitted twice."""
 
     def decide(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
@@ -318,7 +320,7 @@ class Desk:
     def _job_waits(self, partition: str) -> Waits:
         if partition not in self._jobs:
             now = self._snapshot.queue.taken_at
-            self._jobs[partition] = job_history.waits(
+            self._jobs[partition] = job_history.read_waits(
                 self._tx, self._cluster_id, partition, before=now, last=RECENT_JOBS
             )
         return self._jobs[partition]
@@ -326,7 +328,7 @@ class Desk:
     def _handover_waits(self, partition: str, nodes: int) -> Waits:
         key = (partition, nodes)
         if key not in self._handovers:
-            self._handovers[key] = chains.handover_waits(
+            self._handovers[key] = chains.read_handover_waits(
                 self._tx, self._cluster_id, partition, nodes=nodes, last=RECENT_HANDOVERS
             )
         return self._handovers[key]

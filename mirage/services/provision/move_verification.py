@@ -20,7 +20,7 @@ from mirage.services.provision.provision_tick import moved_by
 from mirage.slurm.text import dependency
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
-from mirage.store.chains.open_links import open_links
+from mirage.store.chains.open_links import list_open_links
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -48,10 +48,10 @@ def check(
     begin = queue.taken_at - GRACE_S if since is None else since
     pending = {
         (link.chain_id, link.index): link
-        for link in open_links(tx, cluster_id, LinkState.PENDING)
+        for link in list_open_links(tx, cluster_id, LinkState.PENDING)
         if link.chain_id not in unread and link.seen_at == queue.taken_at
     }
-    for key, row in decisions.last_of(tx, list(pending)).items():
+    for key, row in decisions.find_last_decisions(tx, list(pending)).items():
         standby = pending[key]
         made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
         if made and row.inputs.get("standby") == standby.job_id and not _is_kept(row, queue):
@@ -79,12 +79,12 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
 def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
     past = [
         one
-        for one in decisions.of_link(tx, row.chain_id, row.index, last=_LOOKED_BACK)
+        for one in decisions.list_link_decisions(tx, row.chain_id, row.index, last=_LOOKED_BACK)
         if one.id < row.id and one.inputs.get("standby") == standby.job_id
     ]
     again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
     effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
-    decisions.settle(tx, row.id, effect, error)
+    decisions.settle_decision(tx, row.id, effect, error)
     chains.save_link(tx, cluster_id, _unmoved(row, standby, past))
     entry = AuditEntry(
         at=now,
@@ -94,7 +94,7 @@ def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link
         job_id=standby.job_id,
         detail={"decision": row.id, "link": row.index, "error": error},
     )
-    audit.write(tx, cluster_id, entry)
+    audit.write_entry(tx, cluster_id, entry)
     _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
 
 

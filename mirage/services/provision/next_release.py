@@ -65,10 +65,10 @@ def next_plan(  # noqa: PLR0913 - what is asked, and by what rules
 ) -> NextPlan:
     """`index`: of the link that asks; None: the newest that has started. `default`: the policy of
     chains that name none. `tick_s`: between two looks of the service at the queue."""
-    links = chains.links(tx, chain.chain_id)
+    links = chains.list_links(tx, chain.chain_id)
     asks = _asking(links, index, now)
-    modes = clusters.modes(tx, cluster_id)
-    mode = clusters.mode_among(modes, asks.partition if asks else "")
+    modes = clusters.list_modes(tx, cluster_id)
+    mode = clusters.resolve_mode(modes, asks.partition if asks else "")
     if asks is None or asks.start is None:
         return NextPlan(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s
@@ -156,8 +156,8 @@ def _view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) 
         nodes=asks.nodes,
         time_limit_s=asks.time_limit_s or 0,
         overlap_price=chain.overlap_price,
-        jobs=job_history.waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS),
-        handovers=chains.handover_waits(
+        jobs=job_history.read_waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS),
+        handovers=chains.read_handover_waits(
             tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
         ),
         queue=Queue.from_jobs(now, []),

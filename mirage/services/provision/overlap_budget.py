@@ -6,14 +6,14 @@ from itertools import pairwise
 from mirage.domain.chain import Link, LinkState
 from mirage.services.control.limits import DAY_S, overlap_node_h
 from mirage.store.chains import chains
-from mirage.store.chains.open_links import running_beside
+from mirage.store.chains.open_links import list_overlapping_chains
 from mirage.store.database.engine import Transaction
 
 
 def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
     """Node-hours of the last 24 h."""
     spent: dict[str, float] = {}
-    for row in chains.handovers(tx, cluster_id, since=now - DAY_S):
+    for row in chains.list_handovers(tx, cluster_id, since=now - DAY_S):
         account = row.successor.account
         hours = overlap_node_h(row.predecessor, row.successor, now)
         spent[account] = spent.get(account, 0.0) + hours
@@ -25,7 +25,7 @@ def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, fl
 
 def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Running links whose successor runs beside them, or may since Mirage freed it."""
-    beside = chains.links_of(tx, running_beside(tx, cluster_id))
+    beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():
         for predecessor, successor in pairwise(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None

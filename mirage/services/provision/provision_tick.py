@@ -74,11 +74,11 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
     Those made before the last time count no more, or nobody could ever set act again.
     """
     limits = rules.limits
-    acting = [p for p, mode in clusters.modes(tx, cluster_id).items() if mode is Mode.ACT]
+    acting = [p for p, mode in clusters.list_modes(tx, cluster_id).items() if mode is Mode.ACT]
     if not acting:
         return
-    since = clusters.demoted_at(tx, cluster_id) or 0
-    errors = handover_forecasts.errors(
+    since = clusters.read_demoted_at(tx, cluster_id) or 0
+    errors = handover_forecasts.list_errors(
         tx, cluster_id, limits.demote_after, _source(rules), since=since
     )
     wrong = too_wrong(errors, limits)
@@ -88,7 +88,9 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
         clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
     clusters.set_demoted_at(tx, cluster_id, now)
     detail = {"mean_abs_error_s": round(wrong), "bound_s": limits.demote_error_s}
-    audit.write(tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail))
+    audit.write_entry(
+        tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail)
+    )
     _log.warning(_DEMOTED, **detail)
 
 
@@ -100,9 +102,9 @@ def _source(rules: Rules) -> str:
 def _decided(
     tx: Transaction, cluster_id: int, desk: Desk, open_ones: Sequence[OpenHandover]
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
-    modes = clusters.modes(tx, cluster_id)
+    modes = clusters.list_modes(tx, cluster_id)
     for handover in open_ones:
-        mode = clusters.mode_among(modes, handover.standby.partition)
+        mode = clusters.resolve_mode(modes, handover.standby.partition)
         undone = None if mode is Mode.ACT else desk.undo(handover)
         if undone is not None:
             yield handover, desk.written(handover, undone, Mode.ACT)
@@ -128,9 +130,9 @@ def _written(
 ) -> Iterator[tuple[OpenHandover, Decision, int]]:
     """What Slurm is to be told."""
     news = [new for _, new in made]
-    ids = decisions.record_all(tx, cluster_id, news)
+    ids = decisions.record_decisions(tx, cluster_id, news)
     told = [row for pair in made for row in _forecasts(*pair, foregone)]
-    handover_forecasts.record_all(tx, cluster_id, told)
+    handover_forecasts.record_forecasts(tx, cluster_id, told)
     handover_outcomes.put_would_free(tx, foregone.found)
     for (handover, new), decision_id in zip(made, ids, strict=True):
         if new.effect is Effect.INTENDED:
@@ -170,9 +172,9 @@ def _carry_out(
     with store.begin() as tx:
         # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
         if handover.submits and effect is Effect.DONE:
-            decisions.submitted(tx, decision_id, now)
+            decisions.mark_submitted(tx, decision_id, now)
         else:
-            decisions.settle(tx, decision_id, effect, error)
+            decisions.settle_decision(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
             minutes = plan_min(decision, handover.predecessor)
             chains.save_link(
@@ -186,7 +188,7 @@ def _carry_out(
             job_id=None if handover.submits else standby.job_id,
             detail={"link": standby.index, "reason": decision.reason, "error": error},
         )
-        audit.write(tx, cluster_id, entry)
+        audit.write_entry(tx, cluster_id, entry)
     _log.info("moved", chain_id=handover.chain.chain_id, effect=effect.value, error=error)
     return effect is not Effect.INTENDED or not error
 
@@ -312,24 +314,26 @@ def reconcile(
 
     Run after `chains.sync`, so the links show what Slurm's queue showed; but not those of `unread`.
     """
-    for row in decisions.intended(tx, cluster_id):
+    for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:
             continue
-        links = {link.index: link for link in chains.links(tx, row.chain_id)}
+        links = {link.index: link for link in chains.list_links(tx, row.chain_id)}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
             if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
-                decisions.settle(tx, row.id, Effect.FAILED, "nobody submitted it")
+                decisions.settle_decision(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
         taken = _took(row, standby, links.get(row.index - 1))
         effect = Effect.DONE if taken else Effect.FAILED
-        decisions.settle(tx, row.id, effect, "" if taken else "Slurm did not take the move")
+        decisions.settle_decision(
+            tx, row.id, effect, "" if taken else "Slurm did not take the move"
+        )
         if taken:
             chains.save_link(tx, cluster_id, moved_by(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 since = max(row.at, standby.submit)
-                handover_forecasts.settle(
+                handover_forecasts.settle_forecast(
                     tx, row.chain_id, row.index, max(0, standby.start - since)
                 )
         entry = AuditEntry(
@@ -340,4 +344,4 @@ def reconcile(
             job_id=standby.job_id,
             detail={"decision": row.id, "link": row.index},
         )
-        audit.write(tx, cluster_id, entry)
+        audit.write_entry(tx, cluster_id, entry)

@@ -95,7 +95,7 @@ def timeline(
     tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
 ) -> Timeline:
     """`index`: of the successor whose forecast's course is told."""
-    made = handover_forecasts.newest_of(tx, [chain.chain_id])
+    made = handover_forecasts.find_newest_forecasts(tx, [chain.chain_id])
     handovers = [
         HandedOver(
             predecessor=before,
@@ -122,7 +122,7 @@ def _course(
     chosen = [h for h in told if h.successor.index == index] or told[-1:]
     if not chosen:
         return None
-    rows = decisions.of_link(tx, chain_id, chosen[0].successor.index, last=COURSE)
+    rows = decisions.list_link_decisions(tx, chain_id, chosen[0].successor.index, last=COURSE)
     points = [point for row in rows if (point := _point(row)) is not None]
     return Course(handover=chosen[0], points=points)
 
@@ -144,7 +144,9 @@ def _point(row: DecisionRow) -> CoursePoint | None:
 def logs(tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]) -> list[LinkLog]:
     """Of every link that has run, in order; for those alone whom the chain obeys."""
     ran = [link for link in links if link.state is not LinkState.PENDING and not link.has_vanished]
-    lines = job_history.submit_lines(tx, cluster_id, [(link.job_id, link.submit) for link in ran])
+    lines = job_history.read_submit_lines(
+        tx, cluster_id, [(link.job_id, link.submit) for link in ran]
+    )
     found = []
     for link in ran:
         line = lines.get((link.job_id, link.submit), "")

@@ -124,16 +124,16 @@ def accuracy(
     """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
     step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
     since -= since % _DAY_S
-    stored = job_forecasts.tallies(tx, cluster_id, since, until)
+    stored = job_forecasts.list_tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
-    still = job_forecasts.count_open(tx, cluster_id, since)
+    still = job_forecasts.count_open_forecasts(tx, cluster_id, since)
     least = 1 if reader.can_see(JOBS) else FEWEST_SHOWN
     places = [_place("", days, sum(still.values()), step_s, least)] if days else []
     for name in _names(days, reader):
         mine = [day for day in days if day[1] == name]
         places.append(_place(name, mine, still.get(name, 0), step_s, least))
-    tried = forecast_trials.qualities(tx, cluster_id, until - JUDGED_S)
-    settled = handover_forecasts.settled(tx, cluster_id, since, until, _HANDOVERS)
+    tried = forecast_trials.list_qualities(tx, cluster_id, until - JUDGED_S)
+    settled = handover_forecasts.list_settled_forecasts(tx, cluster_id, since, until, _HANDOVERS)
     return Accuracy(
         since=since,
         until=until,

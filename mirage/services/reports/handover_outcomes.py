@@ -14,7 +14,7 @@ from mirage.services.provision import baseline_counterfactuals
 from mirage.store.chains import chains, decisions, handover_outcomes
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.chains.decisions import DecisionRow
-from mirage.store.chains.handover_outcomes import MIRAGE, Kind, OutcomeRow, Parted
+from mirage.store.chains.handover_outcomes import MIRAGE, OutcomeKind, OutcomeRow, Parted
 from mirage.store.database.engine import Transaction
 
 REACTIVE = "reactive"
@@ -30,11 +30,11 @@ def record(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
 
     Those that came before the newest one known by more than `again_s` are taken to be as stored.
     """
-    newest = handover_outcomes.newest(tx, cluster_id)
-    found = chains.handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
+    newest = handover_outcomes.read_newest_at(tx, cluster_id)
+    found = chains.list_handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
     keys = [(row.chain.chain_id, row.successor.index) for row in found]
-    would = handover_outcomes.would_have_freed(tx, keys)
-    last = decisions.last_of(tx, keys)
+    would = handover_outcomes.list_would_free(tx, keys)
+    last = decisions.find_last_decisions(tx, keys)
     rows = [_row(f, last.get(k), would.get(k, {})) for f, k in zip(found, keys, strict=True)]
     handover_outcomes.put_outcomes(tx, cluster_id, rows)
     return len(rows)
@@ -44,7 +44,7 @@ def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int])
     chain, before, after = found
     end, start = before.end or 0, after.start or 0  # the query has both
     kind = _kind(after, last)
-    compared = kind is not Kind.NONE and after.position is not Position.PINNED
+    compared = kind is not OutcomeKind.NONE and after.position is not Position.PINNED
     return OutcomeRow(
         chain_id=chain.chain_id,
         index=after.index,
@@ -60,15 +60,17 @@ def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int])
     )
 
 
-def _kind(after: Link, last: DecisionRow | None) -> Kind:
+def _kind(after: Link, last: DecisionRow | None) -> OutcomeKind:
     if after.freed_by is Planner.USER:
-        return Kind.NONE  # its owner said when, and Mirage left it so
+        return OutcomeKind.NONE  # its owner said when, and Mirage left it so
     if after.freed_at is not None or (last is not None and last.mode is Mode.ACT):
-        return Kind.ACT
-    return Kind.NONE if last is None or last.mode is Mode.OBSERVE else Kind.SHADOW
+        return OutcomeKind.ACT
+    return OutcomeKind.NONE if last is None or last.mode is Mode.OBSERVE else OutcomeKind.SHADOW
 
 
-def _under(before: Link, after: Link, kind: Kind, would: Mapping[str, int]) -> dict[str, Parted]:
+def _under(
+    before: Link, after: Link, kind: OutcomeKind, would: Mapping[str, int]
+) -> dict[str, Parted]:
     end, start = before.end or 0, after.start or 0
     eligible = end if after.freed_at is None else min(after.freed_at, end)
     # Slurm's own instant is later where a hold was lifted in between.
@@ -82,7 +84,7 @@ def _under(before: Link, after: Link, kind: Kind, would: Mapping[str, int]) -> d
 
     told = {name: freed_by(name) for name in baseline_counterfactuals.NAMES}
     told[REACTIVE] = parted(wait_s)
-    told[MIRAGE] = parted(start - end) if kind is Kind.ACT else freed_by(MIRAGE)
+    told[MIRAGE] = parted(start - end) if kind is OutcomeKind.ACT else freed_by(MIRAGE)
     return told
 
 

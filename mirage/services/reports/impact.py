@@ -7,7 +7,14 @@ from functools import reduce
 from mirage.domain.access.caller import PARTITIONS, Principal
 from mirage.services.reports.daily_bootstrap import Interval, of_sum
 from mirage.store.chains import handover_outcomes
-from mirage.store.chains.handover_outcomes import MIRAGE, POLICIES, Group, Kind, Span, Sums
+from mirage.store.chains.handover_outcomes import (
+    MIRAGE,
+    POLICIES,
+    OutcomeGroup,
+    OutcomeKind,
+    OutcomeSpan,
+    OutcomeSums,
+)
 from mirage.store.database.engine import Transaction
 
 BASELINES = tuple(policy for policy in POLICIES if policy != MIRAGE)
@@ -107,8 +114,8 @@ class Impact:
 def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal) -> Impact:
     """Of hand-overs that were complete in [since, until)."""
     own = None if reader.can_see_all_chains else reader.build_own_rows()
-    span = Span(cluster_id=cluster_id, since=since, until=until, own=own)
-    daily = handover_outcomes.by_day(tx, span)
+    span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until, own=own)
+    daily = handover_outcomes.sum_by_day(tx, span)
     named = reader.can_see(PARTITIONS)
     names = sorted({group.key[2] for group in daily}) if named else []
     return Impact(
@@ -116,21 +123,23 @@ def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Pri
         until=until,
         own=own is not None,
         too_few=_too_few(daily),
-        act=_part(_of(daily, Kind.ACT)),
-        shadow=_part(_of(daily, Kind.SHADOW)),
-        unasked=sum(group.sums.count for group in _of(daily, Kind.NONE)),
+        act=_part(_of(daily, OutcomeKind.ACT)),
+        shadow=_part(_of(daily, OutcomeKind.SHADOW)),
+        unasked=sum(group.sums.count for group in _of(daily, OutcomeKind.NONE)),
         partitions=tuple(_of_partition(daily, name) for name in names),
-        payers=tuple(_payers(handover_outcomes.by_payer(tx, span, SHOWN))),
-        chains=tuple(_chains(handover_outcomes.by_chain(tx, span, SHOWN), named=named)),
+        payers=tuple(_payers(handover_outcomes.sum_by_payer(tx, span, SHOWN))),
+        chains=tuple(_chains(handover_outcomes.sum_by_chain(tx, span, SHOWN), named=named)),
         days=tuple(_days(daily)),
     )
 
 
-def _of(daily: Iterable[Group], kind: Kind, partition: str | None = None) -> list[Group]:
+def _of(
+    daily: Iterable[OutcomeGroup], kind: OutcomeKind, partition: str | None = None
+) -> list[OutcomeGroup]:
     return [g for g in daily if g.key[1] == kind and partition in {None, g.key[2]}]
 
 
-def _too_few(daily: Sequence[Group]) -> str:
+def _too_few(daily: Sequence[OutcomeGroup]) -> str:
     compared = [group for group in daily if group.sums.compared]
     count = sum(group.sums.compared for group in compared)
     days = len({group.key[0] for group in compared})
@@ -142,7 +151,7 @@ def _too_few(daily: Sequence[Group]) -> str:
     )
 
 
-def _part(groups: Sequence[Group]) -> Part:
+def _part(groups: Sequence[OutcomeGroup]) -> Part:
     whole = _total(group.sums for group in groups)
     by_day = [_total(g.sums for g in mine) for mine in _grouped(groups, lambda g: g.key[0])]
     return Part(
@@ -157,7 +166,7 @@ def _part(groups: Sequence[Group]) -> Part:
     )
 
 
-def _saved(baseline: str, whole: Sums, by_day: Sequence[Sums]) -> Saved:
+def _saved(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSums]) -> Saved:
     interruption_s, overlap_s = whole.under[baseline]
     return Saved(
         baseline=baseline,
@@ -168,15 +177,15 @@ def _saved(baseline: str, whole: Sums, by_day: Sequence[Sums]) -> Saved:
     )
 
 
-def _saved_h(sums: Sums, baseline: str) -> float:
+def _saved_h(sums: OutcomeSums, baseline: str) -> float:
     return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / _HOUR_S
 
 
-def _total(parts: Iterable[Sums]) -> Sums:
+def _total(parts: Iterable[OutcomeSums]) -> OutcomeSums:
     return reduce(_plus, parts, _NOTHING)
 
 
-_NOTHING = Sums(
+_NOTHING = OutcomeSums(
     count=0,
     interruption_s=0,
     overlap_node_s=0,
@@ -186,9 +195,9 @@ _NOTHING = Sums(
 )
 
 
-def _plus(one: Sums, other: Sums) -> Sums:
+def _plus(one: OutcomeSums, other: OutcomeSums) -> OutcomeSums:
     pairs = ((name, one.under[name], other.under[name]) for name in POLICIES)
-    return Sums(
+    return OutcomeSums(
         count=one.count + other.count,
         interruption_s=one.interruption_s + other.interruption_s,
         overlap_node_s=one.overlap_node_s + other.overlap_node_s,
@@ -198,34 +207,36 @@ def _plus(one: Sums, other: Sums) -> Sums:
     )
 
 
-def _grouped(groups: Iterable[Group], key: Callable[[Group], int]) -> list[list[Group]]:
-    found: dict[int, list[Group]] = {}
+def _grouped(
+    groups: Iterable[OutcomeGroup], key: Callable[[OutcomeGroup], int]
+) -> list[list[OutcomeGroup]]:
+    found: dict[int, list[OutcomeGroup]] = {}
     for group in groups:
         found.setdefault(key(group), []).append(group)
     return [found[at] for at in sorted(found)]
 
 
-def _of_partition(daily: Sequence[Group], name: str) -> OfPartition:
+def _of_partition(daily: Sequence[OutcomeGroup], name: str) -> OfPartition:
     return OfPartition(
         partition=name,
-        act=_part(_of(daily, Kind.ACT, name)),
-        shadow=_part(_of(daily, Kind.SHADOW, name)),
+        act=_part(_of(daily, OutcomeKind.ACT, name)),
+        shadow=_part(_of(daily, OutcomeKind.SHADOW, name)),
     )
 
 
-def _payers(groups: Iterable[Group]) -> Iterator[Payer]:
+def _payers(groups: Iterable[OutcomeGroup]) -> Iterator[Payer]:
     for group in groups:
         account, user = group.key
         yield _payer(group.sums, user, account=account)
 
 
-def _chains(groups: Iterable[Group], *, named: bool) -> Iterator[Payer]:
+def _chains(groups: Iterable[OutcomeGroup], *, named: bool) -> Iterator[Payer]:
     for group in groups:
         chain_id, user, partition = group.key
         yield _payer(group.sums, user, chain_id=chain_id, partition=partition if named else "")
 
 
-def _payer(sums: Sums, user: str, **whose: str) -> Payer:
+def _payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
     return Payer(
         user=user,
         handovers=sums.count,
@@ -236,10 +247,10 @@ def _payer(sums: Sums, user: str, **whose: str) -> Payer:
     )
 
 
-def _days(daily: Sequence[Group]) -> Iterator[Day]:
+def _days(daily: Sequence[OutcomeGroup]) -> Iterator[Day]:
     for groups in _grouped(daily, lambda group: group.key[0]):
-        act = _total(group.sums for group in _of(groups, Kind.ACT))
-        shadow = _total(group.sums for group in _of(groups, Kind.SHADOW))
+        act = _total(group.sums for group in _of(groups, OutcomeKind.ACT))
+        shadow = _total(group.sums for group in _of(groups, OutcomeKind.SHADOW))
         yield Day(
             at=groups[0].key[0],
             act_saved_h=_saved_h(act, "reactive"),

@@ -7,7 +7,7 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.services.chains import explanations, link_risks
 from mirage.services.chains.open_handovers import OpenHandover, of_chain
 from mirage.store.chains import chain_ranking, chains, decisions
-from mirage.store.chains.chain_ranking import AT_RISK, PAUSED, Place, Wanted
+from mirage.store.chains.chain_ranking import AT_RISK, PAUSED, RankedChain, RankingFilter
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey
@@ -81,7 +81,7 @@ def start_range(standby: Link, forecast: ForecastRow) -> StartRange:
 class ChainRow:
     """A live chain as a list shows it."""
 
-    place: Place
+    place: RankedChain
     chain: Chain
     links: Sequence[Link]
     upcoming: Upcoming | None
@@ -124,12 +124,17 @@ class Overview:
 
 
 def overview(
-    tx: Transaction, cluster_id: int, wanted: Wanted, *, after: Place | None = None, limit: int
+    tx: Transaction,
+    cluster_id: int,
+    wanted: RankingFilter,
+    *,
+    after: RankedChain | None = None,
+    limit: int,
 ) -> Overview:
     """`after`: the last row of the page before."""
-    counted = chain_ranking.counts(tx, cluster_id, wanted)
-    places = chain_ranking.by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
-    first = [] if after else chain_ranking.soonest(tx, cluster_id, wanted, limit=SOON)
+    counted = chain_ranking.count_by_rank(tx, cluster_id, wanted)
+    places = chain_ranking.list_by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
+    first = [] if after else chain_ranking.list_soonest_ending(tx, cluster_id, wanted, limit=SOON)
     rows = _rows(tx, [*places, *(place for place in first if place not in places)])
     soon = [rows[place.chain_id].upcoming for place in first]
     return Overview(
@@ -141,12 +146,15 @@ def overview(
     )
 
 
-def _rows(tx: Transaction, places: Sequence[Place]) -> dict[ChainId, ChainRow]:
+def _rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId, ChainRow]:
     ids = [place.chain_id for place in places]
-    known, links = chains.chains_of(tx, ids), chains.links_of(tx, ids)
+    known, links = chains.find_chains(tx, ids), chains.list_links_by_chain(tx, ids)
     open_ones = {i: _next(known[i], links[i]) for i in ids}
     keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
-    last, newest = decisions.last_of(tx, keys), handover_forecasts.newest_of(tx, ids)
+    last, newest = (
+        decisions.find_last_decisions(tx, keys),
+        handover_forecasts.find_newest_forecasts(tx, ids),
+    )
     return {
         place.chain_id: ChainRow(
             place=place,

@@ -45,7 +45,7 @@ class Bookkeeping:
         with self._store.begin() as tx:
             known = job_forecast_recorder.settle(tx, self._cluster_id, now)
             if known + handover_outcomes.record(tx, self._cluster_id, reach_s):
-                changes.tell(tx, self._cluster_id, Topic.QUEUE)
+                changes.record_change(tx, self._cluster_id, Topic.QUEUE)
         self._counted_at = now
         if again:
             self._again_at = now

@@ -9,7 +9,7 @@ from mirage.services.reports.wait_statistics import LEAST
 from mirage.slurm.text.wait_explanations import WaitExplanation, explain_reason
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import queue_summary
-from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, QueueNow
+from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, QueueSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ NOTHING = Shown(at=None, nodes_at=None, whole=None, partitions=())
 
 def shown(tx: Transaction, cluster_id: int, reader: Principal) -> Shown:
     """What this reader may see of it."""
-    found = queue_summary.find(tx, cluster_id)
+    found = queue_summary.find_summary(tx, cluster_id)
     if found is None:
         return NOTHING
     whole, *rest = _partitions(found, reader)
@@ -66,7 +66,7 @@ def shown(tx: Transaction, cluster_id: int, reader: Principal) -> Shown:
     )
 
 
-def _partitions(found: QueueNow, reader: Principal) -> Iterator[Partition]:
+def _partitions(found: QueueSummary, reader: Principal) -> Iterator[Partition]:
     """All first; also those that have nodes and no jobs."""
     nodes = {row.partition: row for row in found.nodes} if reader.can_see(NODES) else {}
     queue = {row.partition: row for row in found.queue}

@@ -11,7 +11,7 @@ HEAVIEST = "heaviest user"
 
 def shadow(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
     """None: none has been made yet."""
-    found = reports.last(tx, cluster_id, reports.SHADOW)
+    found = reports.find_last_report(tx, cluster_id, reports.SHADOW)
     if found is None:
         return None
     document = dict(found.document)

@@ -15,7 +15,7 @@ from mirage.errors import InputError
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import wait_marks, wait_sums
 from mirage.store.jobs.wait_marks import DAY_S, HOUR_S
-from mirage.store.jobs.wait_sums import Cells
+from mirage.store.jobs.wait_sums import WaitCells
 
 LEAST: Final = 10
 """Waits of fewer jobs would tell of single ones, where the cluster keeps jobs private."""
@@ -103,20 +103,20 @@ def refresh(
     begun = clock()
     while clock() - begun < budget_s:
         with store.begin() as tx:
-            wait_sums.lock(tx, cluster_id)
-            found = wait_marks.newest_day(tx, cluster_id)
+            wait_sums.lock_cluster(tx, cluster_id)
+            found = wait_marks.find_newest_day(tx, cluster_id)
             if found is None:
                 return True
             day, hours = found
             wait_sums.sum_day(tx, cluster_id, day, hours)
-            wait_marks.clear(tx, cluster_id, day, day + DAY_S)
+            wait_marks.clear_hours(tx, cluster_id, day, day + DAY_S)
     return False
 
 
 def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1) -> WaitsOverTime:
     """`least`: waits of fewer jobs are not told, only that there were fewer."""
     asked = asked.rounded()
-    cells = wait_sums.between(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
+    cells = wait_sums.read_cells(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
     chosen = _chosen(cells, asked)
     jobs, step = cells.jobs[chosen], asked.by.seconds
     bins = cells.bin[chosen]
@@ -140,7 +140,7 @@ def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1)
         partitions=tuple(sorted(filter(_any, named), key=lambda g: (-g.waits.jobs, g.name))),
         sizes=_groups(SIZES, grouped(cells.size[chosen], len(SIZES))),
         limits=_groups(LIMITS, grouped(cells.limit[chosen], len(LIMITS))),
-        behind_h=wait_marks.count(tx, cluster_id, asked.since, asked.until),
+        behind_h=wait_marks.count_marked_hours(tx, cluster_id, asked.since, asked.until),
     )
 
 
@@ -149,7 +149,7 @@ def told(waits: WaitSummary, least: int) -> WaitSummary:
     return waits if waits.jobs >= least else WaitSummary(jobs=waits.jobs)
 
 
-def _chosen(cells: Cells, asked: Asked) -> NDArray[np.bool_]:
+def _chosen(cells: WaitCells, asked: Asked) -> NDArray[np.bool_]:
     chosen = np.ones(len(cells), dtype=bool)
     if asked.partition:
         known = {name: i for i, name in enumerate(cells.partitions)}

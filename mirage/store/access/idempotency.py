@@ -4,7 +4,7 @@ from sqlalchemy import and_, delete, or_, select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import idempotency_keys as table
-from mirage.store.database.upsert import insert
+from mirage.store.database.upsert import build_insert
 
 KEEP_S = 86400
 OF_ONE = 100
@@ -12,7 +12,7 @@ OF_ONE = 100
 wrapped sbatch in a loop uses one key for each chain."""
 
 
-def find(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
+def find_fingerprint(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
     """The digest of the request that the key stands for."""
     query = select(table.c.fingerprint)
     query = query.where(table.c.uid == uid, table.c.key == key, table.c.at > now - KEEP_S)
@@ -20,20 +20,20 @@ def find(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
     return None if found is None else str(found)
 
 
-def claim(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int) -> bool:
+def claim_key(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int) -> bool:
     """The key stands for this request from now on.
 
     Whoever has claimed it in a transaction under way is waited for. False: it stands for one that
-    was done; `find` tells for which.
+    was done; `find_fingerprint` tells for which.
     """
-    _make_room(tx, uid, key, now)
+    _drop_surplus_keys(tx, uid, key, now)
     values = {"uid": uid, "key": key, "fingerprint": fingerprint, "at": now}
-    statement = insert(tx, table).values(**values)
+    statement = build_insert(tx, table).values(**values)
     stored = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
     return tx.execute(stored).first() is not None
 
 
-def _make_room(tx: Transaction, uid: int, key: str, now: int) -> None:
+def _drop_surplus_keys(tx: Transaction, uid: int, key: str, now: int) -> None:
     """Of their keys stay this one, unless it is over, and the newest of the others."""
     theirs, is_open = table.c.uid == uid, table.c.at > now - KEEP_S
     newest = (
@@ -48,6 +48,6 @@ def _make_room(tx: Transaction, uid: int, key: str, now: int) -> None:
     tx.execute(delete(table).where(theirs, table.c.key.in_(gone)))
 
 
-def forget(tx: Transaction, now: int) -> None:
+def forget_expired_keys(tx: Transaction, now: int) -> None:
     """Those of everybody that are over."""
     tx.execute(delete(table).where(table.c.at <= now - KEEP_S))

@@ -11,7 +11,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, jobs, links
 
 
-def own_chains(own: OwnRows) -> ColumnElement[bool]:
+def match_own_chains(own: OwnRows) -> ColumnElement[bool]:
     """Chains of the user, and those whose links are all of accounts that they coordinate."""
     mine = false() if own.uid == NOBODY_UID else chains.c.uid == own.uid
     if not own.accounts:
@@ -23,14 +23,14 @@ def own_chains(own: OwnRows) -> ColumnElement[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ChainOwner:
     """Whose a chain is: `accounts` are those of its links."""
 
     uid: int
     accounts: frozenset[str]
 
 
-def owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Owner]:
+def list_chain_owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, ChainOwner]:
     """Of those of these chains that are known."""
     wanted = list(chain_ids)
     accounts: dict[ChainId, set[str]] = {}
@@ -38,10 +38,12 @@ def owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Own
     for chain_id, account in tx.execute(query.distinct()):
         accounts.setdefault(chain_id, set()).add(account)
     rows = tx.execute(select(chains.c.chain_id, chains.c.uid).where(chains.c.chain_id.in_(wanted)))
-    return {chain_id: Owner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows}
+    return {
+        chain_id: ChainOwner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows
+    }
 
 
-def own_jobs(own: OwnRows) -> ColumnElement[bool]:
+def match_own_jobs(own: OwnRows) -> ColumnElement[bool]:
     """Jobs of the user, and of the accounts that they coordinate."""
     mine = false() if own.uid == NOBODY_UID else jobs.c.uid == own.uid
     return or_(mine, jobs.c.account.in_(own.accounts)) if own.accounts else mine

@@ -6,7 +6,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import sessions
 
 
-def add(tx: Transaction, digest: str, token_id: str, *, now: int, expires_at: int) -> None:
+def add_session(tx: Transaction, digest: str, token_id: str, *, now: int, expires_at: int) -> None:
     """Those that are over go."""
     tx.execute(delete(sessions).where(sessions.c.expires_at <= now))
     tx.execute(
@@ -16,12 +16,12 @@ def add(tx: Transaction, digest: str, token_id: str, *, now: int, expires_at: in
     )
 
 
-def token_of(tx: Transaction, digest: str, *, now: int) -> str | None:
+def find_session_token(tx: Transaction, digest: str, *, now: int) -> str | None:
     """The id of the token; None where there is no such session, or no more."""
     open_one = (sessions.c.digest == digest) & (sessions.c.expires_at > now)
     found = tx.scalar(select(sessions.c.token_id).where(open_one))
     return None if found is None else str(found)
 
 
-def remove(tx: Transaction, digest: str) -> None:
+def remove_session(tx: Transaction, digest: str) -> None:
     tx.execute(delete(sessions).where(sessions.c.digest == digest))

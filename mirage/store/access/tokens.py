@@ -33,32 +33,32 @@ class Token:
 _FIELDS = [field.name for field in fields(Token)]
 
 
-def add(tx: Transaction, token: Token) -> None:
+def add_token(tx: Transaction, token: Token) -> None:
     values = {name: getattr(token, name) for name in _FIELDS} | {"role": token.role.value}
     tx.execute(insert(tokens).values(**values))
 
 
-def find(tx: Transaction, token_id: str) -> Token | None:
+def find_token(tx: Transaction, token_id: str) -> Token | None:
     row = tx.execute(select(tokens).where(tokens.c.token_id == token_id)).first()
-    return None if row is None else _token(row)
+    return None if row is None else _build_token(row)
 
 
-def all_of(tx: Transaction) -> list[Token]:
+def list_tokens(tx: Transaction) -> list[Token]:
     """Newest first, those that have ended included."""
     query = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.token_id)
-    return [_token(row) for row in tx.execute(query)]
+    return [_build_token(row) for row in tx.execute(query)]
 
 
-def revoke(tx: Transaction, token_id: str, *, now: int) -> Token:
+def revoke_token(tx: Transaction, token_id: str, *, now: int) -> Token:
     """Revoking again changes nothing. Raises NotFound."""
     open_one = (tokens.c.token_id == token_id) & tokens.c.revoked_at.is_(None)
     tx.execute(update(tokens).where(open_one).values(revoked_at=now))
-    found = find(tx, token_id)
+    found = find_token(tx, token_id)
     if found is None:
         raise NotFound(f"there is no token {token_id}: `mirage token list` shows them")
     return found
 
 
-def _token(row: Row[tuple[object, ...]]) -> Token:
+def _build_token(row: Row[tuple[object, ...]]) -> Token:
     values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - its public name
     return Token(**values | {"role": Role(row.role)})

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, lite
 from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.store.access.row_access import own_chains
+from mirage.store.access.row_access import match_own_chains
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, links
 
@@ -20,7 +20,7 @@ AT_RISK, PAUSED, ORDINARY = 0, 1, 2
 _LIVE = tuple(state.value for state in ChainState if not state.is_over)
 
 
-class Place(NamedTuple):
+class RankedChain(NamedTuple):
     """Where a chain stands among the others: at risk, paused, then by the running link's end."""
 
     rank: int
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RankingFilter:
     """Which chains. Empty fields do not filter."""
 
     own: OwnRows | None = None
@@ -39,47 +39,60 @@ class Wanted:
     user: str = ""
 
 
-def by_risk(
-    tx: Transaction, cluster_id: int, wanted: Wanted, *, after: Place | None = None, limit: int
-) -> list[Place]:
+def list_by_risk(
+    tx: Transaction,
+    cluster_id: int,
+    wanted: RankingFilter,
+    *,
+    after: RankedChain | None = None,
+    limit: int,
+) -> list[RankedChain]:
     """Live chains, those to look at first. `after`: the last one of the page before."""
-    query = _placed(cluster_id, wanted).subquery()
+    query = _select_ranked(cluster_id, wanted).subquery()
     place = (query.c.rank, query.c.ends, query.c.chain_id)
     chosen = select(*place).order_by(*place).limit(limit)
     if after is not None:
         chosen = chosen.where(tuple_(*place) > tuple_(*after))
-    return [Place(r.rank, r.ends, ChainId(r.chain_id)) for r in tx.execute(chosen)]
+    return [RankedChain(r.rank, r.ends, ChainId(r.chain_id)) for r in tx.execute(chosen)]
 
 
-def soonest(tx: Transaction, cluster_id: int, wanted: Wanted, *, limit: int) -> list[Place]:
+def list_soonest_ending(
+    tx: Transaction, cluster_id: int, wanted: RankingFilter, *, limit: int
+) -> list[RankedChain]:
     """Active chains by the end of what runs, soonest first; those without an end are left out."""
-    query = _placed(cluster_id, wanted, live=(ChainState.ACTIVE.value,)).subquery()
+    query = _select_ranked(cluster_id, wanted, live=(ChainState.ACTIVE.value,)).subquery()
     chosen = select(query.c.rank, query.c.ends, query.c.chain_id).where(query.c.ends < NEVER)
     rows = tx.execute(chosen.order_by(query.c.ends, query.c.chain_id).limit(limit))
-    return [Place(r.rank, r.ends, ChainId(r.chain_id)) for r in rows]
+    return [RankedChain(r.rank, r.ends, ChainId(r.chain_id)) for r in rows]
 
 
-def counts(tx: Transaction, cluster_id: int, wanted: Wanted) -> dict[int, int]:
+def count_by_rank(tx: Transaction, cluster_id: int, wanted: RankingFilter) -> dict[int, int]:
     """How many live chains have each rank, of those that `wanted` names."""
-    rank = _rank()
-    query = select(rank, func.count()).where(*_filters(cluster_id, wanted, _LIVE)).group_by(rank)
+    rank = _build_rank()
+    query = (
+        select(rank, func.count())
+        .where(*_build_conditions(cluster_id, wanted, _LIVE))
+        .group_by(rank)
+    )
     return {int(rank): int(n) for rank, n in tx.execute(query)}
 
 
-def _placed(cluster_id: int, wanted: Wanted, *, live: tuple[str, ...] = _LIVE) -> Select[Any]:
-    ends = _ends(cluster_id).subquery()
+def _select_ranked(
+    cluster_id: int, wanted: RankingFilter, *, live: tuple[str, ...] = _LIVE
+) -> Select[Any]:
+    ends = _select_ends(cluster_id).subquery()
     return (
         select(
-            _rank().label("rank"),
+            _build_rank().label("rank"),
             func.coalesce(ends.c.ends, literal(NEVER, BigInteger)).label("ends"),
             chains.c.chain_id.label("chain_id"),
         )
         .select_from(chains.outerjoin(ends, ends.c.chain_id == chains.c.chain_id))
-        .where(*_filters(cluster_id, wanted, live))
+        .where(*_build_conditions(cluster_id, wanted, live))
     )
 
 
-def _rank() -> ColumnElement[int]:
+def _build_rank() -> ColumnElement[int]:
     return case(
         (chains.c.at_risk != "", literal(AT_RISK)),
         (chains.c.state == ChainState.PAUSED.value, literal(PAUSED)),
@@ -87,16 +100,18 @@ def _rank() -> ColumnElement[int]:
     )
 
 
-def _filters(cluster_id: int, wanted: Wanted, live: tuple[str, ...]) -> list[ColumnElement[bool]]:
+def _build_conditions(
+    cluster_id: int, wanted: RankingFilter, live: tuple[str, ...]
+) -> list[ColumnElement[bool]]:
     found = [chains.c.cluster_id == cluster_id, chains.c.state.in_(live)]
     if wanted.own is not None:
-        found.append(own_chains(wanted.own))
+        found.append(match_own_chains(wanted.own))
     if wanted.user:
         found.append(chains.c.user == wanted.user)
     return found
 
 
-def _ends(cluster_id: int) -> Select[Any]:
+def _select_ends(cluster_id: int) -> Select[Any]:
     """Of each chain the end of what runs; the newest link is the last to end."""
     limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
     by_limit = links.c.start + links.c.time_limit_s

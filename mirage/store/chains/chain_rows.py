@@ -14,16 +14,16 @@ _OF_RISK = frozenset(("at_risk", "risk_link", "risk_job", "risk_detail"))
 _PLAIN = [name for name in _NAMES if name not in _OF_CAUSE | _OF_RISK]
 
 
-def values_of(chain: Chain) -> dict[str, Any]:
+def build_chain_values(chain: Chain) -> dict[str, Any]:
     """By column."""
     values = {name: getattr(chain, name) for name in _PLAIN}
     values |= {"state": chain.state.value, "mode": chain.mode.value}
     values |= {"presubmit": chain.presubmit.value}
     values |= {"style": None if chain.style is None else chain.style.value}
-    return values | _values_of_cause(chain.cause) | _values_of_risk(chain.at_risk)
+    return values | _build_cause_values(chain.cause) | _build_risk_values(chain.at_risk)
 
 
-def _values_of_cause(cause: Cause | None) -> dict[str, Any]:
+def _build_cause_values(cause: Cause | None) -> dict[str, Any]:
     if cause is None:
         return dict.fromkeys(_OF_CAUSE)
     return {
@@ -36,7 +36,7 @@ def _values_of_cause(cause: Cause | None) -> dict[str, Any]:
     }
 
 
-def _values_of_risk(risk: AtRisk | None) -> dict[str, Any]:
+def _build_risk_values(risk: AtRisk | None) -> dict[str, Any]:
     if risk is None:
         return dict.fromkeys(_OF_RISK) | {"at_risk": ""}
     return {
@@ -48,7 +48,7 @@ def _values_of_risk(risk: AtRisk | None) -> dict[str, Any]:
 
 
 # By place, not by name: at 2,000 chains a mapping of each row took most of the time.
-def chain_of_row(row: Sequence[Any]) -> Chain:
+def build_chain(row: Sequence[Any]) -> Chain:
     """`row`: in the order of CHAIN_COLUMNS."""
     values = dict(zip(_NAMES, row, strict=True))
     plain = {name: values[name] for name in _PLAIN}
@@ -57,10 +57,10 @@ def chain_of_row(row: Sequence[Any]) -> Chain:
     plain["state"] = ChainState(values["state"])
     plain["presubmit"], plain["mode"] = Presubmit(values["presubmit"]), ChainMode(values["mode"])
     plain["style"] = None if style is None else Style(style)
-    return Chain(**plain, cause=_cause(values), at_risk=_risk(values))
+    return Chain(**plain, cause=_build_cause(values), at_risk=_build_risk(values))
 
 
-def _cause(values: Mapping[str, Any]) -> Cause | None:
+def _build_cause(values: Mapping[str, Any]) -> Cause | None:
     if values["actor"] is None:
         return None
     return Cause(
@@ -73,7 +73,7 @@ def _cause(values: Mapping[str, Any]) -> Cause | None:
     )
 
 
-def _risk(values: Mapping[str, Any]) -> AtRisk | None:
+def _build_risk(values: Mapping[str, Any]) -> AtRisk | None:
     if not values["at_risk"]:
         return None
     return AtRisk(

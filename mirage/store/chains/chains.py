@@ -33,13 +33,13 @@ from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
 from mirage.errors import NotFound
-from mirage.store.access.row_access import own_chains
-from mirage.store.chains.chain_rows import CHAIN_COLUMNS, chain_of_row, values_of
+from mirage.store.access.row_access import match_own_chains
+from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import among
-from mirage.store.database.time_filter import within
-from mirage.store.database.upsert import put
+from mirage.store.database.link_keys import match_links
+from mirage.store.database.time_filter import filter_within
+from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
@@ -93,39 +93,41 @@ class HandoverRow(NamedTuple):
 
 
 def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
-    put(tx, tables.chains, values_of(chain) | {"cluster_id": cluster_id}, key=["chain_id"])
-    changes.tell(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
+    put_row(
+        tx, tables.chains, build_chain_values(chain) | {"cluster_id": cluster_id}, key=["chain_id"]
+    )
+    changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 
-def chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
+def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
     """`lock`: nobody else changes it before this transaction ends."""
     query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
     query = query.with_for_update() if lock else query
     row = tx.execute(query).first()
     if row is None:
         raise NotFound(f"there is no chain {chain_id}")
-    return chain_of_row(row)
+    return build_chain(row)
 
 
-def chains_of(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
+def find_chains(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
     """Those of these chains that are known, in one query."""
     query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
-    found = [chain_of_row(row) for row in tx.execute(query)]
+    found = [build_chain(row) for row in tx.execute(query)]
     return {chain.chain_id: chain for chain in found}
 
 
-def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
-    """The chains that are not over, oldest first. `lock`: as in `chain`."""
+def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
+    """The chains that are not over, oldest first. `lock`: as in `get_chain`."""
     table = tables.chains
     query = select(*CHAIN_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
     )
     query = query.with_for_update() if lock else query
     rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id))
-    return [chain_of_row(row) for row in rows]
+    return [build_chain(row) for row in rows]
 
 
-def chains(  # noqa: PLR0913 - filters
+def list_chains(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
@@ -143,20 +145,20 @@ def chains(  # noqa: PLR0913 - filters
     equal |= {"state": None if state is None else state.value}
     query = select(*CHAIN_COLUMNS).where(
         *(table.c[n] == v for n, v in equal.items() if v is not None),
-        *_narrowed(where or ChainFilter()),
+        *_build_conditions(where or ChainFilter()),
     )
     if own is not None:
-        query = query.where(own_chains(own))
+        query = query.where(match_own_chains(own))
     if after is not None:
         place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
     query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
-    return [chain_of_row(row) for row in tx.execute(query)]
+    return [build_chain(row) for row in tx.execute(query)]
 
 
-def _narrowed(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
+def _build_conditions(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
     table, links = tables.chains, tables.links
-    yield from within(table.c.created_at, where)
+    yield from filter_within(table.c.created_at, where)
     if where.at_risk is not None:
         yield (table.c.at_risk != "") if where.at_risk else (table.c.at_risk == "")
     equal = {"partition": where.partition, "account": where.account}
@@ -165,7 +167,7 @@ def _narrowed(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
         yield select(links.c.id).where(links.c.chain_id == table.c.chain_id, *of_link).exists()
 
 
-def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
+def count_chains_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
     """Every state, also those that no chain is in."""
     table = tables.chains
     query = select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id)
@@ -173,7 +175,7 @@ def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
     return {state: found.get(state, 0) for state in ChainState}
 
 
-def count_live(tx: Transaction, cluster_id: int, uid: int) -> int:
+def count_live_chains(tx: Transaction, cluster_id: int, uid: int) -> int:
     """That user's chains that are not over."""
     table = tables.chains
     query = select(func.count()).where(
@@ -182,7 +184,7 @@ def count_live(tx: Transaction, cluster_id: int, uid: int) -> int:
     return int(tx.execute(query).scalar_one())
 
 
-def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
+def count_unseen_chains(tx: Transaction, cluster_id: int, uid: int) -> int:
     """That user's live chains of which no link is known."""
     table, links = tables.chains, tables.links
     query = select(func.count()).where(
@@ -194,7 +196,7 @@ def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
     return int(tx.execute(query).scalar_one())
 
 
-def is_seen(tx: Transaction, cluster_id: int, uid: int) -> bool:
+def has_seen_chain(tx: Transaction, cluster_id: int, uid: int) -> bool:
     """Whether Slurm has shown a job of a live chain of that user."""
     table, links = tables.chains, tables.links
     query = select(table.c.chain_id).where(
@@ -206,7 +208,7 @@ def is_seen(tx: Transaction, cluster_id: int, uid: int) -> bool:
     return tx.execute(query.limit(1)).first() is not None
 
 
-def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
+def count_chains_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
     """Live chains at risk, by what of (`AtRisk.word`)."""
     table = tables.chains
     hindered = table.c.at_risk == Risk.HINDERED.value
@@ -227,45 +229,45 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     values |= {"cluster_id": cluster_id, "end_state": end_state}
     values |= {"state": link.state.value, "position": link.position.value}
     values |= {n: None if values[n] is None else values[n].value for n in _PLANNER_NAMES}
-    put(tx, tables.links, values, key=["chain_id", "index"])
-    changes.tell(tx, cluster_id, Topic.CHAINS, [link.chain_id])
+    put_row(tx, tables.links, values, key=["chain_id", "index"])
+    changes.record_change(tx, cluster_id, Topic.CHAINS, [link.chain_id])
 
 
-def seen(tx: Transaction, links: Collection[Link], now: int) -> None:
+def mark_links_seen(tx: Transaction, links: Collection[Link], now: int) -> None:
     """These links were in the queue's answer, unchanged."""
     if links:
         table = tables.links
         keys = [(link.chain_id, link.index) for link in links]
-        unchanged = among(tx, table.c.chain_id, table.c.index, keys)
+        unchanged = match_links(tx, table.c.chain_id, table.c.index, keys)
         tx.execute(update(table).where(unchanged).values(seen_at=now))
 
 
-def links(tx: Transaction, chain_id: ChainId) -> list[Link]:
+def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
     """By index."""
-    return links_of(tx, [chain_id])[chain_id]
+    return list_links_by_chain(tx, [chain_id])[chain_id]
 
 
-def links_of(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
+def list_links_by_chain(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
     """The links of each of these chains by index, in one query."""
     table = tables.links
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
     query = select(*LINK_COLUMNS).where(table.c.chain_id.in_(found))
     for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).all():
-        link = link_of_row(row)
+        link = build_link(row)
         found[link.chain_id].append(link)
     return found
 
 
-def link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
+def find_link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
     table = tables.links
     query = select(*LINK_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.job_id == job_id, table.c.submit == submit
     )
     row = tx.execute(query).first()
-    return None if row is None else link_of_row(row)
+    return None if row is None else build_link(row)
 
 
-def handover_waits(
+def read_handover_waits(
     tx: Transaction, cluster_id: int, partition: str = "", *, nodes: int, last: int
 ) -> Waits:
     """How long the last successors of about that size waited once eligible, oldest first.
@@ -294,7 +296,7 @@ def handover_waits(
     )
     query = (
         select(*(func.coalesce(c, UNKNOWN) for c in columns))
-        .select_from(after.join(before, _follows(before, after)))
+        .select_from(after.join(before, _match_predecessor(before, after)))
         .where(and_(*conditions))
         .order_by(after.c.start.desc(), after.c.job_id.desc())
         .limit(last)
@@ -308,17 +310,17 @@ def handover_waits(
     return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
 
 
-def handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
+def list_handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
     """Hand-overs that were complete at `since` or later, oldest first."""
     before, after = _PREDECESSOR, _SUCCESSOR
-    query = _complete(before, after, cluster_id).where(
+    query = _select_handovers(before, after, cluster_id).where(
         or_(before.c.end >= since, after.c.start >= since)
     )
     query = query.order_by(after.c.start, after.c.job_id)
-    return [_handover(row) for row in tx.execute(query)]
+    return [_build_handover(row) for row in tx.execute(query)]
 
 
-def handover_page(
+def list_handover_page(
     tx: Transaction,
     cluster_id: int,
     where: HandoverFilter,
@@ -334,15 +336,17 @@ def handover_page(
     if where.user:
         conditions.append(tables.chains.c.user == where.user)
     if where.own is not None:
-        conditions.append(own_chains(where.own))
+        conditions.append(match_own_chains(where.own))
     if after is not None:
         conditions.append(tuple_(link.c.start, link.c.job_id) < tuple_(*after))
-    query = _complete(before, link, cluster_id).where(*conditions, *within(link.c.start, where))
+    query = _select_handovers(before, link, cluster_id).where(
+        *conditions, *filter_within(link.c.start, where)
+    )
     query = query.order_by(link.c.start.desc(), link.c.job_id.desc()).limit(limit)
-    return [_handover(row) for row in tx.execute(query)]
+    return [_build_handover(row) for row in tx.execute(query)]
 
 
-def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
+def _select_handovers(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     chosen = [
         *(c.label(f"chain_{c.name}") for c in CHAIN_COLUMNS),
         *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
@@ -353,7 +357,9 @@ def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
         # All have both: "outer", and the words that hide it, have both databases begin with the
         # newest successors. From all predecessors or chains on, they put everything in order.
         .select_from(
-            after.outerjoin(before, _follows(before, after)).outerjoin(tables.chains, _owns(after))
+            after.outerjoin(before, _match_predecessor(before, after)).outerjoin(
+                tables.chains, _match_chain(after)
+            )
         )
         .where(
             after.c.cluster_id == cluster_id,
@@ -363,23 +369,23 @@ def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     )
 
 
-def _follows(before: Any, after: Any) -> Any:
+def _match_predecessor(before: Any, after: Any) -> Any:
     return and_(before.c.chain_id == after.c.chain_id, before.c.index == after.c.index - 1)
 
 
-def _owns(after: Any) -> Any:
+def _match_chain(after: Any) -> Any:
     return tables.chains.c.chain_id == after.c.chain_id
 
 
-def _handover(row: Row[Any]) -> HandoverRow:
+def _build_handover(row: Row[Any]) -> HandoverRow:
     first, second = len(CHAIN_COLUMNS), len(CHAIN_COLUMNS) + len(LINK_COLUMNS)
     return HandoverRow(
-        chain_of_row(row[:first]), link_of_row(row[first:second]), link_of_row(row[second:])
+        build_chain(row[:first]), build_link(row[first:second]), build_link(row[second:])
     )
 
 
 # By place, not by name: at 2,000 chains a mapping of each row took most of the time.
-def link_of_row(row: Sequence[Any]) -> Link:
+def build_link(row: Sequence[Any]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
     values["state"] = _LINK_STATES[values["state"]]
     values["position"] = _POSITIONS[values["position"]]

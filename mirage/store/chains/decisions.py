@@ -29,11 +29,11 @@ from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
-from mirage.store.access.row_access import own_chains
+from mirage.store.access.row_access import match_own_chains
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import LinkKey, among
+from mirage.store.database.link_keys import LinkKey, match_links
 from mirage.store.database.tables import chains, decisions
-from mirage.store.database.time_filter import within
+from mirage.store.database.time_filter import filter_within
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
@@ -111,26 +111,26 @@ class DecisionFilter:
     until: int | None = None
 
 
-def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
-    """Store the decision, `intended` where Slurm is to be told; returns its id for `settle`."""
-    return record_all(tx, cluster_id, [new])[0]
+def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
+    """Store the decision, `list_intended` where Slurm is to be told; returns its id for `settle_decision`."""
+    return record_decisions(tx, cluster_id, [new])[0]
 
 
-def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
+def record_decisions(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
     """The same of many, each of another link, in a handful of statements; the ids in order."""
     idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
-    before = last_of(tx, idle)
+    before = find_last_decisions(tx, idle)
     ids: dict[int, int] = {}
     waits, moves, added = [], [], []
     for place, new in enumerate(news):
         known = before.get((new.chain_id, new.index)) if new.effect is Effect.NONE else None
-        if known is None or not _repeats(known, new):
+        if known is None or not _is_repeat(known, new):
             added.append(place)
             continue
         ids[place] = known.id
         counted = {"row": known.id, "last_at": new.at, "repeats": known.repeats + 1}
         if new.decision.action is Action.WAIT:
-            waits.append(counted | _values(new))
+            waits.append(counted | _build_values(new))
         else:
             moves.append(counted)
     for rows in (waits, moves):
@@ -138,15 +138,15 @@ def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) ->
             tx.execute(update(decisions).where(decisions.c.id == bindparam("row")), rows)
     if added:
         made = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
-        rows = [_made(cluster_id, news[place]) for place in added]
+        rows = [_build_new_row(cluster_id, news[place]) for place in added]
         ids |= zip(added, tx.scalars(made, rows), strict=True)
     if news:
-        changes.tell(tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in news])
+        changes.record_change(tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in news])
     return [ids[place] for place in range(len(news))]
 
 
-def _made(cluster_id: int, new: NewDecision) -> dict[str, Any]:
-    return _values(new) | {
+def _build_new_row(cluster_id: int, new: NewDecision) -> dict[str, Any]:
+    return _build_values(new) | {
         "cluster_id": cluster_id,
         "chain_id": new.chain_id,
         "index": new.index,
@@ -161,7 +161,7 @@ def _made(cluster_id: int, new: NewDecision) -> dict[str, Any]:
     }
 
 
-def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
+def settle_decision(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
     """What became of an intention."""
     done = tx.execute(
         update(decisions)
@@ -171,50 +171,52 @@ def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -
     ).first()
     if done is None:
         raise NotFound(f"there is no decision {decision_id}")
-    changes.tell(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
+    changes.record_change(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
 
 
-def submitted(tx: Transaction, decision_id: int, at: int) -> None:
+def mark_submitted(tx: Transaction, decision_id: int, at: int) -> None:
     """Slurm took what the service submitted; the intention is settled once the queue shows it."""
     mine = decisions.c.id == decision_id
     tx.execute(update(decisions).where(mine).values(submitted_at=at, error=""))
 
 
-def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
+def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
     """Intentions never settled, oldest first: the service ended between intention and result."""
     query = select(decisions).where(
         decisions.c.cluster_id == cluster_id, decisions.c.effect == Effect.INTENDED.value
     )
-    return [_row(r) for r in tx.execute(query.order_by(decisions.c.id)).mappings()]
+    return [_build_decision(r) for r in tx.execute(query.order_by(decisions.c.id)).mappings()]
 
 
-def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
-    return last_of(tx, [(chain_id, index)]).get((chain_id, index))
+def find_last_decision(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
+    return find_last_decisions(tx, [(chain_id, index)]).get((chain_id, index))
 
 
-def last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+def find_last_decisions(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
     """The newest decision of each link that has one."""
-    newest = select(func.max(decisions.c.id)).where(_of_links(tx, links))
+    newest = select(func.max(decisions.c.id)).where(_match_decisions(tx, links))
     newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
     query = select(decisions).where(decisions.c.id.in_(newest))
-    rows = (_row(r) for r in tx.execute(query).mappings())
+    rows = (_build_decision(r) for r in tx.execute(query).mappings())
     return {(row.chain_id, row.index): row for row in rows}
 
 
-def _of_links(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement[bool]:
-    return among(tx, decisions.c.chain_id, decisions.c.index, links)
+def _match_decisions(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement[bool]:
+    return match_links(tx, decisions.c.chain_id, decisions.c.index, links)
 
 
-def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
+def count_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
     """How often Slurm was told to move the standby of each of these links, or may have been."""
     told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
     query = select(decisions.c.chain_id, decisions.c.index, func.count())
-    query = query.where(_of_links(tx, links), told)
+    query = query.where(_match_decisions(tx, links), told)
     rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
     return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
 
 
-def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
+def list_links_refused_since(
+    tx: Transaction, cluster_id: int, since: int
+) -> set[tuple[ChainId, int]]:
     """Links (chain, index) whose move Slurm refused at `since` or later; pins and plans apart,
     without which a standby is as it was."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
@@ -226,17 +228,19 @@ def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[Cha
     return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
 
-def ever_refused(tx: Transaction, links: Sequence[LinkKey], action: Action) -> set[LinkKey]:
+def list_links_ever_refused(
+    tx: Transaction, links: Sequence[LinkKey], action: Action
+) -> set[LinkKey]:
     """Those of these links of whose standby Slurm has ever refused this move."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
-        _of_links(tx, links),
+        _match_decisions(tx, links),
         decisions.c.effect == Effect.REFUSED.value,
         decisions.c.action == action.value,
     )
     return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
 
-def page(  # noqa: PLR0913 - filters
+def list_decisions(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
@@ -253,25 +257,27 @@ def page(  # noqa: PLR0913 - filters
     equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
     query = select(decisions).where(
         *(decisions.c[n] == v for n, v in equal.items() if v is not None),
-        *within(decisions.c.at, wanted),
+        *filter_within(decisions.c.at, wanted),
     )
     if own is not None:
-        theirs = select(chains.c.chain_id).where(own_chains(own))
+        theirs = select(chains.c.chain_id).where(match_own_chains(own))
         query = query.where(decisions.c.chain_id.in_(theirs))
     if after is not None:
         query = query.where(decisions.c.id < after)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
-    return [_row(r) for r in rows]
+    return [_build_decision(r) for r in rows]
 
 
-def of_link(tx: Transaction, chain_id: ChainId, index: int, *, last: int) -> list[DecisionRow]:
+def list_link_decisions(
+    tx: Transaction, chain_id: ChainId, index: int, *, last: int
+) -> list[DecisionRow]:
     """The newest decisions on one link, oldest first."""
     query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
-    return [_row(r) for r in rows][::-1]
+    return [_build_decision(r) for r in rows][::-1]
 
 
-def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
+def count_decisions_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
     """Decisions made, repeats included; every effect, also those that none had."""
     made = func.sum(1 + decisions.c.repeats)
     query = select(decisions.c.effect, made).where(decisions.c.cluster_id == cluster_id)
@@ -280,7 +286,7 @@ def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
     return {effect: found.get(effect, 0) for effect in Effect}
 
 
-def _repeats(before: DecisionRow, new: NewDecision) -> bool:
+def _is_repeat(before: DecisionRow, new: NewDecision) -> bool:
     same = (before.action, before.mode, before.policy, before.effect) == (
         new.decision.action,
         new.mode,
@@ -288,15 +294,15 @@ def _repeats(before: DecisionRow, new: NewDecision) -> bool:
         Effect.NONE,
     )
     lately = before.at <= new.at < before.at + RUN_S
-    return same and lately and _class(before.reason) == _class(new.decision.reason)
+    return same and lately and _strip_numbers(before.reason) == _strip_numbers(new.decision.reason)
 
 
-def _class(reason: str) -> str:
+def _strip_numbers(reason: str) -> str:
     """The sentence without its numbers."""
     return _NUMBER.sub("#", reason)
 
 
-def _values(new: NewDecision) -> dict[str, Any]:
+def _build_values(new: NewDecision) -> dict[str, Any]:
     """The columns that hold what the decision says and was made from."""
     forecast = new.decision.forecast
     return {
@@ -311,7 +317,7 @@ def _values(new: NewDecision) -> dict[str, Any]:
     }
 
 
-def _row(row: RowMapping) -> DecisionRow:
+def _build_decision(row: RowMapping) -> DecisionRow:
     forecast = None
     if row["p50_s"] is not None:
         p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]

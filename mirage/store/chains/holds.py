@@ -7,7 +7,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import links
 
 
-def write(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> None:
+def record_hold(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> None:
     """Mirage holds the link's job since then; None: it does not, or no longer. Of a job that is no
     link nothing is kept."""
     table = links
@@ -15,7 +15,7 @@ def write(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> None:
     tx.execute(update(table).where(table.c.cluster_id == cluster_id, *this).values(held_at=at))
 
 
-def is_ours(tx: Transaction, cluster_id: int, job: Job) -> bool:
+def is_held_by_mirage(tx: Transaction, cluster_id: int, job: Job) -> bool:
     """As far as the last look at the queue told."""
     this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
     query = select(links.c.held_at).where(links.c.cluster_id == cluster_id, *this)

@@ -3,14 +3,14 @@
 from sqlalchemy import and_, or_, select
 
 from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
-from mirage.store.chains.chains import LINK_COLUMNS, OVER, link_of_row
+from mirage.store.chains.chains import LINK_COLUMNS, OVER, build_link
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, links
 
 _OPEN = tuple(state for state in LinkState if state is not LinkState.ENDED)
 
 
-def open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> list[Link]:
+def list_open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> list[Link]:
     """Of live chains, by chain and index; `states`: those alone that are in one of them."""
     query = (
         select(*LINK_COLUMNS)
@@ -22,20 +22,20 @@ def open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> list[Lin
         )
     )
     rows = tx.execute(query.order_by(links.c.chain_id, links.c.index)).all()
-    return [link_of_row(row) for row in rows]
+    return [build_link(row) for row in rows]
 
 
-def count_planned(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
+def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
     """Standbys of live chains that Slurm releases by itself, by who planned that."""
     planned = [
         link.planned_by
-        for link in open_links(tx, cluster_id, LinkState.PENDING)
+        for link in list_open_links(tx, cluster_id, LinkState.PENDING)
         if link.position is Position.HELD and link.plan_min is not None
     ]
     return {planner: planned.count(planner) for planner in Planner}
 
 
-def running_beside(tx: Transaction, cluster_id: int) -> list[ChainId]:
+def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:
     """Live chains of which a link runs while a later one runs too, or was made eligible."""
     before, after = links.alias("before"), links.alias("after")
     later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)

@@ -11,7 +11,7 @@ from mirage.store.database.tables import orders
 KEPT_S = 3600
 
 
-class Outcome(StrEnum):
+class OrderOutcome(StrEnum):
     TOLD = "told"
     """It is about to be told, or has been."""
     REFUSED = "refused"
@@ -19,8 +19,8 @@ class Outcome(StrEnum):
     """Somebody else had held, released or started the job by then."""
 
 
-def write(
-    tx: Transaction, cluster_id: int, job_id: JobId, order: str, outcome: Outcome, at: int
+def record_order(
+    tx: Transaction, cluster_id: int, job_id: JobId, order: str, outcome: OrderOutcome, at: int
 ) -> None:
     """Also forgets what was told more than an hour before."""
     tx.execute(delete(orders).where(orders.c.cluster_id == cluster_id, orders.c.at < at - KEPT_S))
@@ -28,9 +28,9 @@ def write(
     tx.execute(insert(orders).values(**values, outcome=outcome.value, at=at))
 
 
-def outcomes(
+def list_outcomes(
     tx: Transaction, cluster_id: int, job_id: JobId, order: str, *, since: int
-) -> list[Outcome]:
+) -> list[OrderOutcome]:
     """Of that order to that job, after that instant."""
     query = select(orders.c.outcome).where(
         orders.c.cluster_id == cluster_id,
@@ -38,4 +38,4 @@ def outcomes(
         orders.c.order == order,
         orders.c.at > since,
     )
-    return [Outcome(outcome) for outcome in tx.scalars(query)]
+    return [OrderOutcome(outcome) for outcome in tx.scalars(query)]

@@ -10,7 +10,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, links
 
 
-class Pushes(NamedTuple):
+class PushTimes(NamedTuple):
     """Instants; None: never."""
 
     last: int | None
@@ -21,7 +21,7 @@ class Pushes(NamedTuple):
     """The queue told first of a link's end."""
 
 
-def told(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
+def record_push(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
     """Note that a job has ended; whether it is a link that is not known to have."""
     ours = update(links).where(
         links.c.cluster_id == cluster_id,
@@ -34,7 +34,7 @@ def told(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
     return link
 
 
-def awaits(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
+def is_open_link(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
     """Whether it is a link that is not known to have ended."""
     query = select(links.c.id).where(
         links.c.cluster_id == cluster_id,
@@ -44,13 +44,13 @@ def awaits(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
     return tx.execute(query).first() is not None
 
 
-def find(tx: Transaction, cluster_id: int) -> Pushes:
+def read_push_times(tx: Transaction, cluster_id: int) -> PushTimes:
     query = select(clusters.c.pushed_at, clusters.c.pushed_link_at, clusters.c.push_missed_at)
     row = tx.execute(query.where(clusters.c.id == cluster_id)).one()
-    return Pushes(*row)
+    return PushTimes(*row)
 
 
-def was_told(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:
+def has_push(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:
     """Whether this job's end was told at `since` or later."""
     query = select(links.c.pushed_at).where(
         links.c.cluster_id == cluster_id, links.c.job_id == job_id, links.c.pushed_at >= since
@@ -58,7 +58,7 @@ def was_told(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> boo
     return tx.execute(query).first() is not None
 
 
-def missed(tx: Transaction, cluster_id: int, now: int) -> None:
+def record_missed_push(tx: Transaction, cluster_id: int, now: int) -> None:
     """A link's end was not told."""
     statement = update(clusters).where(clusters.c.id == cluster_id)
     tx.execute(statement.values(push_missed_at=now))

@@ -9,30 +9,30 @@ from mirage.domain.chain import ChainId, ChainState
 from mirage.domain.submission import Recipe
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.upsert import put
+from mirage.store.database.upsert import put_row
 
 _OVER = tuple(s.value for s in ChainState if s.is_over)
 
 
-class Kept(NamedTuple):
+class StoredRecipe(NamedTuple):
     uid: int
     """Who left it."""
     recipe: Recipe
 
 
-def keep(tx: Transaction, chain_id: ChainId, uid: int, recipe: Recipe) -> None:
+def save_recipe(tx: Transaction, chain_id: ChainId, uid: int, recipe: Recipe) -> None:
     values = {"chain_id": chain_id, "uid": uid, "recipe": asdict(recipe)}
-    put(tx, tables.recipes, values, key=["chain_id"])
+    put_row(tx, tables.recipes, values, key=["chain_id"])
 
 
-def find(tx: Transaction, chain_id: ChainId) -> Kept | None:
+def find_recipe(tx: Transaction, chain_id: ChainId) -> StoredRecipe | None:
     table = tables.recipes
     query = select(table.c.uid, table.c.recipe).where(table.c.chain_id == chain_id)
     row = tx.execute(query).first()
-    return None if row is None else Kept(row.uid, Recipe(**row.recipe))
+    return None if row is None else StoredRecipe(row.uid, Recipe(**row.recipe))
 
 
-def drop_ended(tx: Transaction) -> None:
+def drop_ended_recipes(tx: Transaction) -> None:
     """Forget those of chains that are over, or turned out to be another's."""
     chains, kept = tables.chains, tables.recipes
     ended = or_(chains.c.state.in_(_OVER), chains.c.uid != kept.c.uid)

@@ -8,15 +8,17 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains
 
 
-class Begun(NamedTuple):
+class RecentRegistrations(NamedTuple):
     chains: int
     first: int | None
     """When the oldest of them began."""
 
 
-def since(tx: Transaction, cluster_id: int, uid: int, instant: int) -> Begun:
+def count_registrations_since(
+    tx: Transaction, cluster_id: int, uid: int, instant: int
+) -> RecentRegistrations:
     """Chains of that user, registered or found after then."""
     query = select(func.count(), func.min(chains.c.created_at)).where(
         chains.c.cluster_id == cluster_id, chains.c.uid == uid, chains.c.created_at > instant
     )
-    return Begun(*tx.execute(query).one())
+    return RecentRegistrations(*tx.execute(query).one())

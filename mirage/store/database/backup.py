@@ -12,7 +12,7 @@ _NAME = "mirage-{schema}-{stamp}.db"
 _PATTERN = "mirage-*-*.db"
 
 
-def copy(database: Path, folder: Path, *, stamp: str, keep: int) -> Path:
+def copy_database(database: Path, folder: Path, *, stamp: str, keep: int) -> Path:
     """Write a copy into `folder`, readable by its owner alone, and take away all but the newest
     `keep` of those there. `stamp` sorts as time does.
 
@@ -23,10 +23,10 @@ def copy(database: Path, folder: Path, *, stamp: str, keep: int) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         making.unlink(missing_ok=True)
         os.close(os.open(making, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        schema = _copied(database, making)
+        schema = _copy_into(database, making)
         made = folder / _NAME.format(schema=schema, stamp=stamp)
         making.replace(made)
-        for old in _oldest_first(folder)[:-keep]:
+        for old in _list_oldest_first(folder)[:-keep]:
             old.unlink()
     except OSError as error:
         raise StoreUnavailable(f"no copy of {database} in {folder}: {error.strerror}") from error
@@ -35,7 +35,7 @@ def copy(database: Path, folder: Path, *, stamp: str, keep: int) -> Path:
     return made
 
 
-def _copied(database: Path, into: Path) -> str:
+def _copy_into(database: Path, into: Path) -> str:
     """The schema that it has."""
     source = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
@@ -48,5 +48,5 @@ def _copied(database: Path, into: Path) -> str:
     return "none" if found is None else str(found[0])
 
 
-def _oldest_first(folder: Path) -> list[Path]:
+def _list_oldest_first(folder: Path) -> list[Path]:
     return sorted(folder.glob(_PATTERN), key=lambda path: path.name.rpartition("-")[2])

@@ -59,7 +59,7 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """A transaction that may write: committed at the end, rolled back by an exception."""
         last: list[Callable[[Transaction], None]] = []
-        with _translated(self._url), self._engine.connect() as tx, tx.begin():
+        with _translate_errors(self._url), self._engine.connect() as tx, tx.begin():
             tx.execution_options(**{_BEFORE_COMMIT: last})
             yield tx
             for act in last:
@@ -72,7 +72,7 @@ class Store:
         if self._url.get_backend_name() == _POSTGRESQL:
             options |= {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
         with (
-            _translated(self._url),
+            _translate_errors(self._url),
             self._engine.connect().execution_options(**options) as tx,
             tx.begin(),
         ):
@@ -81,8 +81,8 @@ class Store:
     def check_schema(self) -> None:
         """Raise SchemaMismatch unless the database is of the schema this program was made for."""
         with self.read() as tx:
-            found = schema_version(tx)
-        where = place(self._url)
+            found = read_schema_version(tx)
+        where = describe_database(self._url)
         if found is None:
             raise SchemaMismatch(f"{where} has no schema yet: run `mirage db upgrade`")
         if found < SCHEMA:
@@ -90,13 +90,13 @@ class Store:
                 f"{where} has schema {found}, this program needs {SCHEMA}: run `mirage db upgrade`"
             )
         if found > SCHEMA:
-            raise newer(where, found)
+            raise build_newer_error(where, found)
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
+def run_before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
     """Have `act` write as the last thing of this transaction, so what it locks is locked briefly.
 
     Only in one of `Store.begin`: others, as a migration's, end elsewhere and call nothing.
@@ -106,14 +106,14 @@ def before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
         last.append(act)
 
 
-def newer(where: str, found: str) -> SchemaMismatch:
+def build_newer_error(where: str, found: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"{where} has schema {found}, newer than {SCHEMA}, the newest this program knows: "
         "use the Mirage that upgraded it, or a later one"
     )
 
 
-def schema_version(tx: Transaction) -> str | None:
+def read_schema_version(tx: Transaction) -> str | None:
     """The revision the database is at; revisions are numbers of four digits. None: empty."""
     if not inspect(tx).has_table(VERSION_TABLE):
         return None
@@ -121,7 +121,7 @@ def schema_version(tx: Transaction) -> str | None:
     return None if found is None else str(found)
 
 
-def masked(url: str) -> str:
+def mask_url(url: str) -> str:
     """The URL without its secrets, wherever it holds them; nothing of one that does not read."""
     try:
         read = make_url(url)
@@ -153,14 +153,14 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
     with foreign keys on that deletes the rows that point at it."""
     if url.get_backend_name() == _SQLITE:
         engine = create_engine(
-            url, json_serializer=_json, connect_args={"timeout": BUSY_S}, **_POOL
+            url, json_serializer=_serialize_json, connect_args={"timeout": BUSY_S}, **_POOL
         )
-        _teach_sqlite(engine, foreign_keys=foreign_keys)
+        _configure_sqlite(engine, foreign_keys=foreign_keys)
         return engine
     try:
         return create_engine(
             url,
-            json_serializer=_json,
+            json_serializer=_serialize_json,
             connect_args={"connect_timeout": _CONNECT_S},
             pool_pre_ping=True,
             **_POOL,
@@ -171,7 +171,7 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         ) from error
 
 
-def _teach_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
+def _configure_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
     """Take over the transactions from Python's driver, which begins them too late."""
 
     @event.listens_for(engine, "connect")
@@ -190,7 +190,7 @@ def _teach_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
         tx.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def place(url: URL) -> str:
+def describe_database(url: URL) -> str:
     """The database in words an admin knows, without credentials."""
     if url.get_backend_name() == _SQLITE:
         return f"the database {url.database}"
@@ -199,27 +199,31 @@ def place(url: URL) -> str:
 
 
 @contextmanager
-def _translated(url: URL) -> Iterator[None]:
+def _translate_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise StoreError(f"{place(url)} refused a row: {_sentence(error, url)}") from error
+        raise StoreError(
+            f"{describe_database(url)} refused a row: {_format_error(error, url)}"
+        ) from error
     except DatabaseError as error:
         if type(error) not in {OperationalError, DatabaseError}:
             raise
-        raise unavailable(url, error) from error
+        raise build_unavailable_error(url, error) from error
     except InterfaceError as error:
-        raise unavailable(url, error) from error
+        raise build_unavailable_error(url, error) from error
     except PoolTimeout as error:
         said = "all connections are in use: too much is asked at once"
-        raise StoreUnavailable(f"cannot use {place(url)}: {said}") from error
+        raise StoreUnavailable(f"cannot use {describe_database(url)}: {said}") from error
 
 
-def unavailable(url: URL, error: DBAPIError) -> StoreUnavailable:
-    return StoreUnavailable(f"cannot use {place(url)}: {_why(url) or _sentence(error, url)}")
+def build_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"cannot use {describe_database(url)}: {_explain_unusable_file(url) or _format_error(error, url)}"
+    )
 
 
-def _why(url: URL) -> str:
+def _explain_unusable_file(url: URL) -> str:
     """What is wrong with a SQLite file's place: SQLite itself says only "unable to open"."""
     if url.get_backend_name() != _SQLITE:
         return ""
@@ -227,14 +231,14 @@ def _why(url: URL) -> str:
     folder = file.parent
     if not folder.is_dir():
         return f"the directory {folder} does not exist"
-    if not _may(folder, os.W_OK | os.X_OK):
-        return f"the directory {folder} is not writable{_for_whom(folder)}"
-    if file.exists() and not _may(file, os.R_OK | os.W_OK):
+    if not _can_access(folder, os.W_OK | os.X_OK):
+        return f"the directory {folder} is not writable{_describe_owner(folder)}"
+    if file.exists() and not _can_access(file, os.R_OK | os.W_OK):
         return "the file is not writable"
     return ""
 
 
-def _for_whom(folder: Path) -> str:
+def _describe_owner(folder: Path) -> str:
     """Whose it is: who types a command of the service's as oneself is told as whom it runs."""
     owner = folder.stat().st_uid
     if owner == os.geteuid():
@@ -245,21 +249,21 @@ def _for_whom(folder: Path) -> str:
         return ""
 
 
-def _may(path: Path, access: int) -> bool:
+def _can_access(path: Path, access: int) -> bool:
     return os.access(path, access, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _sentence(error: DBAPIError, url: URL) -> str:
+def _format_error(error: DBAPIError, url: URL) -> str:
     text = " ".join(str(error.orig).split())
     return text.replace(url.password, "***") if url.password else text
 
 
-def _json(value: object) -> str:
+def _serialize_json(value: object) -> str:
     # NaN is no JSON, and PostgreSQL refuses it: better told here, on both.
-    return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":"))
+    return json.dumps(value, allow_nan=False, default=_to_plain_value, separators=(",", ":"))
 
 
-def _plain(value: object) -> object:
+def _to_plain_value(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be stored as JSON")

@@ -25,7 +25,7 @@ _POSTGRESQL = (
 )
 
 
-def among(
+def match_links(
     tx: Transaction, chain_id: Column[str], index: Column[int], links: Iterable[LinkKey]
 ) -> ColumnElement[bool]:
     """Whether (`chain_id`, `index`) is one of `links`."""

@@ -2,14 +2,14 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
-from mirage.store.database.tables import SERIAL, cluster_column, metadata
+from mirage.store.database.tables import SERIAL, make_cluster_column, metadata
 
 # What is to be told of a chain, a row for each channel; no foreign key: it outlives the chain.
 notices = Table(
     "notices",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("chain_id", Text, nullable=False),
     Column("user", Text, nullable=False),
     Column("channel", Text, nullable=False),
@@ -30,7 +30,7 @@ situations = Table(
     "situations",
     metadata,
     Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("state", Text, nullable=False),
     Column("at_risk", Text, nullable=False),
     Column("interrupted", Boolean, nullable=False),

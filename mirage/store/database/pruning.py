@@ -17,7 +17,7 @@ _OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events:
+class EventFilter:
     """Of the audit."""
 
     words: Collection[str]
@@ -26,8 +26,8 @@ class Events:
     """How those begin that are meant only where the chain's owner is who acted."""
 
 
-def audit_rows(
-    tx: Transaction, cluster_id: int, before: int, most: int, *, events: Events | None = None
+def prune_audit(
+    tx: Transaction, cluster_id: int, before: int, most: int, *, events: EventFilter | None = None
 ) -> int:
     """Take away up to `most` rows from before then, of these events (None: of all).
 
@@ -46,7 +46,7 @@ def audit_rows(
     return tx.execute(delete(audit).where(audit.c.id.in_(old))).rowcount
 
 
-def empty_chains(tx: Transaction, cluster_id: int, before: int, most: int) -> int:
+def prune_empty_chains(tx: Transaction, cluster_id: int, before: int, most: int) -> int:
     """Take away up to `most` chains from before then that are over and of which Slurm has never
     shown a job. Returns how many."""
     named = [select(t.c.chain_id).where(t.c.chain_id == chains.c.chain_id) for t in _OF_LINKS]

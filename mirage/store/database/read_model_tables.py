@@ -5,7 +5,7 @@ Pages and REST read them; no decision does. What Mirage acts on is in tables.py.
 
 from sqlalchemy import JSON, BigInteger, Column, Float, ForeignKey, Index, LargeBinary, Table, Text
 
-from mirage.store.database.tables import cluster_column, metadata
+from mirage.store.database.tables import make_cluster_column, metadata
 
 # What pages show of waits and of the queue, summed up by the worker (docs/forecast.md).
 
@@ -131,7 +131,7 @@ would_free = Table(
 outcomes = Table(
     "outcomes",
     metadata,
-    cluster_column(),
+    make_cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
     Column("index", BigInteger, primary_key=True),  # the successor's
     Column("at", BigInteger, nullable=False),

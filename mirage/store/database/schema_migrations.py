@@ -14,61 +14,61 @@ from sqlalchemy.exc import DBAPIError
 from mirage.errors import StoreUnavailable
 from mirage.store.database import notice_tables, read_model_tables  # noqa: F401 - metadata has their tables too
 from mirage.store.database.engine import (
+    build_newer_error,
+    build_unavailable_error,
+    describe_database,
     make_engine,
-    newer,
     parse_url,
-    place,
-    schema_version,
-    unavailable,
+    read_schema_version,
 )
 from mirage.store.database.tables import SCHEMA
 
 
-def upgrade(url: str, migrations_dir: Path, revision: str = "head") -> None:
+def upgrade_schema(url: str, migrations_dir: Path, revision: str = "head") -> None:
     """Bring the database to the newest schema, making it if need be; all or nothing."""
-    with _migrating(url, migrations_dir) as config:
+    with _open_migration(url, migrations_dir) as config:
         command.upgrade(config, revision)
 
 
-def downgrade(url: str, migrations_dir: Path, revision: str) -> None:
-    with _migrating(url, migrations_dir) as config:
+def downgrade_schema(url: str, migrations_dir: Path, revision: str) -> None:
+    with _open_migration(url, migrations_dir) as config:
         command.downgrade(config, revision)
 
 
-def revision(url: str, migrations_dir: Path, message: str) -> None:
+def write_revision(url: str, migrations_dir: Path, message: str) -> None:
     """Write the next migration from the difference between the database and tables.py."""
-    with _migrating(url, migrations_dir) as config:
+    with _open_migration(url, migrations_dir) as config:
         known = ScriptDirectory.from_config(config).walk_revisions()
         number = max((int(found.revision) for found in known), default=0) + 1
         command.revision(config, message, autogenerate=True, rev_id=f"{number:04}")
 
 
 @contextmanager
-def _migrating(url: str, migrations_dir: Path) -> Iterator[Config]:
+def _open_migration(url: str, migrations_dir: Path) -> Iterator[Config]:
     """A configuration that holds a connection in a write transaction."""
     parsed = parse_url(url)
     engine = make_engine(parsed, foreign_keys=False)
-    config = _config(migrations_dir)
+    config = _build_config(migrations_dir)
     try:
         with engine.connect() as connection, connection.begin():
-            _refuse_newer(connection, place(parsed))
+            _refuse_newer_schema(connection, describe_database(parsed))
             config.attributes["connection"] = connection
             yield config
     except DBAPIError as error:
-        raise unavailable(parsed, error) from error
+        raise build_unavailable_error(parsed, error) from error
     except CommandError as error:
-        raise StoreUnavailable(f"cannot upgrade {place(parsed)}: {error}") from error
+        raise StoreUnavailable(f"cannot upgrade {describe_database(parsed)}: {error}") from error
     finally:
         engine.dispose()
 
 
-def _refuse_newer(connection: Connection, where: str) -> None:
-    found = schema_version(connection)
+def _refuse_newer_schema(connection: Connection, where: str) -> None:
+    found = read_schema_version(connection)
     if found is not None and found > SCHEMA:
-        raise newer(where, found)
+        raise build_newer_error(where, found)
 
 
-def _config(migrations_dir: Path) -> Config:
+def _build_config(migrations_dir: Path) -> Config:
     config = Config()
     config.set_main_option("script_location", str(migrations_dir).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

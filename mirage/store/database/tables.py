@@ -34,7 +34,7 @@ metadata = MetaData(
 SERIAL = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def cluster_column() -> Column[int]:
+def make_cluster_column() -> Column[int]:
     return Column("cluster_id", BigInteger, ForeignKey("clusters.id"), nullable=False)
 
 
@@ -97,7 +97,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
     Column("queue", LargeBinary),  # NULL once thinned
@@ -109,7 +109,7 @@ chains = Table(
     "chains",
     metadata,
     Column("chain_id", Text, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("uid", BigInteger, nullable=False),
     Column("user", Text, nullable=False),
     Column("state", Text, nullable=False),
@@ -154,7 +154,7 @@ links = Table(
     Column("id", SERIAL, primary_key=True),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
-    cluster_column(),
+    make_cluster_column(),
     Column("job_id", BigInteger, nullable=False),
     Column("submit", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -190,7 +190,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -219,7 +219,7 @@ orders = Table(
     "orders",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("job_id", BigInteger, nullable=False),
     Column("order", Text, nullable=False),
     Column("outcome", Text, nullable=False),
@@ -232,7 +232,7 @@ forecasts = Table(
     "forecasts",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
@@ -251,7 +251,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", SERIAL, primary_key=True),
-    cluster_column(),
+    make_cluster_column(),
     Column("at", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("event", Text, nullable=False),

@@ -6,7 +6,7 @@ from typing import Protocol
 from sqlalchemy import ColumnElement
 
 
-class Span(Protocol):
+class TimeBounds(Protocol):
     """From `since` to before `until`; None: without that end."""
 
     @property
@@ -15,7 +15,7 @@ class Span(Protocol):
     def until(self) -> int | None: ...
 
 
-def within(instant: ColumnElement[int], span: Span) -> Iterator[ColumnElement[bool]]:
+def filter_within(instant: ColumnElement[int], span: TimeBounds) -> Iterator[ColumnElement[bool]]:
     """Conditions that it is in the span."""
     if span.since is not None:
         yield instant >= span.since

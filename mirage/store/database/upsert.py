@@ -12,40 +12,44 @@ from mirage.store.database.engine import Transaction
 Insert = sqlite.Insert | postgresql.Insert
 
 
-def insert(tx: Transaction, table: Table) -> Insert:
-    return _insert(tx.dialect.name, table)
+def build_insert(tx: Transaction, table: Table) -> Insert:
+    return _build_dialect_insert(tx.dialect.name, table)
 
 
-def _insert(dialect: str, table: Table) -> Insert:
+def _build_dialect_insert(dialect: str, table: Table) -> Insert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
-def put(tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]) -> None:
+def put_row(
+    tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
+) -> None:
     """Insert the row, or set the columns named in `values` of the row that has its `key`."""
-    put_all(tx, table, [values], key=key)
+    put_rows(tx, table, [values], key=key)
 
 
-def put_all(
+def put_rows(
     tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]], *, key: Sequence[str]
 ) -> None:
     """The same of many rows, which name the same columns."""
     if not rows:
         return
-    statement = _upsert(tx.dialect.name, table, tuple(key), tuple(rows[0]))
+    statement = _build_upsert(tx.dialect.name, table, tuple(key), tuple(rows[0]))
     tx.execute(statement, [dict(row) for row in rows])
 
 
 @lru_cache(maxsize=256)
-def _upsert(dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Insert:
+def _build_upsert(
+    dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]
+) -> Insert:
     """Made once: to make it costs more than to run it."""
-    statement = _insert(dialect, table)
+    statement = _build_dialect_insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changes)
 
 
-def put_if_absent(
+def put_row_if_absent(
     tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
 ) -> bool:
     """Whether the row was not there."""
-    statement = insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key)
+    statement = build_insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key)
     return tx.execute(statement).rowcount > 0

@@ -11,7 +11,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import audit
-from mirage.store.database.time_filter import within
+from mirage.store.database.time_filter import filter_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,12 @@ class AuditFilter:
 _VIA = "mirage_audit_via"
 
 
-def acting(tx: Transaction, via: str) -> None:
+def set_audit_credential(tx: Transaction, via: str) -> None:
     """Every entry of this transaction tells by which credential its actor was known."""
     tx.execution_options(**{_VIA: via})
 
 
-def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
+def write_entry(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
     via = tx.get_execution_options().get(_VIA)
     values = {
         "cluster_id": cluster_id,
@@ -58,7 +58,7 @@ def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
     return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
 
 
-def page(  # noqa: PLR0913 - filters
+def list_entries(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
@@ -74,20 +74,22 @@ def page(  # noqa: PLR0913 - filters
     equal |= {"actor": wanted.actor}
     query = select(audit).where(
         *(audit.c[n] == v for n, v in equal.items() if v is not None),
-        *within(audit.c.at, wanted),
+        *filter_within(audit.c.at, wanted),
     )
     if after is not None:
         query = query.where(audit.c.id < after)
-    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))]
+    return [_build_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))]
 
 
-def of_chains(tx: Transaction, chain_ids: Collection[ChainId], event: str) -> list[AuditEntry]:
+def list_chain_entries(
+    tx: Transaction, chain_ids: Collection[ChainId], event: str
+) -> list[AuditEntry]:
     """All entries of that event of these chains, newest first."""
     query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
-    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
+    return [_build_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
 
 
-def _entry(row: Row[Any]) -> AuditEntry:
+def _build_entry(row: Row[Any]) -> AuditEntry:
     return AuditEntry(
         id=row.id,
         at=row.at,

@@ -14,10 +14,10 @@ from sqlalchemy import delete, select
 from sqlalchemy import insert as plain_insert
 
 from mirage.domain.chain import ChainId
-from mirage.store.database.engine import Transaction, before_commit
+from mirage.store.database.engine import Transaction, run_before_commit
 from mirage.store.database.tables import change_counts as counts
 from mirage.store.database.tables import changes as table
-from mirage.store.database.upsert import insert
+from mirage.store.database.upsert import build_insert
 
 MANY = 50
 """Of more chains than this at once no names are kept: whoever shows chains looks at all of them."""
@@ -46,21 +46,23 @@ class Change:
     """None: of more than MANY chains."""
 
 
-def tell(tx: Transaction, cluster_id: int, topic: Topic, chain_ids: Iterable[ChainId] = ()) -> None:
+def record_change(
+    tx: Transaction, cluster_id: int, topic: Topic, chain_ids: Iterable[ChainId] = ()
+) -> None:
     """This transaction changes something of `topic`, of these chains: told once, at its commit."""
     pending = tx.get_execution_options().get(_PENDING)
     if pending is None:
         pending = {}
         tx.execution_options(**{_PENDING: pending})
-        before_commit(tx, _write)
+        run_before_commit(tx, _write_changes)
     pending.setdefault((cluster_id, topic), {}).update(dict.fromkeys(chain_ids))
 
 
-def _write(tx: Transaction) -> None:
+def _write_changes(tx: Transaction) -> None:
     pending: dict[tuple[int, Topic], dict[ChainId, None]] = tx.get_execution_options()[_PENDING]
     for cluster_id in {cluster_id for cluster_id, _ in pending}:
         told = [(topic, ids) for (of, topic), ids in pending.items() if of == cluster_id]
-        newest = _count(tx, cluster_id, len(told))
+        newest = _take_numbers(tx, cluster_id, len(told))
         rows = [
             {
                 "cluster_id": cluster_id,
@@ -76,25 +78,27 @@ def _write(tx: Transaction) -> None:
             tx.execute(delete(table).where(*old))
 
 
-def _count(tx: Transaction, cluster_id: int, more: int) -> int:
+def _take_numbers(tx: Transaction, cluster_id: int, more: int) -> int:
     """The newest number once `more` are taken."""
-    statement = insert(tx, counts).values(cluster_id=cluster_id, newest=more)
+    statement = build_insert(tx, counts).values(cluster_id=cluster_id, newest=more)
     taken = statement.on_conflict_do_update(
         index_elements=["cluster_id"], set_={"newest": counts.c.newest + more}
     ).returning(counts.c.newest)
     return int(tx.execute(taken).scalar_one())
 
 
-def newest(tx: Transaction, cluster_id: int) -> int:
+def read_newest_seq(tx: Transaction, cluster_id: int) -> int:
     """The number of the last change; 0 before the first."""
     found = tx.scalar(select(counts.c.newest).where(counts.c.cluster_id == cluster_id))
     return 0 if found is None else int(found)
 
 
-def since(tx: Transaction, cluster_id: int, after: int, limit: int) -> list[Change] | None:
+def list_changes_since(
+    tx: Transaction, cluster_id: int, after: int, limit: int
+) -> list[Change] | None:
     """Changes after that number, oldest first; None where they are not all kept any more, or the
     number is of another database's future."""
-    last = newest(tx, cluster_id)
+    last = read_newest_seq(tx, cluster_id)
     if after == last:
         return []
     query = select(table.c.seq, table.c.topic, table.c.chain_ids).where(

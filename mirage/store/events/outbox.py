@@ -12,7 +12,7 @@ from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
 from mirage.store.database.notice_tables import notices, situations
-from mirage.store.database.upsert import insert, put_all
+from mirage.store.database.upsert import build_insert, put_rows
 
 _OVER = tuple(state.value for state in ChainState if state.is_over)
 
@@ -47,7 +47,7 @@ class Situation:
     """No link runs, for longer than the threshold."""
 
 
-def open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation]:
+def list_open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation]:
     """Of chains that were not over, as they were last time."""
     query = select(situations).where(
         situations.c.cluster_id == cluster_id, situations.c.state.not_in(_OVER)
@@ -58,7 +58,7 @@ def open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation
     }
 
 
-def idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
+def find_idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
     """Of live chains whose links have run and of which none runs now: the last link's end."""
     links, chains = tables.links, tables.chains
     running = case((links.c.state == LinkState.RUNNING.value, 1), else_=0)
@@ -76,7 +76,7 @@ def idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
     return {ChainId(row.chain_id): int(row.last) for row in tx.execute(query)}
 
 
-def over_unseen(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:
+def list_unseen_ended_chains(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:
     """Chains made since then that are over, and of which no situation is known."""
     known = select(situations.c.chain_id).where(situations.c.chain_id == tables.chains.c.chain_id)
     query = select(tables.chains.c.chain_id).where(
@@ -101,10 +101,10 @@ def save_situations(
         }
         for chain_id, now in found
     ]
-    put_all(tx, situations, rows, key=["chain_id"])
+    put_rows(tx, situations, rows, key=["chain_id"])
 
 
-def post(tx: Transaction, new: Sequence[Notice]) -> None:
+def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
     """Into the outbox, due at once."""
     rows = [
         {
@@ -123,10 +123,10 @@ def post(tx: Transaction, new: Sequence[Notice]) -> None:
         for notice in new
     ]
     if rows:
-        tx.execute(insert(tx, notices), rows)
+        tx.execute(build_insert(tx, notices), rows)
 
 
-def due(
+def list_due_deliveries(
     tx: Transaction, cluster_id: int, now: int, urgency: Mapping[str, int] | None = None
 ) -> list[tuple[str, ChainId]]:
     """(channel, chain) of which all that waits is due: those whose events have the least `urgency`
@@ -151,7 +151,7 @@ def due(
     return [(row.channel, ChainId(row.chain_id)) for row in tx.execute(query)]
 
 
-def claim(
+def claim_notices(
     tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, *, now: int, until: int
 ) -> list[Notice]:
     """All that waits of a chain for a channel, oldest first, due again `until` then unless settled.
@@ -184,7 +184,7 @@ def claim(
     ]
 
 
-def settle(
+def settle_notices(
     tx: Transaction,
     ids: Collection[int],
     state: NoticeState,
@@ -197,7 +197,9 @@ def settle(
     tx.execute(update(notices).where(notices.c.id.in_(set(ids))).values(**values))
 
 
-def put_off(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, until: int) -> None:
+def put_off_notices(
+    tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, until: int
+) -> None:
     """What waits of a chain for a channel is due then, and no sooner."""
     tx.execute(
         update(notices)
@@ -212,7 +214,9 @@ def put_off(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, u
     )
 
 
-def last_sent(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId) -> int | None:
+def read_last_sent_at(
+    tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId
+) -> int | None:
     query = select(func.max(notices.c.sent_at)).where(
         notices.c.cluster_id == cluster_id,
         notices.c.channel == channel,
@@ -222,7 +226,7 @@ def last_sent(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId)
     return None if found is None else int(found)
 
 
-def digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
+def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
     """By channel, messages that were sent after then: notices of one channel, chain and second are
     one."""
     query = (
@@ -233,7 +237,7 @@ def digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int
     return dict(Counter(row.channel for row in tx.execute(query)))
 
 
-def forget(tx: Transaction, cluster_id: int, before: int) -> None:
+def forget_settled_notices(tx: Transaction, cluster_id: int, before: int) -> None:
     """Take away what was settled and happened before then."""
     tx.execute(
         delete(notices).where(

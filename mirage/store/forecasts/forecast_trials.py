@@ -16,14 +16,14 @@ from mirage.domain.job_shape import ForecastAccuracy
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import shape_quality, shape_trials
 from mirage.store.database.tables import jobs
-from mirage.store.database.upsert import put, put_if_absent
-from mirage.store.jobs.job_times import ready, waited_s
+from mirage.store.database.upsert import put_row, put_row_if_absent
+from mirage.store.jobs.job_times import build_ready_at, build_waited_s
 
 _WAITING = tuple(state.value for state in JobState if state.is_waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ForecastTrial:
     job_id: JobId
     submit: int
     at: int
@@ -33,7 +33,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TrialOutcome:
     """A trial, and what became of its job."""
 
     at: int
@@ -45,7 +45,7 @@ class Outcome:
     started: bool
 
 
-def record(tx: Transaction, cluster_id: int, news: Iterable[Trial]) -> None:
+def record_trials(tx: Transaction, cluster_id: int, news: Iterable[ForecastTrial]) -> None:
     """The first word on a job stands."""
     for new in news:
         told = new.forecast
@@ -59,10 +59,12 @@ def record(tx: Transaction, cluster_id: int, news: Iterable[Trial]) -> None:
             "p50_s": told.p50_s,
             "p90_s": told.p90_s,
         }
-        put_if_absent(tx, shape_trials, values, key=["cluster_id", "job_id", "submit"])
+        put_row_if_absent(tx, shape_trials, values, key=["cluster_id", "job_id", "submit"])
 
 
-def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) -> list[Outcome]:
+def list_outcomes(
+    tx: Transaction, cluster_id: int, since: int, now: int, most: int
+) -> list[TrialOutcome]:
     """Of the trials since then whose p90 has passed, so that quick starts count no more than slow
     ones: at most about `most`, one in so many of all days alike."""
     trials = shape_trials.c
@@ -77,8 +79,8 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
     query = (
         select(
             *(trials[n] for n in ("at", "source", "p10_s", "p50_s", "p90_s")),
-            ready().label("ready"),
-            waited_s().label("waited_s"),
+            build_ready_at().label("ready"),
+            build_waited_s().label("waited_s"),
         )
         .join(
             jobs,
@@ -91,7 +93,7 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
         .order_by(trials.at.desc())
     )
     return [
-        Outcome(
+        TrialOutcome(
             at=row.at,
             source=row.source,
             told_s=(row.p10_s, row.p50_s, row.p90_s),
@@ -102,7 +104,7 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
     ]
 
 
-def forget(tx: Transaction, cluster_id: int, before: int) -> None:
+def forget_trials(tx: Transaction, cluster_id: int, before: int) -> None:
     tx.execute(
         delete(shape_trials).where(
             shape_trials.c.cluster_id == cluster_id, shape_trials.c.at < before
@@ -114,10 +116,12 @@ def save_quality(
     tx: Transaction, cluster_id: int, source: str, at: int, found: ForecastAccuracy
 ) -> None:
     values = {"cluster_id": cluster_id, "source": source, "at": at, "found": asdict(found)}
-    put(tx, shape_quality, values, key=["cluster_id", "source"])
+    put_row(tx, shape_quality, values, key=["cluster_id", "source"])
 
 
-def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> ForecastAccuracy | None:
+def find_quality(
+    tx: Transaction, cluster_id: int, source: str, since: int
+) -> ForecastAccuracy | None:
     """The last judgement, where it was made since then."""
     found = tx.scalar(
         select(shape_quality.c.found).where(
@@ -132,10 +136,10 @@ def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> Foreca
     return ForecastAccuracy(**(found | {"shift": None if shift is None else tuple(shift)}))
 
 
-def qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, ForecastAccuracy]:
+def list_qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, ForecastAccuracy]:
     """By source: the last judgements, those made since then."""
     query = select(shape_quality.c.source).where(
         shape_quality.c.cluster_id == cluster_id, shape_quality.c.at >= since
     )
-    found = {name: quality(tx, cluster_id, name, since) for name in tx.scalars(query).all()}
+    found = {name: find_quality(tx, cluster_id, name, since) for name in tx.scalars(query).all()}
     return {name: told for name, told in sorted(found.items()) if told is not None}

@@ -14,7 +14,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import forecasts
-from mirage.store.database.upsert import put_all
+from mirage.store.database.upsert import put_rows
 
 BESIDE = "slurm-estimate"
 """The source that is written down beside the one that decides, of the same instant."""
@@ -32,18 +32,18 @@ class ForecastRow:
     """None until the hand-over is over."""
 
 
-def record(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
+def record_forecast(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
     """Store it in place of that source's earlier one for the link."""
-    record_all(tx, cluster_id, [new])
+    record_forecasts(tx, cluster_id, [new])
 
 
-def record_all(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
+def record_forecasts(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
     """The same of many."""
-    values = [_values(cluster_id, new) for new in news]
-    put_all(tx, forecasts, values, key=["chain_id", "index", "source"])
+    values = [_build_values(cluster_id, new) for new in news]
+    put_rows(tx, forecasts, values, key=["chain_id", "index", "source"])
 
 
-def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
+def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
         "chain_id": new.chain_id,
@@ -58,7 +58,7 @@ def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
     }
 
 
-def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
+def settle_forecast(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
     """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
     to what others said at the same instant."""
     of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
@@ -70,7 +70,7 @@ def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -
     )
 
 
-def errors(
+def list_errors(
     tx: Transaction, cluster_id: int, last: int, source: str | None = None, *, since: int = 0
 ) -> list[float]:
     """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first.
@@ -88,24 +88,24 @@ def errors(
     return [float(e) for e in rows][::-1]
 
 
-def of_link(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
+def list_link_forecasts(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
     """Each source's forecast for the link, newest first."""
     query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
     rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
-    return [_row(r) for r in rows.mappings()]
+    return [_build_forecast(r) for r in rows.mappings()]
 
 
-def newest_of(
+def find_newest_forecasts(
     tx: Transaction, chain_ids: Collection[ChainId]
 ) -> dict[tuple[ChainId, int], ForecastRow]:
     """The newest forecast of each link of these chains that has one, by chain and index."""
     query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
     decided = forecasts.c.source != BESIDE
     rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
-    return {(row.chain_id, row.index): row for row in map(_row, rows)}
+    return {(row.chain_id, row.index): row for row in map(_build_forecast, rows)}
 
 
-def settled(
+def list_settled_forecasts(
     tx: Transaction, cluster_id: int, since: int, until: int, last: int
 ) -> list[ForecastRow]:
     """Those made in [since, until) whose wait is known, newest first, `last` at most."""
@@ -116,10 +116,10 @@ def settled(
         forecasts.c.actual_wait_s.is_not(None),
     )
     rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
-    return [_row(r) for r in rows.mappings()]
+    return [_build_forecast(r) for r in rows.mappings()]
 
 
-def _row(row: RowMapping) -> ForecastRow:
+def _build_forecast(row: RowMapping) -> ForecastRow:
     p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
     return ForecastRow(
         chain_id=ChainId(row["chain_id"]),

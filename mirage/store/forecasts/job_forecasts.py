@@ -22,8 +22,8 @@ from mirage.domain.job import JobId
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import accuracy_days, foretold
 from mirage.store.database.tables import jobs
-from mirage.store.database.upsert import put, put_all
-from mirage.store.jobs.job_times import never_ran, waited_s
+from mirage.store.database.upsert import put_row, put_rows
+from mirage.store.jobs.job_times import build_never_ran, build_waited_s
 
 _CHUNK = 5000
 
@@ -32,7 +32,7 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
+class JobForecast:
     """What was said of one job's wait at its submission."""
 
     job_id: JobId
@@ -49,14 +49,14 @@ class Foretold:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobForecastOutcome:
     """`wait_s` None: it never started."""
 
-    foretold: Foretold
+    foretold: JobForecast
     wait_s: int | None
 
 
-def add_all(tx: Transaction, cluster_id: int, news: Sequence[Foretold]) -> None:
+def add_forecasts(tx: Transaction, cluster_id: int, news: Sequence[JobForecast]) -> None:
     """Store them; what is said of a job again takes the place of what was said."""
     rows = [
         {
@@ -69,54 +69,56 @@ def add_all(tx: Transaction, cluster_id: int, news: Sequence[Foretold]) -> None:
         }
         for new in news
     ]
-    put_all(tx, foretold, rows, key=["cluster_id", "job_id", "submit"])
+    put_rows(tx, foretold, rows, key=["cluster_id", "job_id", "submit"])
 
 
-def outcomes(tx: Transaction, cluster_id: int, limit: int = _CHUNK) -> list[Outcome]:
+def list_outcomes(
+    tx: Transaction, cluster_id: int, limit: int = _CHUNK
+) -> list[JobForecastOutcome]:
     """Those whose job has started, or ended without, oldest first."""
     same = and_(*(foretold.c[n] == jobs.c[n] for n in ("cluster_id", "job_id", "submit")))
     query = (
         select(
             *(foretold.c[n] for n in ("job_id", "submit", "partition")),
             *(foretold.c[n] for n in ("quantiles_s", "slurm_wait_s")),
-            waited_s().label("waited_s"),
+            build_waited_s().label("waited_s"),
         )
         .select_from(foretold.join(jobs, same))
         .where(
             foretold.c.cluster_id == cluster_id,
-            or_(jobs.c.start.is_not(None), never_ran()),
+            or_(jobs.c.start.is_not(None), build_never_ran()),
         )
         .order_by(foretold.c.submit, foretold.c.job_id)
         .limit(limit)
     )
-    return [_outcome(row) for row in tx.execute(query).mappings()]
+    return [_build_outcome(row) for row in tx.execute(query).mappings()]
 
 
-def _outcome(row: RowMapping) -> Outcome:
-    made = Foretold(
+def _build_outcome(row: RowMapping) -> JobForecastOutcome:
+    made = JobForecast(
         job_id=JobId(row["job_id"]),
         submit=row["submit"],
         partition=row["partition"],
         quantiles_s=tuple(row["quantiles_s"]),
         slurm_wait_s=row["slurm_wait_s"],
     )
-    return Outcome(made, row["waited_s"])
+    return JobForecastOutcome(made, row["waited_s"])
 
 
-def drop(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:
+def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:
     named = tuple_(foretold.c.job_id, foretold.c.submit)
     for begin in range(0, len(keys), _CHUNK):
         some = named.in_(keys[begin : begin + _CHUNK])
         tx.execute(delete(foretold).where(foretold.c.cluster_id == cluster_id, some))
 
 
-def drop_before(tx: Transaction, cluster_id: int, submit: int) -> None:
+def drop_forecasts_before(tx: Transaction, cluster_id: int, submit: int) -> None:
     """Of jobs that nobody has heard of since."""
     old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
     tx.execute(delete(foretold).where(*old))
 
 
-def count_open(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
+def count_open_forecasts(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
     """Forecasts of jobs submitted since then that still wait, by partition."""
     query = select(foretold.c.partition, func.count()).where(
         foretold.c.cluster_id == cluster_id, foretold.c.submit >= since
@@ -125,7 +127,7 @@ def count_open(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
     return {str(partition): int(count) for partition, count in rows}
 
 
-def tally(tx: Transaction, cluster_id: int, day: int, partition: str) -> Any:
+def find_tally(tx: Transaction, cluster_id: int, day: int, partition: str) -> Any:
     """As it was stored; None: there is none."""
     days = accuracy_days
     query = select(days.c.tally).where(
@@ -136,10 +138,12 @@ def tally(tx: Transaction, cluster_id: int, day: int, partition: str) -> Any:
 
 def put_tally(tx: Transaction, cluster_id: int, day: int, partition: str, value: Any) -> None:
     values = {"cluster_id": cluster_id, "day": day, "partition": partition, "tally": value}
-    put(tx, accuracy_days, values, key=["cluster_id", "day", "partition"])
+    put_row(tx, accuracy_days, values, key=["cluster_id", "day", "partition"])
 
 
-def tallies(tx: Transaction, cluster_id: int, since: int, until: int) -> list[tuple[int, str, Any]]:
+def list_tallies(
+    tx: Transaction, cluster_id: int, since: int, until: int
+) -> list[tuple[int, str, Any]]:
     """(day, partition, tally) of days that begin in [since, until), oldest first."""
     days = accuracy_days
     query = select(days.c.day, days.c.partition, days.c.tally).where(

@@ -10,10 +10,10 @@ from mirage.domain.job_shape import JobShape, ShapeForecast
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import shapes
 from mirage.store.database.tables import jobs
-from mirage.store.database.upsert import put_if_absent
+from mirage.store.database.upsert import put_row_if_absent
 
 
-class Asked(NamedTuple):
+class RequestedShapes(NamedTuple):
     shapes: int
     """How many."""
     first: int | None
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
 _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
 
 
-def usual(
+def list_usual_shapes(
     tx: Transaction, cluster_id: int, since: int, most: int, *, shared: bool
 ) -> dict[JobShape, int]:
     """The shapes of which most jobs have started since then, and of how many.
@@ -46,59 +46,67 @@ def usual(
         .order_by(number.desc(), *columns)
         .limit(most)
     )
-    return {_of_jobs(row, shared=shared): row.number for row in tx.execute(query)}
+    return {_build_shape(row, shared=shared): row.number for row in tx.execute(query)}
 
 
-def keep(tx: Transaction, cluster_id: int, found: Mapping[JobShape, int], asked_since: int) -> None:
+def follow_shapes(
+    tx: Transaction, cluster_id: int, found: Mapping[JobShape, int], asked_since: int
+) -> None:
     """Look after these from now on, and those that somebody has asked about since then."""
     tx.execute(update(shapes).where(shapes.c.cluster_id == cluster_id).values(usual=0))
     for shape, number in found.items():
-        _put_if_absent(tx, cluster_id, shape)
-        tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(usual=number))
+        _put_shape_if_absent(tx, cluster_id, shape)
+        tx.execute(update(shapes).where(*_match_shape(cluster_id, shape)).values(usual=number))
     gone = (shapes.c.usual == 0, shapes.c.asked_at < asked_since)
     tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *gone))
 
 
-def ask(
+def request_forecast(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, *, by: int | None = None
 ) -> None:
     """Somebody wants to know: it is next. `by`: whose question it is, a uid."""
-    _put_if_absent(tx, cluster_id, shape)
-    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(asked_at=now, asked_by=by))
+    _put_shape_if_absent(tx, cluster_id, shape)
+    tx.execute(
+        update(shapes).where(*_match_shape(cluster_id, shape)).values(asked_at=now, asked_by=by)
+    )
 
 
-def asked_about(tx: Transaction, cluster_id: int, since: int, *, by: int | None = None) -> Asked:
+def count_requests(
+    tx: Transaction, cluster_id: int, since: int, *, by: int | None = None
+) -> RequestedShapes:
     """What somebody has asked about since then. `by`: that user alone."""
     query = select(func.count(), func.min(shapes.c.asked_at)).where(
         shapes.c.cluster_id == cluster_id, shapes.c.asked_at >= since
     )
     if by is not None:
         query = query.where(shapes.c.asked_by == by)
-    return Asked(*tx.execute(query).one())
+    return RequestedShapes(*tx.execute(query).one())
 
 
-def find(tx: Transaction, cluster_id: int, shape: JobShape) -> ShapeForecast | None:
-    row = tx.execute(select(shapes).where(*_is(cluster_id, shape))).first()
-    return None if row is None else _row(row)
+def find_forecast(tx: Transaction, cluster_id: int, shape: JobShape) -> ShapeForecast | None:
+    row = tx.execute(select(shapes).where(*_match_shape(cluster_id, shape))).first()
+    return None if row is None else _build_forecast(row)
 
 
-def of_partition(tx: Transaction, cluster_id: int, partition: str) -> list[ShapeForecast]:
+def list_forecasts(tx: Transaction, cluster_id: int, partition: str) -> list[ShapeForecast]:
     query = select(shapes).where(shapes.c.cluster_id == cluster_id, shapes.c.partition == partition)
-    return [_row(row) for row in tx.execute(query)]
+    return [_build_forecast(row) for row in tx.execute(query)]
 
 
-def due(tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int) -> list[JobShape]:
+def list_due_shapes(
+    tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int
+) -> list[JobShape]:
     """Whose turn it is: those asked about first, then those with the oldest answer."""
     unheard = and_(
         shapes.c.asked_at >= asked_since, func.coalesce(shapes.c.at, -1) < shapes.c.asked_at
     )
     stale = and_(shapes.c.usual > 0, func.coalesce(shapes.c.at, -1) < older_than)
     rows = tx.execute(select(shapes).where(shapes.c.cluster_id == cluster_id, or_(unheard, stale)))
-    found = sorted(map(_row, rows), key=_turn)
+    found = sorted(map(_build_forecast, rows), key=_rank_turn)
     return [row.shape for row in found]
 
 
-def wanted(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
+def has_open_requests(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
     """Whether somebody waits for an answer."""
     query = select(func.count()).where(
         shapes.c.cluster_id == cluster_id,
@@ -108,7 +116,9 @@ def wanted(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
     return tx.execute(query).scalar_one() > 0
 
 
-def save(tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str) -> None:
+def save_forecast(
+    tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str
+) -> None:
     """The twin's answer, or why there is none."""
     values: dict[str, Any] = {"at": at, "refused": ""}
     if isinstance(told, str):
@@ -116,28 +126,28 @@ def save(tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forec
     else:
         values |= {"p10_s": told.p10_s, "p50_s": told.p50_s, "p90_s": told.p90_s}
         values |= {"samples": told.samples}
-    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(**values))
+    tx.execute(update(shapes).where(*_match_shape(cluster_id, shape)).values(**values))
 
 
-def _turn(row: ShapeForecast) -> tuple[bool, int, int]:
+def _rank_turn(row: ShapeForecast) -> tuple[bool, int, int]:
     answered = -1 if row.at is None else row.at
     return row.asked_at <= max(answered, 0), answered, -row.usual
 
 
-def _put_if_absent(tx: Transaction, cluster_id: int, shape: JobShape) -> None:
-    values = _named(cluster_id, shape) | {"usual": 0, "asked_at": 0, "refused": ""}
-    put_if_absent(tx, shapes, values, key=["cluster_id", *_KEY])
+def _put_shape_if_absent(tx: Transaction, cluster_id: int, shape: JobShape) -> None:
+    values = _build_key_values(cluster_id, shape) | {"usual": 0, "asked_at": 0, "refused": ""}
+    put_row_if_absent(tx, shapes, values, key=["cluster_id", *_KEY])
 
 
-def _is(cluster_id: int, shape: JobShape) -> Sequence[ColumnElement[bool]]:
-    return [shapes.c[name] == value for name, value in _named(cluster_id, shape).items()]
+def _match_shape(cluster_id: int, shape: JobShape) -> Sequence[ColumnElement[bool]]:
+    return [shapes.c[name] == value for name, value in _build_key_values(cluster_id, shape).items()]
 
 
-def _named(cluster_id: int, shape: JobShape) -> dict[str, Any]:
+def _build_key_values(cluster_id: int, shape: JobShape) -> dict[str, Any]:
     return {"cluster_id": cluster_id} | {name: getattr(shape, name) for name in _KEY}
 
 
-def _of_jobs(row: Any, *, shared: bool) -> JobShape:
+def _build_shape(row: Any, *, shared: bool) -> JobShape:
     return JobShape(
         partition=row.partition,
         nodes=row.nodes,
@@ -146,7 +156,7 @@ def _of_jobs(row: Any, *, shared: bool) -> JobShape:
     )
 
 
-def _row(row: Row[Any]) -> ShapeForecast:
+def _build_forecast(row: Row[Any]) -> ShapeForecast:
     forecast = None
     if row.p50_s is not None:
         forecast = Forecast(

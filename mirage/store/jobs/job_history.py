@@ -17,14 +17,14 @@ from mirage.domain.access.caller import OwnRows
 from mirage.domain.decision import Waits
 from mirage.domain.job import Job, JobId, JobState, has_not_run
 from mirage.domain.snapshot import UNKNOWN
-from mirage.store.access.row_access import own_jobs
+from mirage.store.access.row_access import match_own_jobs
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, jobs
-from mirage.store.database.time_filter import within
+from mirage.store.database.time_filter import filter_within
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
-from mirage.store.jobs.job_times import waited_s
-from mirage.store.jobs.wait_marks import mark
+from mirage.store.jobs.job_times import build_waited_s
+from mirage.store.jobs.wait_marks import mark_hours
 
 _CHUNK = 5000
 """Rows merged at a time: well within the number of parameters SQLite takes (32766)."""
@@ -55,7 +55,7 @@ _WAITING_RANK, _RUNNING_RANK, _ENDED_RANK = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class MergeCounts:
     """read = added + updated + unchanged; several records of one job are one row."""
 
     read: int = 0
@@ -63,8 +63,8 @@ class Counts:
     updated: int = 0
     unchanged: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
+    def __add__(self, other: "MergeCounts") -> "MergeCounts":
+        return MergeCounts(
             read=self.read + other.read,
             added=self.added + other.added,
             updated=self.updated + other.updated,
@@ -90,7 +90,7 @@ class JobFilter:
     """Of this user, and of the accounts that they coordinate."""
 
 
-def upsert(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Counts:
+def upsert_jobs(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> MergeCounts:
     """Merge records into the history; a record that says nothing new changes nothing.
 
     Of two records of a job the one further on (waiting, running, ended; then the later end) wins;
@@ -100,16 +100,16 @@ def upsert(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Counts:
     tx.execute(
         select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
     )
-    total = Counts()
+    total = MergeCounts()
     rest = iter(records)
     while chunk := list(islice(rest, _CHUNK)):
         total += _upsert_chunk(tx, cluster_id, chunk)
     if total.added or total.updated:
-        changes.tell(tx, cluster_id, Topic.QUEUE)
+        changes.record_change(tx, cluster_id, Topic.QUEUE)
     return total
 
 
-def waits(
+def read_waits(
     tx: Transaction, cluster_id: int, partition: str = "", *, before: int, last: int
 ) -> Waits:
     """The last jobs that started at or before that instant, oldest first.
@@ -121,7 +121,7 @@ def waits(
         conditions.append(jobs.c.partition.in_(partition.split(",")))
     limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
     query = (
-        select(jobs.c.start, waited_s(), jobs.c.nodes, limit_s)
+        select(jobs.c.start, build_waited_s(), jobs.c.nodes, limit_s)
         .where(*conditions)
         .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
         .limit(last)
@@ -132,7 +132,7 @@ def waits(
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
 
 
-def page(
+def list_jobs(
     tx: Transaction,
     cluster_id: int,
     where: JobFilter | None = None,
@@ -145,55 +145,57 @@ def page(
     state = None if wanted.state is None else wanted.state.value
     equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
     equal |= {"account": wanted.account, "qos": wanted.qos}
-    conditions = [jobs.c.cluster_id == cluster_id, *within(jobs.c.submit, wanted)]
+    conditions = [jobs.c.cluster_id == cluster_id, *filter_within(jobs.c.submit, wanted)]
     conditions += [jobs.c[n] == v for n, v in equal.items() if v]
     if wanted.uid is not None:
         conditions.append(jobs.c.uid == wanted.uid)
     if wanted.own is not None:
-        conditions.append(own_jobs(wanted.own))
+        conditions.append(match_own_jobs(wanted.own))
     if after is not None:
         conditions.append(tuple_(jobs.c.job_id, jobs.c.submit) < tuple_(*after))
     query = (
-        _all_fields()
+        _select_all_fields()
         .where(and_(*conditions))
         .order_by(jobs.c.job_id.desc(), jobs.c.submit.desc())
         .limit(limit)
     )
-    return [_job(row) for row in tx.execute(query)]
+    return [_build_job(row) for row in tx.execute(query)]
 
 
-def submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> list[Job]:
+def list_jobs_submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> list[Job]:
     """Jobs submitted in (since, now], requeued records included."""
-    query = _all_fields().where(
+    query = _select_all_fields().where(
         jobs.c.cluster_id == cluster_id,
         # Submissions have no index, ends have.
         or_(jobs.c.end.is_(None), jobs.c.end > since),
         jobs.c.submit > since,
         jobs.c.submit <= now,
     )
-    return [_job(row) for row in tx.execute(query)]
+    return [_build_job(row) for row in tx.execute(query)]
 
 
-def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
+def iter_jobs(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
     """Jobs submitted at `since` or later by submission and number, `batch` at a time."""
     key = (jobs.c.submit, jobs.c.job_id)
     after: tuple[int, int] = (since, -1)
     while True:
-        query = _all_fields().where(jobs.c.cluster_id == cluster_id, tuple_(*key) > tuple_(*after))
-        rows = [_job(row) for row in tx.execute(query.order_by(*key).limit(batch))]
+        query = _select_all_fields().where(
+            jobs.c.cluster_id == cluster_id, tuple_(*key) > tuple_(*after)
+        )
+        rows = [_build_job(row) for row in tx.execute(query.order_by(*key).limit(batch))]
         if not rows:
             return
         yield rows
         after = rows[-1].submit, rows[-1].job_id
 
 
-def last_submission(tx: Transaction, cluster_id: int) -> int | None:
+def read_last_submission(tx: Transaction, cluster_id: int) -> int | None:
     query = select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id)
     found: int | None = tx.scalar(query)
     return found
 
 
-def submit_lines(
+def read_submit_lines(
     tx: Transaction, cluster_id: int, keys: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], str]:
     """By (job id, submit), the command that each of these jobs was submitted with, as accounting
@@ -208,32 +210,34 @@ def submit_lines(
     return {(row.job_id, row.submit): row.submit_line for row in tx.execute(query)}
 
 
-def count(tx: Transaction, cluster_id: int) -> int:
+def count_jobs(tx: Transaction, cluster_id: int) -> int:
     query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
     return tx.execute(query).scalar_one()
 
 
-def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Counts:
+def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> MergeCounts:
     wanted: dict[_Key, _Values] = {}
     for record in records:
-        values = _history(record)
+        values = _build_values(record)
         key = (values[_JOB_ID], values[_SUBMIT])
         known = wanted.get(key)
-        wanted[key] = values if known is None else _merged(known, values)
-    stored = _stored(tx, cluster_id, wanted)
+        wanted[key] = values if known is None else _merge_values(known, values)
+    stored = _read_stored(tx, cluster_id, wanted)
     added = [values for key, values in wanted.items() if key not in stored]
     updated = []
     for key, known in stored.items():
-        merged = _merged(known, wanted[key])
+        merged = _merge_values(known, wanted[key])
         if merged != known:
             updated.append(merged)
     if added:
-        tx.execute(plain_insert(jobs), [dict(_named(cluster_id, v)) for v in added])
+        tx.execute(plain_insert(jobs), [dict(_name_values(cluster_id, v)) for v in added])
     if updated:
-        tx.execute(_UPDATE, [{f"new_{n}": v for n, v in _named(cluster_id, u)} for u in updated])
-    mark(tx, cluster_id, _starts(added, updated, stored))
+        tx.execute(
+            _UPDATE, [{f"new_{n}": v for n, v in _name_values(cluster_id, u)} for u in updated]
+        )
+    mark_hours(tx, cluster_id, _list_changed_starts(added, updated, stored))
     changed = len(added) + len(updated)
-    return Counts(
+    return MergeCounts(
         read=len(records),
         added=len(added),
         updated=len(updated),
@@ -241,7 +245,7 @@ def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Count
     )
 
 
-def _starts(
+def _list_changed_starts(
     added: list[_Values], updated: list[_Values], stored: dict[_Key, _Values]
 ) -> Iterator[int]:
     """When the jobs started that sums of waits count otherwise now: before the merge, and since."""
@@ -251,15 +255,17 @@ def _starts(
     return (row[_START] for row in rows if row[_START] is not None)
 
 
-def _stored(tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]) -> dict[_Key, _Values]:
+def _read_stored(
+    tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]
+) -> dict[_Key, _Values]:
     ids = list({job_id for job_id, _ in wanted})
-    query = _all_fields().where(jobs.c.cluster_id == cluster_id, jobs.c.job_id.in_(ids))
+    query = _select_all_fields().where(jobs.c.cluster_id == cluster_id, jobs.c.job_id.in_(ids))
     rows = (tuple(row) for row in tx.execute(query))
     keyed = (((row[_JOB_ID], row[_SUBMIT]), row) for row in rows)
     return {key: row for key, row in keyed if key in wanted}
 
 
-def _history(job: Job) -> _Values:
+def _build_values(job: Job) -> _Values:
     """The record with plain text for its state. What only completes has not ended; of a word that
     Mirage does not know neither start nor end is believed."""
     values = list(_values_of(job))
@@ -272,11 +278,11 @@ def _history(job: Job) -> _Values:
     return tuple(values)
 
 
-def _merged(known: _Values, new: _Values) -> _Values:
+def _merge_values(known: _Values, new: _Values) -> _Values:
     if new == known:
         return known
-    if _progress(new) > _progress(known) or (
-        _progress(new) == _progress(known) and _RANK[new[_STATE]] < _ENDED_RANK
+    if _rank_progress(new) > _rank_progress(known) or (
+        _rank_progress(new) == _rank_progress(known) and _RANK[new[_STATE]] < _ENDED_RANK
     ):
         first, second = new, known
     else:
@@ -292,7 +298,7 @@ def _merged(known: _Values, new: _Values) -> _Values:
     return tuple(merged)
 
 
-def _progress(values: _Values) -> tuple[int, int, int]:
+def _rank_progress(values: _Values) -> tuple[int, int, int]:
     rank = _RANK[values[_STATE]]
     if rank < _ENDED_RANK:
         return rank, 0, 0
@@ -300,16 +306,16 @@ def _progress(values: _Values) -> tuple[int, int, int]:
     return rank, UNKNOWN if end is None else end, UNKNOWN if start is None else start
 
 
-def _named(cluster_id: int, values: _Values) -> Iterator[tuple[str, Any]]:
+def _name_values(cluster_id: int, values: _Values) -> Iterator[tuple[str, Any]]:
     yield "cluster_id", cluster_id
     yield from zip(_FIELDS, values, strict=True)
 
 
-def _all_fields() -> Any:
+def _select_all_fields() -> Any:
     return select(*(jobs.c[n] for n in _FIELDS))
 
 
-def _job(row: Row[Any]) -> Job:
+def _build_job(row: Row[Any]) -> Job:
     fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
     fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
     return Job.from_history(**fields)

@@ -5,16 +5,16 @@ from sqlalchemy import ColumnElement, case
 from mirage.store.database.tables import jobs
 
 
-def never_ran() -> ColumnElement[bool]:
+def build_never_ran() -> ColumnElement[bool]:
     """`Job.has_never_run`: it has left the queue without having run."""
     return jobs.c.cancelled_at.is_not(None)
 
 
-def ready() -> ColumnElement[int]:
+def build_ready_at() -> ColumnElement[int]:
     """`Job.ready_at`."""
     return case((jobs.c.eligible > jobs.c.submit, jobs.c.eligible), else_=jobs.c.submit)
 
 
-def waited_s() -> ColumnElement[int]:
+def build_waited_s() -> ColumnElement[int]:
     """`Job.wait_s`; NULL of a job that has not run."""
-    return case((jobs.c.start < ready(), 0), else_=jobs.c.start - ready())
+    return case((jobs.c.start < build_ready_at(), 0), else_=jobs.c.start - build_ready_at())

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import queue_now
-from mirage.store.database.upsert import put
+from mirage.store.database.upsert import put_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class PartitionNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueNow:
+class QueueSummary:
     at: int
     queue: tuple[PartitionQueue, ...]
     """All first, then by name."""
@@ -48,7 +48,7 @@ class QueueNow:
     """The same; empty while there was no answer on nodes."""
 
 
-def save(
+def save_summary(
     tx: Transaction,
     cluster_id: int,
     at: int,
@@ -57,31 +57,31 @@ def save(
     *,
     plans: Mapping[int, int] | None = None,
 ) -> None:
-    """`nodes` None: not asked for this time, so what is known of them stays. `plans`: by job id,
+    """`nodes` None: not asked for this time, so what is known of them stays. `read_planned_starts`: by job id,
     when Slurm plans to start it."""
     values: dict[str, Any] = {
         "cluster_id": cluster_id,
         "at": at,
-        "queue": [_plain(asdict(row)) for row in queue],
+        "queue": [_to_plain_row(asdict(row)) for row in queue],
         "plans": {str(job_id): instant for job_id, instant in (plans or {}).items()},
     }
     if nodes is not None:
         values |= {"nodes_at": at, "nodes": [asdict(row) for row in nodes]}
-    put(tx, queue_now, values, key=["cluster_id"])
+    put_row(tx, queue_now, values, key=["cluster_id"])
 
 
-def plans(tx: Transaction, cluster_id: int) -> dict[int, int]:
+def read_planned_starts(tx: Transaction, cluster_id: int) -> dict[int, int]:
     """By job id, when Slurm planned to start it at the last look; those without a plan are not in
     it."""
     found = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
     return {int(job_id): instant for job_id, instant in (found or {}).items()}
 
 
-def find(tx: Transaction, cluster_id: int) -> QueueNow | None:
+def find_summary(tx: Transaction, cluster_id: int) -> QueueSummary | None:
     row = tx.execute(select(queue_now).where(queue_now.c.cluster_id == cluster_id)).first()
     if row is None:
         return None
-    return QueueNow(
+    return QueueSummary(
         at=row.at,
         queue=tuple(PartitionQueue(**of) for of in row.queue),
         nodes_at=row.nodes_at,
@@ -89,5 +89,5 @@ def find(tx: Transaction, cluster_id: int) -> QueueNow | None:
     )
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _to_plain_row(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"reasons": dict(row["reasons"])}

@@ -10,7 +10,7 @@ from mirage.domain.recent_history import RecentHistory, to_text_column
 from mirage.domain.snapshot import Ints
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import jobs
-from mirage.store.jobs.job_times import waited_s
+from mirage.store.jobs.job_times import build_waited_s
 
 DAY_S = 86400
 STARTS = 256
@@ -22,18 +22,18 @@ ENDS_S = 30 * DAY_S
 _limit_s = func.coalesce(jobs.c.time_limit_s, 0)
 
 
-def lately(tx: Transaction, cluster_id: int, now: int) -> RecentHistory:
+def read_recent_jobs(tx: Transaction, cluster_id: int, now: int) -> RecentHistory:
     """What had happened by `now`: submissions and starts of a day, ends of a month."""
-    ends = list(tx.execute(_ends(cluster_id, now)))[::-1]
+    ends = list(tx.execute(_select_ended(cluster_id, now)))[::-1]
     return RecentHistory(
-        submitted=_rows(list(tx.execute(_submitted(cluster_id, now))), 3),
-        started=_rows(list(tx.execute(_started(cluster_id, now)))[::-1], 4),
-        ended=_rows([(run_s, limit_s) for _, run_s, limit_s in ends], 2),
+        submitted=_to_array(list(tx.execute(_select_submitted(cluster_id, now))), 3),
+        started=_to_array(list(tx.execute(_select_started(cluster_id, now)))[::-1], 4),
+        ended=_to_array([(run_s, limit_s) for _, run_s, limit_s in ends], 2),
         ended_user=to_text_column([user for user, _, _ in ends]),
     )
 
 
-def _submitted(cluster_id: int, now: int) -> Any:
+def _select_submitted(cluster_id: int, now: int) -> Any:
     """A job of the last day has not ended, or ended in it: submissions have no index, ends have."""
     since = now - DAY_S
     return (
@@ -48,9 +48,9 @@ def _submitted(cluster_id: int, now: int) -> Any:
     )
 
 
-def _started(cluster_id: int, now: int) -> Any:
+def _select_started(cluster_id: int, now: int) -> Any:
     return (
-        select(jobs.c.start, waited_s(), jobs.c.nodes, _limit_s)
+        select(jobs.c.start, build_waited_s(), jobs.c.nodes, _limit_s)
         .where(
             jobs.c.cluster_id == cluster_id,
             jobs.c.start > now - DAY_S,
@@ -61,7 +61,7 @@ def _started(cluster_id: int, now: int) -> Any:
     )
 
 
-def _ends(cluster_id: int, now: int) -> Any:
+def _select_ended(cluster_id: int, now: int) -> Any:
     """The newest first."""
     return (
         select(jobs.c.user, jobs.c.end - jobs.c.start, _limit_s)
@@ -77,5 +77,5 @@ def _ends(cluster_id: int, now: int) -> Any:
     )
 
 
-def _rows(rows: list[Any], width: int) -> Ints:
+def _to_array(rows: list[Any], width: int) -> Ints:
     return np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, width)

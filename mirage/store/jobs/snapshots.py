@@ -14,7 +14,7 @@ from mirage.domain.snapshot import UNKNOWN, Node, Queue
 from mirage.errors import NotFound
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import snapshots
-from mirage.store.database.upsert import put_if_absent
+from mirage.store.database.upsert import put_row_if_absent
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
@@ -35,26 +35,26 @@ class SnapshotRow:
     features: Mapping[str, Any]
 
 
-def add(
+def add_snapshot(
     tx: Transaction,
     cluster_id: int,
     queue: Queue,
     nodes: tuple[Node, ...] | None,
     features: Mapping[str, Any],
 ) -> None:
-    """Store a snapshot; one that is there already stays as it is. `nodes` None: not asked for."""
+    """Store a snapshot; one that is there already stays as it is. `read_nodes` None: not asked for."""
     values = {
         "cluster_id": cluster_id,
         "taken_at": queue.taken_at,
         "features": dict(features),
-        "queue": _pack({n: getattr(queue, n).tolist() for n in _COLUMNS}),
-        "nodes": None if nodes is None else _pack([asdict(n) for n in nodes]),
+        "queue": _pack_json({n: getattr(queue, n).tolist() for n in _COLUMNS}),
+        "nodes": None if nodes is None else _pack_json([asdict(n) for n in nodes]),
     }
-    if put_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"]):
-        changes.tell(tx, cluster_id, Topic.QUEUE)
+    if put_row_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"]):
+        changes.record_change(tx, cluster_id, Topic.QUEUE)
 
 
-def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:
+def find_latest_snapshot(tx: Transaction, cluster_id: int) -> SnapshotRow | None:
     query = select(snapshots.c.taken_at, snapshots.c.features).where(
         snapshots.c.cluster_id == cluster_id
     )
@@ -62,14 +62,14 @@ def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:
     return None if row is None else SnapshotRow(taken_at=row.taken_at, features=row.features)
 
 
-def first(tx: Transaction, cluster_id: int) -> int | None:
+def find_first_taken_at(tx: Transaction, cluster_id: int) -> int | None:
     """The instant of the oldest."""
     query = select(func.min(snapshots.c.taken_at)).where(snapshots.c.cluster_id == cluster_id)
     found = tx.scalar(query)
     return None if found is None else int(found)
 
 
-def series(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
+def list_snapshots(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
     """Features from `since` on, oldest first."""
     query = select(snapshots.c.taken_at, snapshots.c.features).where(
         snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at >= since
@@ -78,40 +78,42 @@ def series(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
     return [SnapshotRow(taken_at=row.taken_at, features=row.features) for row in rows]
 
 
-def raw(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
+def read_queue(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
     """The queue as it was. Raises NotFound where it was never stored or has been thinned out."""
-    packed = _packed(tx, cluster_id, taken_at, "queue")
+    packed = _read_packed(tx, cluster_id, taken_at, "queue")
     if packed is None:
         raise NotFound(f"the queue at {taken_at} is not kept")
-    unpacked = _unpack(packed)
+    unpacked = _unpack_json(packed)
     if unpacked.keys() < set(_COLUMNS):
-        return _of_before(taken_at, unpacked)
-    columns = {name: _column(name, values) for name, values in unpacked.items()}
+        return _restore_old_queue(taken_at, unpacked)
+    columns = {name: _build_column(name, values) for name, values in unpacked.items()}
     return Queue(taken_at=taken_at, **columns)
 
 
-def _of_before(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
+def _restore_old_queue(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
     """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
     rows = zip(*columns.values(), strict=True)
-    return Queue.from_jobs(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
+    return Queue.from_jobs(
+        taken_at, [_build_job(dict(zip(columns, row, strict=True))) for row in rows]
+    )
 
 
-def _job(row: Mapping[str, Any]) -> Job:
+def _build_job(row: Mapping[str, Any]) -> Job:
     fields: dict[str, Any] = {n: None if v == UNKNOWN else v for n, v in row.items()}
     return Job(**fields | {"state": JobState(row["state"])})
 
 
-def nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:
+def read_nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:
     """The nodes as they were; None where that snapshot was of the queue alone or is thinned."""
-    packed = _packed(tx, cluster_id, taken_at, "nodes")
+    packed = _read_packed(tx, cluster_id, taken_at, "nodes")
     if packed is None:
         return None
     return tuple(
-        Node(**{**node, "partitions": tuple(node["partitions"])}) for node in _unpack(packed)
+        Node(**{**node, "partitions": tuple(node["partitions"])}) for node in _unpack_json(packed)
     )
 
 
-def partitions(tx: Transaction, cluster_id: int) -> list[str]:
+def list_partitions(tx: Transaction, cluster_id: int) -> list[str]:
     """Those that nodes were in when nodes were last looked at."""
     query = select(snapshots.c.nodes).where(
         snapshots.c.cluster_id == cluster_id, snapshots.c.nodes.is_not(None)
@@ -119,10 +121,10 @@ def partitions(tx: Transaction, cluster_id: int) -> list[str]:
     packed = tx.scalar(query.order_by(snapshots.c.taken_at.desc()).limit(1))
     if packed is None:
         return []
-    return sorted({name for node in _unpack(packed) for name in node["partitions"]})
+    return sorted({name for node in _unpack_json(packed) for name in node["partitions"]})
 
 
-def thin(
+def thin_snapshots(
     tx: Transaction, cluster_id: int, now: int, *, keep_raw_s: int = DAY_S, every_s: int = 3600
 ) -> int:
     """Drop raw columns older than `keep_raw_s` but the first in every `every_s`; all after 30 days.
@@ -144,22 +146,22 @@ def thin(
     return done.rowcount
 
 
-def _packed(tx: Transaction, cluster_id: int, taken_at: int, column: str) -> bytes | None:
+def _read_packed(tx: Transaction, cluster_id: int, taken_at: int, column: str) -> bytes | None:
     query = select(snapshots.c[column]).where(
         snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at == taken_at
     )
     return tx.scalar(query)
 
 
-def _pack(value: object) -> bytes:
+def _pack_json(value: object) -> bytes:
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), _ZLIB_LEVEL)
 
 
-def _unpack(packed: bytes) -> Any:
+def _unpack_json(packed: bytes) -> Any:
     return json.loads(zlib.decompress(packed))
 
 
-def _column(name: str, values: list[Any]) -> Any:
+def _build_column(name: str, values: list[Any]) -> Any:
     column = np.empty(len(values), dtype=getattr(_EMPTY, name).dtype)
     column[:] = [JobState(v) for v in values] if name == "state" else values
     return column

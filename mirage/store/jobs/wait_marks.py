@@ -6,23 +6,23 @@ from sqlalchemy import delete, func, select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import wait_marks
-from mirage.store.database.upsert import insert
+from mirage.store.database.upsert import build_insert
 
 HOUR_S = 3600
 DAY_S = 86400
 
 
-def mark(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:
+def mark_hours(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:
     """The hours of these instants are to be summed again."""
     hours = sorted({start - start % HOUR_S for start in starts})
     if hours:
-        statement = insert(tx, wait_marks).on_conflict_do_nothing(
+        statement = build_insert(tx, wait_marks).on_conflict_do_nothing(
             index_elements=["cluster_id", "at"]
         )
         tx.execute(statement, [{"cluster_id": cluster_id, "at": hour} for hour in hours])
 
 
-def newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] | None:
+def find_newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] | None:
     """The last day that has marks, and its marked hours; None: all is up to date."""
     mine = wait_marks.c.cluster_id == cluster_id
     newest = tx.scalar(select(func.max(wait_marks.c.at)).where(mine))
@@ -33,7 +33,7 @@ def newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] | None
     return day, [int(at) for at in rows]
 
 
-def clear(tx: Transaction, cluster_id: int, since: int, until: int) -> None:
+def clear_hours(tx: Transaction, cluster_id: int, since: int, until: int) -> None:
     """The hours of [since, until) have been summed."""
     tx.execute(
         delete(wait_marks).where(
@@ -44,7 +44,7 @@ def clear(tx: Transaction, cluster_id: int, since: int, until: int) -> None:
     )
 
 
-def count(tx: Transaction, cluster_id: int, since: int, until: int) -> int:
+def count_marked_hours(tx: Transaction, cluster_id: int, since: int, until: int) -> int:
     """Hours of [since, until) that are marked."""
     query = select(func.count()).where(
         wait_marks.c.cluster_id == cluster_id, wait_marks.c.at >= since, wait_marks.c.at < until

@@ -17,8 +17,8 @@ from mirage.domain.wait_histogram import assign_bins
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import wait_sums
 from mirage.store.database.tables import clusters, jobs
-from mirage.store.database.upsert import put_all
-from mirage.store.jobs.job_times import waited_s
+from mirage.store.database.upsert import put_rows
+from mirage.store.jobs.job_times import build_waited_s
 from mirage.store.jobs.wait_marks import DAY_S, HOUR_S
 
 _CELL = np.dtype(
@@ -28,7 +28,7 @@ _CELL = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class WaitCells:
     """Columns of equal length: so many jobs in each cell."""
 
     at: Ints
@@ -47,7 +47,7 @@ class Cells:
         return len(self.at)
 
 
-def lock(tx: Transaction, cluster_id: int) -> None:
+def lock_cluster(tx: Transaction, cluster_id: int) -> None:
     """PostgreSQL: neither a merge of jobs nor another sum of this cluster meanwhile."""
     tx.execute(
         select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
@@ -57,13 +57,15 @@ def lock(tx: Transaction, cluster_id: int) -> None:
 def sum_day(tx: Transaction, cluster_id: int, day: int, hours: Sequence[int]) -> None:
     """Sum these hours of a day from its jobs, and the day from its hours."""
     begin, end = min(hours), max(hours) + HOUR_S
-    fresh = _summed(tx, cluster_id, begin, end)
-    _put(tx, cluster_id, HOUR_S, [(hour, _part(fresh, hour)) for hour in sorted(hours)])
-    whole = between(tx, cluster_id, HOUR_S, day, day + DAY_S)
-    _put(tx, cluster_id, DAY_S, [(day, whole)])
+    fresh = _sum_jobs(tx, cluster_id, begin, end)
+    _put_cells(
+        tx, cluster_id, HOUR_S, [(hour, _select_hour(fresh, hour)) for hour in sorted(hours)]
+    )
+    whole = read_cells(tx, cluster_id, HOUR_S, day, day + DAY_S)
+    _put_cells(tx, cluster_id, DAY_S, [(day, whole)])
 
 
-def between(tx: Transaction, cluster_id: int, span_s: int, since: int, until: int) -> Cells:
+def read_cells(tx: Transaction, cluster_id: int, span_s: int, since: int, until: int) -> WaitCells:
     """The hours, or days, that begin in [since, until)."""
     rows = tx.execute(
         select(wait_sums.c.at, wait_sums.c.partitions, wait_sums.c.cells)
@@ -81,7 +83,7 @@ def between(tx: Transaction, cluster_id: int, span_s: int, since: int, until: in
     places = [[names.setdefault(n, len(names)) for n in row.partitions] for row in rows]
     offsets = np.cumsum([0, *map(len, places)])[:-1].astype(np.int64)
     known = np.array([place for row in places for place in row], dtype=np.int64)
-    return Cells(
+    return WaitCells(
         at=np.repeat(np.array([row.at for row in rows], dtype=np.int64), lengths),
         partition=known[np.repeat(offsets, lengths) + cells["partition"]],
         size=cells["size"].astype(np.int64),
@@ -92,11 +94,11 @@ def between(tx: Transaction, cluster_id: int, span_s: int, since: int, until: in
     )
 
 
-def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
+def _sum_jobs(tx: Transaction, cluster_id: int, begin: int, end: int) -> WaitCells:
     """From the jobs that started in [begin, end)."""
     limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
     rows = tx.execute(
-        select(jobs.c.partition, jobs.c.start, waited_s(), jobs.c.nodes, limit_s).where(
+        select(jobs.c.partition, jobs.c.start, build_waited_s(), jobs.c.nodes, limit_s).where(
             jobs.c.cluster_id == cluster_id, jobs.c.start >= begin, jobs.c.start < end
         )
     ).all()
@@ -104,7 +106,7 @@ def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
     partition = np.array([names.setdefault(r[0], len(names)) for r in rows], dtype=np.int64)
     numbers = np.array([tuple(r)[1:] for r in rows], dtype=np.int64).reshape(-1, 4)
     start, wait_s, nodes, limit = numbers.T
-    return Cells(
+    return WaitCells(
         at=start - start % HOUR_S,
         partition=partition,
         size=assign_size_codes(nodes).astype(np.int64),
@@ -115,9 +117,9 @@ def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
     )
 
 
-def _part(cells: Cells, hour: int) -> Cells:
+def _select_hour(cells: WaitCells, hour: int) -> WaitCells:
     mine = cells.at == hour
-    return Cells(
+    return WaitCells(
         at=cells.at[mine],
         partition=cells.partition[mine],
         size=cells.size[mine],
@@ -128,15 +130,17 @@ def _part(cells: Cells, hour: int) -> Cells:
     )
 
 
-def _put(tx: Transaction, cluster_id: int, span_s: int, rows: Sequence[tuple[int, Cells]]) -> None:
+def _put_cells(
+    tx: Transaction, cluster_id: int, span_s: int, rows: Sequence[tuple[int, WaitCells]]
+) -> None:
     """Without a row where no job started."""
     values = []
     for at, cells in rows:
         if len(cells):
-            partitions, packed = _packed(cells)
+            partitions, packed = _pack_cells(cells)
             key = {"cluster_id": cluster_id, "span_s": span_s, "at": at}
             values.append(key | {"partitions": partitions, "cells": packed})
-    put_all(tx, wait_sums, values, key=["cluster_id", "span_s", "at"])
+    put_rows(tx, wait_sums, values, key=["cluster_id", "span_s", "at"])
     empty = [at for at, cells in rows if not len(cells)]
     if empty:
         tx.execute(
@@ -148,7 +152,7 @@ def _put(tx: Transaction, cluster_id: int, span_s: int, rows: Sequence[tuple[int
         )
 
 
-def _packed(cells: Cells) -> tuple[list[str], bytes]:
+def _pack_cells(cells: WaitCells) -> tuple[list[str], bytes]:
     """Names of the partitions that occur, and the cells, each once."""
     used, place = np.unique(cells.partition, return_inverse=True)
     key = ((place * 256 + cells.size) * 256 + cells.limit) * 256 + cells.bin

@@ -7,11 +7,11 @@ from sqlalchemy import delete, select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import kill_switches, limits
-from mirage.store.database.upsert import put, put_if_absent
+from mirage.store.database.upsert import put_row, put_row_if_absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pulled:
+class PulledSwitch:
     """One way by which the kill switch is pulled."""
 
     way: str
@@ -21,17 +21,17 @@ class Pulled:
     """Partitions that acted until then; "" is the cluster itself."""
 
 
-def pulled(tx: Transaction, cluster_id: int) -> list[Pulled]:
+def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]:
     """Earliest first."""
     query = select(kill_switches).where(kill_switches.c.cluster_id == cluster_id)
     rows = tx.execute(query.order_by(kill_switches.c.pulled_at, kill_switches.c.way))
     return [
-        Pulled(way=row.way, by=row.pulled_by, at=row.pulled_at, stopped=tuple(row.stopped))
+        PulledSwitch(way=row.way, by=row.pulled_by, at=row.pulled_at, stopped=tuple(row.stopped))
         for row in rows
     ]
 
 
-def pull(tx: Transaction, cluster_id: int, new: Pulled) -> None:
+def pull_switch(tx: Transaction, cluster_id: int, new: PulledSwitch) -> None:
     """Who has pulled it first by this way stays."""
     values = {
         "cluster_id": cluster_id,
@@ -40,16 +40,16 @@ def pull(tx: Transaction, cluster_id: int, new: Pulled) -> None:
         "pulled_at": new.at,
         "stopped": list(new.stopped),
     }
-    put_if_absent(tx, kill_switches, values, key=["cluster_id", "way"])
+    put_row_if_absent(tx, kill_switches, values, key=["cluster_id", "way"])
 
 
-def release(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> None:
+def release_switches(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> None:
     mine = kill_switches.c.cluster_id == cluster_id
     tx.execute(delete(kill_switches).where(mine, kill_switches.c.way.in_(list(ways))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetLimit:
+class LimitOverride:
     """In the place of the configuration's."""
 
     value: float
@@ -57,13 +57,13 @@ class SetLimit:
     at: int
 
 
-def set_limits(tx: Transaction, cluster_id: int) -> Mapping[str, SetLimit]:
+def list_limit_overrides(tx: Transaction, cluster_id: int) -> Mapping[str, LimitOverride]:
     """By name."""
     rows = tx.execute(select(limits).where(limits.c.cluster_id == cluster_id))
-    return {row.name: SetLimit(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
+    return {row.name: LimitOverride(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
 
 
-def set_limit(tx: Transaction, cluster_id: int, name: str, new: SetLimit) -> None:
+def set_limit_override(tx: Transaction, cluster_id: int, name: str, new: LimitOverride) -> None:
     values = {
         "cluster_id": cluster_id,
         "name": name,
@@ -71,9 +71,9 @@ def set_limit(tx: Transaction, cluster_id: int, name: str, new: SetLimit) -> Non
         "set_by": new.by,
         "set_at": new.at,
     }
-    put(tx, limits, values, key=["cluster_id", "name"])
+    put_row(tx, limits, values, key=["cluster_id", "name"])
 
 
-def unset_limit(tx: Transaction, cluster_id: int, name: str) -> None:
+def unset_limit_override(tx: Transaction, cluster_id: int, name: str) -> None:
     """The configuration's is in force again."""
     tx.execute(delete(limits).where(limits.c.cluster_id == cluster_id, limits.c.name == name))

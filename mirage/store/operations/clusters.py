@@ -8,34 +8,34 @@ from mirage.domain.decision import Mode
 from mirage.errors import NotFound
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, leases, partition_modes
-from mirage.store.database.upsert import insert, put, put_if_absent
+from mirage.store.database.upsert import build_insert, put_row, put_row_if_absent
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
 
-def ensure(tx: Transaction, name: str) -> int:
+def ensure_cluster(tx: Transaction, name: str) -> int:
     """The id of the cluster of that name, made if it is new."""
     query = select(clusters.c.id).where(clusters.c.name == name)
     found = tx.scalar(query)
     if found is None:
-        put_if_absent(tx, clusters, {"name": name}, key=["name"])
+        put_row_if_absent(tx, clusters, {"name": name}, key=["name"])
         found = tx.execute(query).scalar_one()
     return int(found)
 
 
-def name(tx: Transaction, cluster_id: int) -> str:
+def get_cluster_name(tx: Transaction, cluster_id: int) -> str:
     found = tx.scalar(select(clusters.c.name).where(clusters.c.id == cluster_id))
     if found is None:
         raise NotFound(f"there is no cluster {cluster_id}")
     return str(found)
 
 
-def names(tx: Transaction) -> dict[int, str]:
+def list_cluster_names(tx: Transaction) -> dict[int, str]:
     rows = tx.execute(select(clusters.c.id, clusters.c.name).order_by(clusters.c.id))
     return {row.id: row.name for row in rows}
 
 
-def history_until(tx: Transaction, cluster_id: int) -> int | None:
+def read_history_until(tx: Transaction, cluster_id: int) -> int | None:
     """Up to when accounting has been read; None: never."""
     found = tx.scalar(select(clusters.c.history_until).where(clusters.c.id == cluster_id))
     return None if found is None else int(found)
@@ -45,7 +45,7 @@ def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
     tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(history_until=until))
 
 
-def demoted_at(tx: Transaction, cluster_id: int) -> int | None:
+def read_demoted_at(tx: Transaction, cluster_id: int) -> int | None:
     """When wrong forecasts last took it from act to shadow; None: never."""
     found = tx.scalar(select(clusters.c.demoted_at).where(clusters.c.id == cluster_id))
     return None if found is None else int(found)
@@ -55,12 +55,12 @@ def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
     tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(demoted_at=at))
 
 
-def mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
+def get_mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
     """The partition's own mode, else the cluster's."""
-    return mode_among(modes(tx, cluster_id), partition)
+    return resolve_mode(list_modes(tx, cluster_id), partition)
 
 
-def modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
+def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     """The cluster's mode under "", and of each partition that has its own."""
     query = select(partition_modes.c.partition, partition_modes.c.mode).where(
         partition_modes.c.cluster_id == cluster_id
@@ -69,7 +69,7 @@ def modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     return {"": Mode.SHADOW} | own
 
 
-def mode_among(modes: Mapping[str, Mode], partition: str) -> Mode:
+def resolve_mode(modes: Mapping[str, Mode], partition: str) -> Mode:
     """The partition's own mode, else the cluster's; of several ("a,b"), the most careful one."""
     own = {modes.get(name, modes[""]) for name in partition.split(",")}
     return min(own, key=list(Mode).index)
@@ -77,8 +77,8 @@ def mode_among(modes: Mapping[str, Mode], partition: str) -> Mode:
 
 def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") -> None:
     values = {"cluster_id": cluster_id, "partition": partition, "mode": mode.value}
-    put(tx, partition_modes, values, key=["cluster_id", "partition"])
-    changes.tell(tx, cluster_id, Topic.MODE)
+    put_row(tx, partition_modes, values, key=["cluster_id", "partition"])
+    changes.record_change(tx, cluster_id, Topic.MODE)
 
 
 def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
@@ -87,7 +87,7 @@ def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
     gone = delete(partition_modes).where(*mine).returning(partition_modes.c.partition)
     found = tx.execute(gone).first() is not None
     if found:
-        changes.tell(tx, cluster_id, Topic.MODE)
+        changes.record_change(tx, cluster_id, Topic.MODE)
     return found
 
 
@@ -96,7 +96,9 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
 
     One statement, so of two workers at the same instant one gets it.
     """
-    statement = insert(tx, leases).values(cluster_id=cluster_id, holder=holder, until=now + ttl_s)
+    statement = build_insert(tx, leases).values(
+        cluster_id=cluster_id, holder=holder, until=now + ttl_s
+    )
     taken = statement.on_conflict_do_update(
         index_elements=["cluster_id"],
         set_={"holder": statement.excluded.holder, "until": statement.excluded.until},
@@ -105,7 +107,7 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
     return tx.execute(taken).first() is not None
 
 
-def lease_until(tx: Transaction, cluster_id: int) -> int | None:
+def read_lease_end(tx: Transaction, cluster_id: int) -> int | None:
     """When the acting worker's lease runs out, or ran out; None: none, or it ended in order."""
     until: int | None = tx.scalar(select(leases.c.until).where(leases.c.cluster_id == cluster_id))
     return until

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import reports
-from mirage.store.database.upsert import put
+from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
@@ -27,11 +27,11 @@ def put_report(
 ) -> None:
     """In the place of the one before."""
     values = {"cluster_id": cluster_id, "kind": kind, "at": at, "document": dict(document)}
-    put(tx, reports, values, key=["cluster_id", "kind"])
-    changes.tell(tx, cluster_id, Topic.QUEUE)
+    put_row(tx, reports, values, key=["cluster_id", "kind"])
+    changes.record_change(tx, cluster_id, Topic.QUEUE)
 
 
-def last(tx: Transaction, cluster_id: int, kind: str) -> StoredReport | None:
+def find_last_report(tx: Transaction, cluster_id: int, kind: str) -> StoredReport | None:
     query = select(reports.c.at, reports.c.document)
     row = tx.execute(
         query.where(reports.c.cluster_id == cluster_id, reports.c.kind == kind)

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, delete, func, select, text
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import leases, slurm_calls, ticks
-from mirage.store.database.upsert import insert, put
+from mirage.store.database.upsert import build_insert, put_row
 
 HOUR_S = 3600
 _COUNTED = ("calls", "failures", "seconds", "unread")
@@ -16,7 +16,7 @@ KEPT_S = 30 * 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class WorkerTick:
     """The last round of the worker."""
 
     at: int
@@ -30,7 +30,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class CallCounts:
     calls: int
     failures: int
     seconds: float
@@ -38,7 +38,7 @@ class Calls:
     """Rows of the answers that did not read and were left out."""
 
 
-def ticked(tx: Transaction, cluster_id: int, tick: Tick) -> None:
+def record_tick(tx: Transaction, cluster_id: int, tick: WorkerTick) -> None:
     """Replaces the one before. Without `good_at` that of the one before stays."""
     values: dict[str, object] = {
         "cluster_id": cluster_id,
@@ -50,14 +50,14 @@ def ticked(tx: Transaction, cluster_id: int, tick: Tick) -> None:
     }
     if tick.good_at is not None:
         values["good_at"] = tick.good_at
-    put(tx, ticks, values, key=["cluster_id"])
+    put_row(tx, ticks, values, key=["cluster_id"])
 
 
-def last_tick(tx: Transaction, cluster_id: int) -> Tick | None:
+def find_last_tick(tx: Transaction, cluster_id: int) -> WorkerTick | None:
     row = tx.execute(select(ticks).where(ticks.c.cluster_id == cluster_id)).first()
     if row is None:
         return None
-    return Tick(
+    return WorkerTick(
         at=row.at,
         took_s=row.took_s,
         good_at=row.good_at,
@@ -67,13 +67,13 @@ def last_tick(tx: Transaction, cluster_id: int) -> Tick | None:
     )
 
 
-def lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
+def find_lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
     """Who holds it, and until when."""
     row = tx.execute(select(leases).where(leases.c.cluster_id == cluster_id)).first()
     return None if row is None else (row.holder, row.until)
 
 
-def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Calls]) -> None:
+def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, CallCounts]) -> None:
     """Count these to the hour of `at`; hours older than KEPT_S go."""
     hour = at - at % HOUR_S
     rows = [
@@ -90,7 +90,7 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
     ]
     if not rows:
         return
-    statement = insert(tx, slurm_calls)
+    statement = build_insert(tx, slurm_calls)
     more = {n: slurm_calls.c[n] + statement.excluded[n] for n in _COUNTED}
     key = ["cluster_id", "hour", "command"]
     tx.execute(statement.on_conflict_do_update(index_elements=key, set_=more), rows)
@@ -98,32 +98,34 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
     tx.execute(delete(slurm_calls).where(slurm_calls.c.cluster_id == cluster_id, old))
 
 
-def calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, Calls]:
+def sum_calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, CallCounts]:
     """From the beginning of an hour on."""
     sums = [func.sum(slurm_calls.c[name]) for name in _COUNTED]
-    query = select(slurm_calls.c.command, *sums).where(*_since(cluster_id, since))
+    query = select(slurm_calls.c.command, *sums).where(*_match_calls_since(cluster_id, since))
     rows = tx.execute(query.group_by(slurm_calls.c.command))
     return {
-        command: Calls(
+        command: CallCounts(
             calls=int(calls), failures=int(failures), seconds=float(seconds), unread=int(unread)
         )
         for command, calls, failures, seconds, unread in rows
     }
 
 
-def calls_by_hour(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, int]]:
+def sum_calls_by_hour(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, int]]:
     """Each hour that has any, oldest first, with their number."""
     query = select(slurm_calls.c.hour, func.sum(slurm_calls.c.calls))
-    query = query.where(*_since(cluster_id, since)).group_by(slurm_calls.c.hour)
+    query = query.where(*_match_calls_since(cluster_id, since)).group_by(slurm_calls.c.hour)
     rows = tx.execute(query.order_by(slurm_calls.c.hour))
     return [(int(hour), int(calls)) for hour, calls in rows]
 
 
-def _since(cluster_id: int, since: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _match_calls_since(
+    cluster_id: int, since: int
+) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return slurm_calls.c.cluster_id == cluster_id, slurm_calls.c.hour >= since
 
 
-def size_bytes(tx: Transaction) -> int:
+def measure_size_bytes(tx: Transaction) -> int:
     """Of the whole database; of SQLite without its journal."""
     if tx.dialect.name == "sqlite":
         query = text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
@@ -132,7 +134,7 @@ def size_bytes(tx: Transaction) -> int:
     return int(tx.execute(query).scalar_one())
 
 
-def database_version(tx: Transaction) -> str:
+def read_database_version(tx: Transaction) -> str:
     """Of the server, or of the library."""
     if tx.dialect.name == "sqlite":
         return f"SQLite {tx.execute(text('SELECT sqlite_version()')).scalar_one()}"

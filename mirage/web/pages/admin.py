@@ -15,7 +15,7 @@ from mirage.services.operations import service_status, slurmctld_load
 from mirage.store.events import audit
 from mirage.store.jobs import snapshots
 from mirage.store.operations import clusters
-from mirage.store.operations.admin_overrides import Pulled
+from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.web import forms
 from mirage.web.charts import calls_chart
 from mirage.web.page_context import Entry, Look, Looking
@@ -43,7 +43,7 @@ _DONE = {
 def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] = "") -> Response:
     """`done` is of the form that was sent."""
     tx, given = look.tx, look.given
-    known = clusters.modes(tx, look.cluster_id)
+    known = clusters.list_modes(tx, look.cluster_id)
     polling = service_status.polling(tx, look.cluster_id, now=look.now, hours=_HOURS)
     return look.page(
         "admin.html",
@@ -52,7 +52,7 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
         pulled=_pulled(look),
         ways=_ways(look),
         own_modes={name: mode for name, mode in sorted(known.items()) if name},
-        partitions=snapshots.partitions(tx, look.cluster_id),
+        partitions=snapshots.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
         limits=limit_overrides.listed(tx, look.cluster_id, given.limits, given.limits_told),
         caps=CAPS,
@@ -62,13 +62,13 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
         slurmctld=slurmctld_load.last(tx, look.cluster_id),
         chart=calls_chart.draw(polling, _HOURS),
         health=service_status.status(tx, look.cluster_id),
-        recent=audit.page(tx, look.cluster_id, limit=_RECENT),
+        recent=audit.list_entries(tx, look.cluster_id, limit=_RECENT),
     )
 
 
 @router.get("/kill")
 def ask_to_pull(look: Looking, who: Admin) -> Response:
-    known = clusters.modes(look.tx, look.cluster_id)
+    known = clusters.list_modes(look.tx, look.cluster_id)
     acting = sorted(name for name, mode in known.items() if mode is Mode.ACT)
     return look.page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
 
@@ -143,11 +143,11 @@ def _value_of(name: str, value: float) -> str:
     return ("yes" if value else "no") if CAPS[name].flag else f"{value:g}"
 
 
-def _pulled(look: Look) -> list[Pulled]:
+def _pulled(look: Look) -> list[PulledSwitch]:
     return list(kill_switch.pulled(look.tx, look.cluster_id))
 
 
-def _ways(look: Look) -> list[tuple[Way, Pulled | None, str]]:
+def _ways(look: Look) -> list[tuple[Way, PulledSwitch | None, str]]:
     """Each way, who has pulled it, and how it is released."""
     by = {each.way: each for each in _pulled(look)}
     return [(way, by.get(way.value), RELEASED_BY[way]) for way in Way]

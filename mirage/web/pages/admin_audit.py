@@ -37,7 +37,7 @@ def show(
     """Narrowed to what is given. `after` is of the link to the next page."""
     asked = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
     since = _day(day)
-    rows = audit.page(
+    rows = audit.list_entries(
         look.tx,
         look.cluster_id,
         event=asked["event"] or None,

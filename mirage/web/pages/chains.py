@@ -31,8 +31,8 @@ def show(
 ) -> Response:
     """`link`: the successor whose forecast is drawn; `before`: decisions older than that one."""
     chain = seen(look.tx, ChainId(chain_id), look.reader)
-    links = chains.links(look.tx, chain.chain_id)
-    rows = decisions.page(
+    links = chains.list_links(look.tx, chain.chain_id)
+    rows = decisions.list_decisions(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
     obeys = look.reader.can_steer(chain, links)

@@ -8,7 +8,7 @@ from mirage.api.routes.overviews import cursor, place
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.http.dependencies import need, no_nul
 from mirage.services.reports.overview import overview
-from mirage.store.chains.chain_ranking import Place, Wanted
+from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text
 from mirage.web.charts import handover_chart
 from mirage.web.page_context import Entry, Look, Looking
@@ -28,12 +28,12 @@ def show(
     """Live chains by risk; `after` is of the link to the next page."""
     need(look.reader, JOBS, USAGE)
     own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
-    wanted = Wanted(own=own, user=user.strip())
+    wanted = RankingFilter(own=own, user=user.strip())
     begin = place(after, parameter="after") if after else None
     return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))
 
 
-def _shown(look: Look, wanted: Wanted, begin: Place | None) -> dict[str, Any]:
+def _shown(look: Look, wanted: RankingFilter, begin: RankedChain | None) -> dict[str, Any]:
     found = overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
     rows = found.rows[:_ROWS]
     return {
