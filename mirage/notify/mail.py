@@ -37,17 +37,19 @@ class Mailer:
         # So that vacation answers and lists leave it alone (RFC 3834).
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(body)
-        password = "" if self.password_file is None else secret_files.of_file(self.password_file)
+        password = (
+            "" if self.password_file is None else secret_files.read_secret(self.password_file)
+        )
         try:
-            with self._connection() as server:
+            with self._open_connection() as server:
                 if self.user:
                     server.login(self.user, password)
                 server.send_message(message)
         except (smtplib.SMTPException, OSError, ValueError) as error:
-            why = secret_files.harmless(_said(error), password)
+            why = secret_files.redact_secrets(_describe_error(error), password)
             raise DeliveryError(f"mail through {self.host}: {why}") from None
 
-    def _connection(self) -> smtplib.SMTP:
+    def _open_connection(self) -> smtplib.SMTP:
         if self.security == "tls":
             context = ssl.create_default_context()
             return smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT_S, context=context)
@@ -61,7 +63,7 @@ class Mailer:
         return server
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the recipient is refused"
     if isinstance(error, smtplib.SMTPResponseException):

@@ -10,7 +10,7 @@ _LONGEST = 200
 _OTHERS = 0o077
 
 
-def of_file(path: Path) -> str:
+def read_secret(path: Path) -> str:
     """The first line of a file that nobody else may read. Raises PostError."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -25,7 +25,7 @@ def of_file(path: Path) -> str:
     return found
 
 
-def harmless(said: object, *secrets: str) -> str:
+def redact_secrets(said: object, *secrets: str) -> str:
     """One line without the secrets, for a log and the database."""
     text = str(said)
     for secret in filter(None, secrets):

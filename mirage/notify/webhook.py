@@ -28,28 +28,30 @@ class Webhook:
 
     def send(self, body: Mapping[str, Any], *, delivery: str, now: int) -> None:
         """Raises PostError for any answer but 2xx: a redirect is not followed."""
-        url = self.url()
-        key = "" if self.secret_file is None else secret_files.of_file(self.secret_file)
+        url = self.read_url()
+        key = "" if self.secret_file is None else secret_files.read_secret(self.secret_file)
         content = json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json", DELIVERY: delivery}
         if key:
-            headers[SIGNATURE] = signature(key, content, now)
+            headers[SIGNATURE] = sign_body(key, content, now)
         try:
             # Proxies and credentials of the environment are not for this.
             with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as http:
                 answer = http.post(url, content=content, headers=headers)
         except (httpx.HTTPError, OSError) as error:
-            why = secret_files.harmless(str(error) or type(error).__name__, str(url), url.path, key)
+            why = secret_files.redact_secrets(
+                str(error) or type(error).__name__, str(url), url.path, key
+            )
             raise DeliveryError(f"webhook at {url.host}: {why}") from None
         if not answer.is_success:
             raise DeliveryError(f"webhook at {url.host}: the answer was {answer.status_code}")
 
-    def url(self) -> httpx.URL:
+    def read_url(self) -> httpx.URL:
         """Raises PostError for one that would be sent to in the clear. The path may be a secret."""
-        return checked(secret_files.of_file(self.url_file), str(self.url_file))
+        return validate_url(secret_files.read_secret(self.url_file), str(self.url_file))
 
 
-def checked(text: str, where: str) -> httpx.URL:
+def validate_url(text: str, where: str) -> httpx.URL:
     """`where`: what messages call it."""
     try:
         url = httpx.URL(text)
@@ -59,12 +61,12 @@ def checked(text: str, where: str) -> httpx.URL:
         raise DeliveryError(f"{where} holds no http address")
     if url.userinfo:
         raise DeliveryError(f"{where}: a name or password in the address goes into logs on its way")
-    if url.scheme == "http" and not _is_here(url.host):
+    if url.scheme == "http" and not _is_this_host(url.host):
         raise DeliveryError(f"{where}: {url.host} is not this host, so the address must be https")
     return url
 
 
-def _is_here(host: str) -> bool:
+def _is_this_host(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -73,7 +75,7 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def signature(key: str, body: bytes, at: int) -> str:
+def sign_body(key: str, body: bytes, at: int) -> str:
     """What a receiver makes anew and compares."""
     signed = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"

@@ -84,7 +84,7 @@ def test_an_address_that_will_not_do_is_refused(tmp_path: Path, url: str, why: s
 
 @pytest.mark.parametrize("url", ["https://chat.example.org/x", "http://localhost:1/x"])
 def test_https_and_this_host_will_do(url: str) -> None:
-    assert str(webhook.checked(url, "file")) == url
+    assert str(webhook.validate_url(url, "file")) == url
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
