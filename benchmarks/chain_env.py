@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
 from mirage.learn.environment.live_library import LiveLibrary, Observed
 from mirage.learn.environment.protocols import Library
@@ -41,7 +41,7 @@ def tables() -> Library:
 
 def starts(preset: str) -> Starts:
     first = synthetic.EPOCH + _WARM_UP_DAYS * _DAY_S
-    settings = Settings(
+    settings = PairSettings(
         nodes=1,
         time_limit_s=48 * _HOUR_S,
         every_s=4 * _HOUR_S,

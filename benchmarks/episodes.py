@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.episodes.generation.builder import Builder, describe
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.generation.builder import EpisodeBuilder, describe_table
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.sim.types import Params, SimJob
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
@@ -28,10 +28,10 @@ _SINCE = int(datetime(2022, 11, 7, tzinfo=UTC).timestamp())
 _UNTIL = int(datetime(2023, 2, 24, tzinfo=UTC).timestamp())
 
 
-def spread(count: int, nodes: int) -> Settings:
+def spread(count: int, nodes: int) -> PairSettings:
     """`count` start points, evenly over the trace."""
     every_s = (_UNTIL - _SINCE) // count // _HOUR_S * _HOUR_S
-    return Settings(
+    return PairSettings(
         nodes=nodes,
         time_limit_s=48 * _HOUR_S,
         every_s=every_s,
@@ -42,10 +42,12 @@ def spread(count: int, nodes: int) -> Settings:
 
 def warm_up(params: Params, jobs: Sequence[SimJob]) -> None:
     """Compile, or load what is compiled: a short pair early in the trace."""
-    settings = Settings(
+    settings = PairSettings(
         nodes=1, time_limit_s=_HOUR_S, every_s=_DAY_S, since=_SINCE, until=_SINCE + _DAY_S
     )
-    Builder(params, jobs[:4000], settings).table(settings.start_points, describe(params, settings))
+    EpisodeBuilder(params, jobs[:4000], settings).build_table(
+        settings.start_points, describe_table(params, settings)
+    )
 
 
 def main() -> None:
@@ -60,12 +62,12 @@ def main() -> None:
     jobs = load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     warm_up(params, jobs)
     settings = spread(words.count, words.nodes)
-    builder = Builder(params, jobs, settings)
+    builder = EpisodeBuilder(params, jobs, settings)
     profile = cProfile.Profile()
     begun, cpu = time.perf_counter(), time.process_time()
     if words.profile:
         profile.enable()
-    table = builder.table(settings.start_points, describe(params, settings))
+    table = builder.build_table(settings.start_points, describe_table(params, settings))
     profile.disable()
     wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
     print(

@@ -20,7 +20,7 @@ import numpy as np
 
 from mirage.cli.policies.trainers import EVERY
 from mirage.config.paths import get_models_dir
-from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import twin_features
@@ -68,7 +68,7 @@ class Queue:
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
         taken = decisions(len(tables[0].instant_s), EVERY)[:-1]
         at = np.concatenate([t.instants[:, taken] for t in tables])[order]
-        asked = [t.twins.of_instants(taken) for t in tables if t.twins is not None]
+        asked = [t.twins.get_forecasts(taken) for t in tables if t.twins is not None]
         if len(asked) < len(tables):
             return cls(rows, at, None)
         quantile_h = np.concatenate(asked)[order][..., _SHOWN] / _HOUR_S
@@ -208,7 +208,7 @@ def figures(found: Told, wait_h: Floats, planned_h: Floats, start_point: Ints) -
     `under_floor_pct`: how much lower the pinball loss is than the empirical quantiles';
     `under_trained_pct`: the same of a rolling adjustment and the forecast as it was.
     """
-    counts = day_counts(start_point)
+    counts = draw_day_counts(start_point)
     scores = {name: Scored.of(quantiles, wait_h) for name, quantiles in found.items()}
     planned = np.abs(wait_h - planned_h)
     whole: dict[str, Any] = {SLURM: {"median_error_h": float(np.median(planned))}}
@@ -227,14 +227,22 @@ def figures(found: Told, wait_h: Floats, planned_h: Floats, start_point: Ints) -
 
 
 def _mean(name: str, values: Floats, counts: Floats) -> dict[str, Any]:
-    return {name: float(values.mean()), f"{name}_ci": interval(means(counts, values))}
+    return {
+        name: float(values.mean()),
+        f"{name}_ci": compute_interval(compute_means(counts, values)),
+    }
 
 
 def _less(name: str, values: Floats, than: Floats, counts: Floats) -> dict[str, Any]:
     if not than.any():
         return {name: None, f"{name}_ci": None}
-    drawn = 100.0 * (1.0 - means(counts, values) / np.maximum(means(counts, than), 1e-9))
-    return {name: 100.0 * float(1.0 - values.mean() / than.mean()), f"{name}_ci": interval(drawn)}
+    drawn = 100.0 * (
+        1.0 - compute_means(counts, values) / np.maximum(compute_means(counts, than), 1e-9)
+    )
+    return {
+        name: 100.0 * float(1.0 - values.mean() / than.mean()),
+        f"{name}_ci": compute_interval(drawn),
+    }
 
 
 @dataclass(frozen=True, slots=True)

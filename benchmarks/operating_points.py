@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mirage.cli.policies.trainers import EVERY
-from mirage.episodes.judge.day_bootstrap import day_counts, means
+from mirage.episodes.judge.day_bootstrap import compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Ints, Rows
 from mirage.learn.evaluation import time_splits
@@ -73,8 +73,8 @@ def _mean(seen: Decided) -> Floats:
 
 def _upper(percent: float) -> Way:
     def upper(seen: Decided) -> Floats:
-        counts = day_counts(seen.start_point, draws=_DRAWS)
-        return np.array([np.percentile(means(counts, h), percent) for h in seen.overlap_h])
+        counts = draw_day_counts(seen.start_point, draws=_DRAWS)
+        return np.array([np.percentile(compute_means(counts, h), percent) for h in seen.overlap_h])
 
     return upper
 

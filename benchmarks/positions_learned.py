@@ -23,8 +23,8 @@ from stable_baselines3 import PPO
 
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, REGIMES, SHARED, SINCE, UNTIL, Site
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.live_library import LiveLibrary
 from mirage.learn.environment.protocols import Position
@@ -40,7 +40,7 @@ PINNED, HELD, LEARNED = "pin", "reactive", "ppo"
 def begun(regime: str, nodes: int) -> tuple[Starts, Starts]:
     """Hand-overs to learn from, and those to judge on."""
     site = Site.of(next(r for r in REGIMES if r.name == regime))
-    settings = Settings(
+    settings = PairSettings(
         nodes=nodes,
         time_limit_s=LIMIT_S,
         every_s=EVERY_H * HOUR_S,
@@ -111,7 +111,7 @@ def measured(regime: str, nodes: int, steps: int, seed: int) -> dict[str, Any]:
     for name, act in acts.items():
         x_h = outcomes_h(later, act)
         cost_h[name] = np.maximum(x_h, 0.0) + OVERLAP_PRICE * np.maximum(-x_h, 0.0)
-    counts = day_counts(np.array([s.world.start for s in later.found], dtype=np.int64))
+    counts = draw_day_counts(np.array([s.world.start for s in later.found], dtype=np.int64))
     more = cost_h[LEARNED] - cost_h[PINNED]
     return {
         "regime": regime,
@@ -120,7 +120,7 @@ def measured(regime: str, nodes: int, steps: int, seed: int) -> dict[str, Any]:
         "judged": len(later.found),
         "cost_h": {name: float(hours.mean()) for name, hours in cost_h.items()},
         "ppo_less_pin_h": float(more.mean()),
-        "ppo_less_pin_h_ci": interval(means(counts, more)),
+        "ppo_less_pin_h_ci": compute_interval(compute_means(counts, more)),
     }
 
 

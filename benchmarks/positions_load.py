@@ -18,8 +18,8 @@ from benchmarks.positions_regimes import (
     run_shares,
 )
 from mirage.domain.handover import Handover
-from mirage.episodes.chains.chain_replay import Replay, Slot
-from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.chains.chain_replay import ChainReplay, ChainSlot
+from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, SimJob
 
@@ -59,7 +59,7 @@ class Load:
         params = _enlarged(site.params, sum(widths))
         policy = next(p for p in POLICIES if p.name == self.policy)
         shares = run_shares(site.jobs) if self.early else np.ones(1)
-        replay = Replay(
+        replay = ChainReplay(
             params,
             Workload.from_jobs(params, [*site.jobs, *_account_holders(widths)]),
             tuple(_slots(widths, CHAINS[self.early], SINCE + shift_h * HOUR_S)),
@@ -92,9 +92,9 @@ def _job(nodes: int, user: str) -> SimJob:
     return SimJob(nodes=nodes, exclusive=True, time_limit_s=LIMIT_S, run_s=LIMIT_S, user=user)
 
 
-def _slots(widths: tuple[int, ...], chains: int, first: int) -> list[Slot]:
+def _slots(widths: tuple[int, ...], chains: int, first: int) -> list[ChainSlot]:
     return [
-        Slot(first=first + i * APART_S, job=_job(nodes, f"chain-{i}"), chains=chains)
+        ChainSlot(first=first + i * APART_S, job=_job(nodes, f"chain-{i}"), chains=chains)
         for i, nodes in enumerate(widths)
     ]
 
@@ -112,7 +112,7 @@ def _run_s(shares: Floats, link: tuple[int, ...]) -> int:
     return max(60, round(float(share) * LIMIT_S))
 
 
-def _handed(replay: Replay) -> list[list[int]]:
+def _handed(replay: ChainReplay) -> list[list[int]]:
     """Of each hand-over that is over: end, start, touches, nodes."""
     ends = {run.job_id: run.end for run in replay.runs}
     found = []
@@ -124,7 +124,7 @@ def _handed(replay: Replay) -> list[list[int]]:
     return found
 
 
-def _chains(replay: Replay) -> list[list[float]]:
+def _chains(replay: ChainReplay) -> list[list[float]]:
     """Of chains whose links have all run: hours from first start to last end, covered, run."""
     found = []
     for slot, chain in sorted({(r.slot, r.chain) for r in replay.runs}):
@@ -157,7 +157,10 @@ def others(measured: dict[str, Any], beside: dict[str, Any] | None) -> dict[str,
         both = started & (theirs >= 0)
         more = wait_h[both] - theirs[both]
         submit = np.concatenate([r["submit"] for r in measured["replays"]])
-        low, high = interval(means(day_counts(submit[both]), more)) or (np.nan, np.nan)
+        low, high = compute_interval(compute_means(draw_day_counts(submit[both]), more)) or (
+            np.nan,
+            np.nan,
+        )
         told["more_than_reactive_h"] = [float(more.mean()), low, high]
         told["p90_more_h"] = told["wait_p90_h"] - float(np.quantile(theirs[theirs >= 0], 0.9))
     return told
@@ -208,8 +211,10 @@ def _less(mine: Floats, theirs: Floats) -> list[float]:
     """The difference of mean costs. Replays run apart, so hand-overs are not paired one by one:
     days of the predecessors' ends are drawn, of both."""
     ends = np.concatenate([mine[:, 0], theirs[:, 0]])
-    counts = day_counts(ends.astype(np.int64))
+    counts = draw_day_counts(ends.astype(np.int64))
     ours, others_ = _costs(mine), _costs(theirs)
-    drawn = means(counts[:, : len(mine)], ours) - means(counts[:, len(mine) :], others_)
-    low, high = interval(drawn) or (np.nan, np.nan)
+    drawn = compute_means(counts[:, : len(mine)], ours) - compute_means(
+        counts[:, len(mine) :], others_
+    )
+    low, high = compute_interval(drawn) or (np.nan, np.nan)
     return [float(ours.mean() - others_.mean()), low, high]

@@ -11,12 +11,12 @@ from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, 
 from mirage.domain.decision import Action, HandoverView
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
-from mirage.episodes.chains.standby import NO_WAITS, Standby, hand_over
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.generation.replay_fork import World
-from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.chains.standby import NO_WAITS, Standby, run_handover
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.generation.replay_fork import ReplayFork
+from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.table.metadata import STEP_S
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.policy.rules.lead_rules import Average, FixedLead, Reactive
 from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
@@ -58,7 +58,7 @@ class Pairs:
     def measured(self) -> dict[str, Any]:
         """Of every policy: outcome in hours and touches of each hand-over, by start point."""
         site = Site.of(self.regime)
-        settings = Settings(
+        settings = PairSettings(
             nodes=self.nodes,
             time_limit_s=LIMIT_S,
             every_s=self.every_h * HOUR_S,
@@ -66,7 +66,7 @@ class Pairs:
             until=UNTIL,
             user=site.user,
         )
-        worlds = Worlds(site.params, site.jobs, settings)
+        worlds = TraceReplay(site.params, site.jobs, settings)
         if self.regime.gpus:
             worlds.link = replace(worlds.link, exclusive=False, cpus=1, gpus=self.regime.gpus)
         waits = started_by(site.params, site.jobs)
@@ -80,7 +80,7 @@ class Pairs:
             starts.append(world.start)
             for policy in self.policies:
                 standby = _standby(world, worlds)
-                done = hand_over(
+                done = run_handover(
                     world.sim.fork(),
                     standby,
                     policy,
@@ -89,25 +89,25 @@ class Pairs:
                     at_most=world.at_most,
                 )
                 moved[policy.name].append((done.outcome_s / HOUR_S, done.touches))
-            table.append(world.outcomes(world.start + instants.astype(np.int64)) / HOUR_S)
+            table.append(world.compute_outcomes(world.start + instants.astype(np.int64)) / HOUR_S)
         return {
             "points": points,
             "policies": {n: list(zip(*v, strict=True)) for n, v in moved.items()},
         } | _of_one_move(np.array(table), np.array(starts), instants.astype(np.int64))
 
 
-def _worlds(worlds: Worlds, settings: Settings) -> Iterator[tuple[int, World]]:
+def _worlds(worlds: TraceReplay, settings: PairSettings) -> Iterator[tuple[int, ReplayFork]]:
     for point in settings.start_points:
-        world = worlds.bare_at(point)
+        world = worlds.fork_without_history(point)
         if world is None:
             continue
         twin = replace(world, sim=world.sim.fork())
         twin.sim.advance(world.end)
-        if twin.ran_to_the_limit():
+        if twin.has_run_to_limit():
             yield point, world
 
 
-def _standby(world: World, worlds: Worlds) -> Standby:
+def _standby(world: ReplayFork, worlds: TraceReplay) -> Standby:
     predecessor = world.sim.find(world.predecessor)
     return Standby(
         predecessor=world.predecessor,
@@ -184,7 +184,7 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     rows |= {n: np.array(measured[n]) for n in AFTERWARDS}
     costs = {name: _cost(row[0]) for name, row in rows.items()}
     one_move = min(ONE_MOVE, key=lambda name: float(costs[name].mean()))
-    counts = day_counts(np.array(measured["points"]))
+    counts = draw_day_counts(np.array(measured["points"]))
     return {
         "handovers": len(measured["points"]),
         "best_one_move": one_move,
@@ -207,5 +207,5 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def _difference(counts: Floats, values: Floats) -> list[float]:
     """The mean, and the ends of its interval."""
-    found = interval(means(counts, values))
+    found = compute_interval(compute_means(counts, values))
     return [float(values.mean()), *(found or (np.nan, np.nan))]

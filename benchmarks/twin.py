@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Waits
-from mirage.episodes.generation.event_history import Past
-from mirage.episodes.generation.replay_fork import World, enter
-from mirage.episodes.table.pair_settings import Settings, pair_job
+from mirage.episodes.generation.event_history import EventHistory
+from mirage.episodes.generation.replay_fork import ReplayFork, fork_handover
+from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
 from mirage.features.futures.future_sampler import Resampling
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
@@ -69,17 +69,17 @@ class Followed:
 
     def __init__(self, jobs: dict[int, SimJob], since: int) -> None:
         self._jobs = jobs
-        self.past, self.history = Past(jobs), SubmissionHistory(since)
+        self.past, self.history = EventHistory(jobs), SubmissionHistory(since)
 
     def fork(self) -> "Followed":
         twin = Followed(self._jobs, self.history.since)
         twin.past, twin.history = self.past.fork(), self.history.fork()
         return twin
 
-    def follow(self, world: Simulator, until: int) -> None:
+    def follow_world(self, world: Simulator, until: int) -> None:
         since = world.now
         events = world.advance(until)
-        self.past.hear(world, events, since)
+        self.past.record_events(world, events, since)
         # The pair is not the trace's: no day to come brings another one.
         self.history.record_events(events, self._jobs.get)
         world.forget_ended(until)
@@ -88,7 +88,9 @@ class Followed:
 class Asking:
     """One world's questions."""
 
-    def __init__(self, point: int, world: World, known: Followed, link: SimJob, twin: Twin) -> None:
+    def __init__(
+        self, point: int, world: ReplayFork, known: Followed, link: SimJob, twin: Twin
+    ) -> None:
         self._point = point
         self._world, self._known, self._job, self._twin = world, known, link, twin
         self._answers: list[tuple[Floats, Floats, float, float]] = []
@@ -96,7 +98,7 @@ class Asking:
     def asked(self) -> list[Asked]:
         world = self._world
         instants = world.start + np.array([*ASKED_AT_S, LIMIT_S], dtype=np.int64)
-        outcomes = world.outcomes(instants, self._known.follow, self._answer)
+        outcomes = world.compute_outcomes(instants, self._known.follow_world, self._answer)
         waits_s = outcomes[:-1] + world.end - instants[:-1]
         return [
             Asked(self._point, self._job.nodes, truth_s / _HOUR_S, *answer)
@@ -145,13 +147,13 @@ def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> l
     known = Followed({job.job_id: job for job in jobs}, first)
     found: list[Asked] = []
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
-        known.follow(main, point - 1)
+        known.follow_world(main, point - 1)
         for nodes in (1, 8):
-            settings = Settings(
+            settings = PairSettings(
                 nodes=nodes, time_limit_s=LIMIT_S, every_s=_DAY_S, since=SINCE, until=UNTIL
             )
-            job, own = pair_job(settings), known.fork()
-            world = enter(main, job, point, UNTIL + 60 * _DAY_S, own.follow)
+            job, own = build_pair_job(settings), known.fork()
+            world = fork_handover(main, job, point, UNTIL + 60 * _DAY_S, own.follow_world)
             if world is not None:
                 found += Asking(point, world, own, job, twin).asked()
     return found

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.judge.evaluation import CLASSES, classes
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.judge.evaluation import CLASSES, build_class_masks
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
 
@@ -39,8 +39,8 @@ class Window:
     until: str
 
     @property
-    def settings(self) -> Settings:
-        return Settings(
+    def settings(self) -> PairSettings:
+        return PairSettings(
             nodes=self.nodes,
             time_limit_s=self.hours * _HOUR_S,
             every_s=self.every_h * _HOUR_S,
@@ -71,10 +71,10 @@ def reactive_h(window: Window) -> NDArray[np.float64]:
     params = load_cluster_params(SHARED / "clusters" / window.cluster)
     settings = window.settings
     jobs = load_workload(SHARED / "traces" / window.trace, params).jobs
-    worlds = Worlds(params, jobs, settings)
+    worlds = TraceReplay(params, jobs, settings)
     found = []
     for point in settings.start_points:
-        world = worlds.bare_at(point)
+        world = worlds.fork_without_history(point)
         if world is None:
             continue
         start = world.sim.run_until_started(world.standby, world.at_most)
@@ -103,7 +103,7 @@ def main() -> None:
 
 def by_class(hours: NDArray[np.float64]) -> dict[str, dict[str, Any]]:
     """Episodes and mean interruption of each load class."""
-    masks = classes(hours)
+    masks = build_class_masks(hours)
     return {
         load: {
             "episodes": int(masks[load].sum()),

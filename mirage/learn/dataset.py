@@ -55,7 +55,7 @@ class Rows:
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_known_at(t) for t in tables]),
-            as_logged=np.concatenate([np.full(len(t), t.about.as_logged) for t in tables]),
+            as_logged=np.concatenate([np.full(len(t), t.about.has_logged_load) for t in tables]),
         )
         _check_finite(whole)
         return whole.part(np.argsort(whole.start_point, kind="stable"))
@@ -117,7 +117,7 @@ def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
     if table.twins is None:
         raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
     left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
-    return twin_features.compute_twin_features(table.twins.of_instants(taken), left_s)
+    return twin_features.compute_twin_features(table.twins.get_forecasts(taken), left_s)
 
 
 def _seen(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:

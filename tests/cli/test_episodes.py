@@ -119,7 +119,7 @@ def test_another_load_is_another_table_and_the_twin_knows_it(
         assert ("at 3 times the trace's load" in asked.err) is (load == "3")
         twins = EpisodeTable.load(tmp_path / f"E{load}.npz").twins
         assert twins is not None
-        foretold.append(twins.of_instants(np.array([0])).mean())
+        foretold.append(twins.get_forecasts(np.array([0])).mean())
     assert foretold[0] < foretold[1]
     for load in ("0", "nan", "99"):
         refused = run("episodes", str(trace), *words, "--load", load, "--out", "E.npz")

@@ -114,7 +114,7 @@ def test_it_learns_from_the_twin_where_all_tables_have_its_answers(home: Path) -
     table = foretold(queue_table())
     table.save(home / "told.npz")
     assert table.twins is not None
-    table.twins.save(twin_forecasts.beside(home / "told.npz"))
+    table.twins.save(twin_forecasts.get_twin_path(home / "told.npz"))
     answer = trained(home, "told.npz", "models/told/1")
     assert answer.code == 0, answer.err
     card = json.loads(run("models", "show", "models/told/1", "--json", cwd=home).out)

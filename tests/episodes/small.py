@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.sim.types import Params, SimJob
 from tests.episodes.tables import HOUR_S, MONDAY
 
@@ -42,7 +42,7 @@ def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> l
     ]
 
 
-def settings(**fields: Any) -> Settings:
+def settings(**fields: Any) -> PairSettings:
     """One-node pairs of two hours: 13 instants; four start points."""
     given: dict[str, Any] = {
         "nodes": 1,
@@ -51,4 +51,4 @@ def settings(**fields: Any) -> Settings:
         "since": START_POINT,
         "until": START_POINT + 20 * HOUR_S,
     }
-    return Settings(**given | fields)
+    return PairSettings(**given | fields)

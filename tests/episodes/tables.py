@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from mirage.episodes.table.episode_table import NONE, EpisodeTable
-from mirage.episodes.table.metadata import STEP_S, About
+from mirage.episodes.table.metadata import STEP_S, TableMetadata
 
 DAY_S, HOUR_S = 86400, 3600
 MONDAY = 1_700_438_400
 """2023-11-20 00:00 UTC."""
 
 
-def about(**fields: Any) -> About:
+def about(**fields: Any) -> TableMetadata:
     given: dict[str, Any] = {
         "trace": "made.parquet",
         "trace_sha256": "0" * 64,
@@ -27,7 +27,7 @@ def about(**fields: Any) -> About:
         "features_fingerprint": "made",
         "versions": {"mirage": "test"},
     }
-    return About(**given | fields)
+    return TableMetadata(**given | fields)
 
 
 def table(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner, walk_forward
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.metadata import STEP_S
 from mirage.policy import registry
@@ -35,12 +35,12 @@ def chosen(
 ) -> policy_runner.Chosen:
     told = (lambda _: None) if heard is None else heard.append
     return walk_forward.chosen(
-        asked or auto(), made, lambda policy: policy_runner.decided(made, policy, PRICE), told
+        asked or auto(), made, lambda policy: policy_runner.run_policy(made, policy, PRICE), told
     )
 
 
 def cost_h(made: EpisodeTable, instants: policy_runner.Chosen) -> np.ndarray:
-    return Handovers.of(made, instants).cost_h(PRICE)
+    return HandoverOutcomes.from_choices(made, instants).compute_cost_h(PRICE)
 
 
 def daily(waits_h: list[float], shown_s: int) -> EpisodeTable:
@@ -106,7 +106,7 @@ def test_another_future_moves_no_earlier_decision(seed: int, day: int) -> None:
 
 def test_where_acting_only_costs_it_learns_not_to_act() -> None:
     made = daily([0.0] * 30, shown_s=HOUR_S)
-    acting = cost_h(made, policy_runner.decided(made, Quantile(), PRICE))
+    acting = cost_h(made, policy_runner.run_policy(made, Quantile(), PRICE))
     assert acting.mean() == pytest.approx(PRICE)
     found = cost_h(made, chosen(made))
     assert found[:3].mean() == pytest.approx(PRICE)
@@ -120,8 +120,8 @@ def test_it_leaves_a_candidate_that_turns_bad() -> None:
     made = daily([1.0] * 15 + [0.0] * 40, shown_s=HOUR_S)
     heard: list[Choice] = []
     found = chosen(made, heard, both)
-    quantile = policy_runner.decided(made, Quantile(), PRICE)
-    reactive = policy_runner.decided(made, Reactive(), PRICE)
+    quantile = policy_runner.run_policy(made, Quantile(), PRICE)
+    reactive = policy_runner.run_policy(made, Reactive(), PRICE)
     assert (found[:15] == quantile[:15]).all()
     assert (found[-15:] == reactive[-15:]).all()
     assert set(Counter(c.policy.name for c in heard)) == {"quantile", "reactive"}
@@ -130,7 +130,8 @@ def test_it_leaves_a_candidate_that_turns_bad() -> None:
 def test_a_result_is_known_when_its_last_successor_has_started() -> None:
     made = daily([1.0, 5.0], shown_s=0)
     found = walk_forward.results(
-        made, {"reactive": policy_runner.reactive(made), "at-once": np.zeros(2, dtype=np.int64)}
+        made,
+        {"reactive": policy_runner.choose_reactive(made), "at-once": np.zeros(2, dtype=np.int64)},
     )
     wanted = made.predecessor_end + np.array([1, 5]) * HOUR_S
     assert found.known_at.tolist() == wanted.tolist()
@@ -143,5 +144,5 @@ def test_a_result_is_known_when_its_last_successor_has_started() -> None:
 
 def test_cost_is_that_of_the_candidates_where_one_is_always_best() -> None:
     made = daily([2.0] * 20, shown_s=2 * HOUR_S)
-    quantile = policy_runner.decided(made, Quantile(), PRICE)
+    quantile = policy_runner.run_policy(made, Quantile(), PRICE)
     assert chosen(made).tolist() == quantile.tolist()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mirage.episodes.generation import parallel, resumable_build
-from mirage.episodes.generation.builder import build, describe
-from mirage.episodes.generation.resumable_build import Plan, make
+from mirage.episodes.generation.builder import build_episodes, describe_table
+from mirage.episodes.generation.resumable_build import TablePlan, build_table
 from mirage.errors import InputError
 from tests.episodes import small
 from tests.episodes.tables import HOUR_S
@@ -16,11 +16,11 @@ MANY = small.settings(time_limit_s=1800, every_s=HOUR_S, until=small.START_POINT
 """30 start points: three blocks."""
 
 
-def plan(settings: object = None) -> Plan:
+def plan(settings: object = None) -> TablePlan:
     params, jobs = small.params(), small.trace(1)
     chosen = MANY if settings is None else settings
     assert isinstance(chosen, type(MANY))
-    return Plan(params, jobs, chosen, describe(params, chosen))
+    return TablePlan(params, jobs, chosen, describe_table(params, chosen))
 
 
 class Interrupted(Exception):
@@ -39,8 +39,8 @@ def interrupted(after: int) -> parallel.Told:
 
 
 def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
-    made = make(plan(), tmp_path / "E.npz")
-    whole = build(small.params(), small.trace(1), MANY)
+    made = build_table(plan(), tmp_path / "E.npz")
+    whole = build_episodes(small.params(), small.trace(1), MANY)
     assert made.kept == 0
     assert (made.table.outcome_s == whole.outcome_s).all()
     assert (made.table.observations == whole.observations).all()
@@ -50,22 +50,22 @@ def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
 
 def test_an_interrupted_command_goes_on(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
-    make(plan(), whole)
+    build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=24))
+        build_table(plan(), out, told=interrupted(after=24))
     assert not out.exists()
-    made = make(plan(), out)
+    made = build_table(plan(), out)
     assert made.kept == 24
     assert out.read_bytes() == whole.read_bytes()
 
 
 def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
-    make(plan(), whole)
+    build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=12))
+        build_table(plan(), out, told=interrupted(after=12))
     heard: list[int] = []
-    made = make(plan(), out, processes=2, told=heard.append)
+    made = build_table(plan(), out, processes=2, told=heard.append)
     assert made.kept == 12
     assert sorted(heard) == [6, 12, 12]
     assert out.read_bytes() == whole.read_bytes()
@@ -74,12 +74,12 @@ def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None
 def test_what_is_kept_is_told_and_nothing_is_kept_of_nothing(tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=0))
-    assert resumable_build.kept(plan(), out) == 0
+        build_table(plan(), out, told=interrupted(after=0))
+    assert resumable_build.count_kept_points(plan(), out) == 0
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=12))
-    assert resumable_build.kept(plan(), out) == 12
+        build_table(plan(), out, told=interrupted(after=12))
+    assert resumable_build.count_kept_points(plan(), out) == 12
 
 
 def test_a_pair_elsewhere_is_another_table() -> None:
@@ -95,28 +95,28 @@ def test_a_pair_elsewhere_is_another_table() -> None:
 def test_blocks_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=12))
+        build_table(plan(), out, told=interrupted(after=12))
     other = plan(replace(MANY, nodes=2))
     assert other.fingerprint != plan().fingerprint
-    made = make(other, out)
+    made = build_table(other, out)
     assert made.kept == 0
     assert made.table.about.nodes == 2
 
 
 def test_a_damaged_block_is_made_again(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
-    make(plan(), whole)
+    build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        make(plan(), out, told=interrupted(after=24))
+        build_table(plan(), out, told=interrupted(after=24))
     (folder,) = (p for p in tmp_path.iterdir() if p.is_dir())
     block = sorted(folder.iterdir())[0]
     block.write_bytes(block.read_bytes()[:-500])
-    assert make(plan(), out).kept == 12
+    assert build_table(plan(), out).kept == 12
     assert out.read_bytes() == whole.read_bytes()
 
 
 def test_an_output_that_cannot_be_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
-        make(plan(), tmp_path / "nowhere" / "E.npz")
+        build_table(plan(), tmp_path / "nowhere" / "E.npz")
     with pytest.raises(InputError, match="is a folder"):
-        make(plan(), tmp_path)
+        build_table(plan(), tmp_path)

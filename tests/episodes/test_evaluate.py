@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import day_bootstrap, policy_runner
-from mirage.episodes.judge.evaluation import Figures, Handovers, classes, evaluate
+from mirage.episodes.judge.evaluation import (
+    Figures,
+    HandoverOutcomes,
+    build_class_masks,
+    evaluate_policies,
+)
 from mirage.episodes.table.episode_table import EpisodeTable
 from tests.episodes.tables import DAY_S, MONDAY, table
 
@@ -18,13 +23,17 @@ OUTCOMES = [
 
 def figures(made: EpisodeTable, price: float = 0.5, startup_h: float = 0.0) -> Figures:
     judged = {
-        "reactive": policy_runner.reactive(made),
+        "reactive": policy_runner.choose_reactive(made),
         "middle": np.ones(len(made), dtype=np.int64),
-        "oracle": policy_runner.oracle(made, price, startup_h),
+        "oracle": policy_runner.choose_oracle(made, price, startup_h),
     }
-    handovers = {name: Handovers.of(made, c, startup_h) for name, c in judged.items()}
-    masks = classes(Handovers.of(made, judged["reactive"]).interruption_h)
-    return evaluate(handovers, masks, price)
+    handovers = {
+        name: HandoverOutcomes.from_choices(made, c, startup_h) for name, c in judged.items()
+    }
+    masks = build_class_masks(
+        HandoverOutcomes.from_choices(made, judged["reactive"]).interruption_h
+    )
+    return evaluate_policies(handovers, masks, price)
 
 
 def test_figures_by_class() -> None:
@@ -69,7 +78,7 @@ def test_a_class_without_episodes_has_no_figures() -> None:
     ("hours", "load"), [(2.0, "light"), (2.01, "medium"), (12.0, "medium"), (12.01, "heavy")]
 )
 def test_bounds_of_the_load_classes(hours: float, load: str) -> None:
-    masks = classes(np.array([hours]))
+    masks = build_class_masks(np.array([hours]))
     assert [name for name, mask in masks.items() if mask[0]] == ["all", load]
 
 
@@ -92,18 +101,20 @@ def test_an_interval_holds_the_mean_and_is_a_point_where_days_are_alike() -> Non
 
 def test_episodes_of_a_day_are_drawn_together() -> None:
     starts = np.array([MONDAY, MONDAY + 3600, MONDAY + DAY_S], dtype=np.int64)
-    counts = day_bootstrap.day_counts(starts, draws=500)
+    counts = day_bootstrap.draw_day_counts(starts, draws=500)
     assert (counts[:, 0] == counts[:, 1]).all()
     assert (counts[:, 0] + counts[:, 2] == 2).all()
     assert 200 < (counts[:, 0] == 1).sum() < 300
-    assert (day_bootstrap.day_counts(starts, draws=500) == counts).all()
+    assert (day_bootstrap.draw_day_counts(starts, draws=500) == counts).all()
 
 
 def test_the_interval_is_that_of_a_mean_over_days() -> None:
     # Of n independent days the bootstrap's interval is close to mean +- 1.96 s / sqrt(n).
     values = np.random.default_rng(3).normal(10.0, 2.0, size=200)
     starts = MONDAY + DAY_S * np.arange(200, dtype=np.int64)
-    ends = day_bootstrap.interval(day_bootstrap.means(day_bootstrap.day_counts(starts), values))
+    ends = day_bootstrap.compute_interval(
+        day_bootstrap.compute_means(day_bootstrap.draw_day_counts(starts), values)
+    )
     assert ends is not None
     half = 1.96 * values.std() / np.sqrt(200)
     assert ends[0] == pytest.approx(values.mean() - half, abs=0.06)
@@ -112,5 +123,13 @@ def test_the_interval_is_that_of_a_mean_over_days() -> None:
 
 def test_tables_are_judged_together() -> None:
     first, second = table(OUTCOMES), table([[0.0, 0.0, 100.0]])
-    both = [Handovers.of(t, policy_runner.reactive(t)) for t in (first, second)]
-    assert Handovers.together(both).interruption_h.tolist() == [1.0, 6.0, 20.0, 14.0, 100.0]
+    both = [
+        HandoverOutcomes.from_choices(t, policy_runner.choose_reactive(t)) for t in (first, second)
+    ]
+    assert HandoverOutcomes.join_outcomes(both).interruption_h.tolist() == [
+        1.0,
+        6.0,
+        20.0,
+        14.0,
+        100.0,
+    ]

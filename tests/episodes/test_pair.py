@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.episodes.generation.builder import build
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.table.pair_settings import PAIR_USER, account_of, check_account, pair_job
+from mirage.episodes.generation.builder import build_episodes
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.table.pair_settings import (
+    PAIR_USER,
+    build_pair_job,
+    check_account,
+    find_account,
+)
 from mirage.errors import InputError
 from mirage.features.observation import spec
 from mirage.sim.simulator import Simulator
@@ -69,19 +74,19 @@ def test_a_pair_that_slurm_would_refuse_is_bad_input(
     params: Params, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        small.settings(**fields).check(params)
+        small.settings(**fields).check_feasible(params)
 
 
 def test_a_pair_that_fits_the_partition_it_names_is_taken() -> None:
-    small.settings(partition="long", nodes=6, time_limit_s=2 * DAY_S).check(TWO)
-    small.settings(partition="long", nodes=2, qos="wide").check(TWO)
-    small.settings(nodes=2).check(GPUS)
+    small.settings(partition="long", nodes=6, time_limit_s=2 * DAY_S).check_feasible(TWO)
+    small.settings(partition="long", nodes=2, qos="wide").check_feasible(TWO)
+    small.settings(nodes=2).check_feasible(GPUS)
 
 
 @pytest.mark.parametrize("partition", ["", "long"])
 def test_the_pair_lives_in_its_partition(partition: str) -> None:
     jobs, settings = in_turn(1), small.settings(partition=partition, every_s=10 * HOUR_S)
-    table = build(TWO, jobs, settings)
+    table = build_episodes(TWO, jobs, settings)
     assert table.about.partition == partition
     place = 1 if partition else 0
     members = set(TWO.partitions[place].nodes)
@@ -104,7 +109,7 @@ def test_the_pair_lives_in_its_partition(partition: str) -> None:
             assert table.rivals[i, k] == len(line)
             assert table.free_nodes[i, k] == len(members & set(sim.list_free_nodes()))
             seen_rivals += len(line)
-        waits = table.started(i)
+        waits = table.get_started_jobs(i)
         mine = [j for j in jobs if j.partition == partition]
         assert len(waits.at) <= len(mine) + 2
     assert seen_rivals
@@ -114,13 +119,13 @@ def test_a_pair_has_the_fair_share_and_the_limits_of_a_user_of_the_trace() -> No
     jobs = small.trace(1)
     fair = small.params(priority_weight_fairshare=100_000, max_jobs_pu=1)
     own, real = small.settings(), small.settings(user="u1")
-    assert pair_job(own).user == PAIR_USER
-    table = build(fair, jobs, real)
+    assert build_pair_job(own).user == PAIR_USER
+    table = build_episodes(fair, jobs, real)
     assert table.about.user == "u1"
     for i in range(len(table)):
         sim = with_pair(fair, jobs, real, table, i)
         assert replayed(sim, jobs, table, i, 3) == table.outcome_s[i, 3]
-    assert (build(fair, jobs, own).outcome_s != table.outcome_s).any()
+    assert (build_episodes(fair, jobs, own).outcome_s != table.outcome_s).any()
 
 
 def test_a_user_at_the_limit_of_submitted_jobs_gives_no_episode() -> None:
@@ -129,19 +134,19 @@ def test_a_user_at_the_limit_of_submitted_jobs_gives_no_episode() -> None:
         for i in (1, 2)
     ]
     site = small.params(qos=(Qos(max_submit_pu=2),))
-    table = build(site, crowd, small.settings(user="u"))
+    table = build_episodes(site, crowd, small.settings(user="u"))
     assert (len(table), table.about.left_out) == (0, 4)
-    assert len(build(site, crowd, small.settings())) == 4
+    assert len(build_episodes(site, crowd, small.settings())) == 4
 
 
 def test_the_account_is_the_user_s_own() -> None:
     names = (("ann", "a"), ("bob", "a"), ("bob", "b"))
     jobs = [SimJob(user=u, account=a, time_limit_s=60, run_s=60) for u, a in names]
-    assert account_of(jobs, "ann") == "a"
+    assert find_account(jobs, "ann") == "a"
     with pytest.raises(InputError, match="'bob' has jobs in a, b: name the account"):
-        account_of(jobs, "bob")
+        find_account(jobs, "bob")
     with pytest.raises(InputError, match="no job of the trace is of user 'eve'"):
-        account_of(jobs, "eve")
+        find_account(jobs, "eve")
     check_account(jobs, "bob", "b")
     check_account(jobs, "", "b")
     with pytest.raises(InputError, match="no job of user 'ann' of the trace is in account 'b'"):
@@ -150,7 +155,7 @@ def test_the_account_is_the_user_s_own() -> None:
 
 def test_whole_nodes_are_whole_on_unequal_nodes() -> None:
     """Nobody has a core beside the pair, however large the node is that it was given."""
-    job = pair_job(small.settings())
+    job = build_pair_job(small.settings())
     sim = Simulator(GPUS, [replace(job, job_id=1, submit=1)], now=0)
     sim.advance(200)
     assert [sim.get_node_use(n)[0] for n in range(3)].count(0) == 2
@@ -167,16 +172,16 @@ def test_whole_nodes_are_whole_on_unequal_nodes() -> None:
 
 
 def test_the_observed_successor_asks_for_whole_nodes_as_the_pair_does() -> None:
-    worlds = Worlds(GPUS, [], small.settings())
-    world, _ = worlds.at(small.START_POINT)
+    worlds = TraceReplay(GPUS, [], small.settings())
+    world, _ = worlds.fork_at(small.START_POINT)
     assert world is not None
-    asked = world.link(worlds.link, small.START_POINT).build_successor(world.start)
+    asked = world.build_handover_input(worlds.link, small.START_POINT).build_successor(world.start)
     assert asked == replace(worlds.link, submit=world.start)
 
 
 def test_a_node_that_is_lost_later_is_not_known_before() -> None:
     jobs, settings = small.trace(1), small.settings(nodes=2, every_s=20 * HOUR_S)
-    table = build(small.params(), jobs, settings)
+    table = build_episodes(small.params(), jobs, settings)
     before = 6
     lost = int(table.instants[0, before]) + 1
     events = (
@@ -185,7 +190,7 @@ def test_a_node_that_is_lost_later_is_not_known_before() -> None:
         NodeEvent(lost + 20 * DAY_S, 0, Outage.RESUME),
         NodeEvent(lost + 20 * DAY_S, 1, Outage.RESUME),
     )
-    other = build(small.params(node_events=events), jobs, settings)
+    other = build_episodes(small.params(node_events=events), jobs, settings)
     for name in ("observations", "rivals", "rivals_planned_s", "free_nodes"):
         early = [getattr(t, name)[0, : before + 1].tolist() for t in (table, other)]
         assert early[0] == early[1], name
@@ -199,7 +204,7 @@ def test_a_reservation_of_the_cluster_file_is_known_from_the_first_instant() -> 
     kept = Reservation(start=begins, end=begins + 6 * HOUR_S)
     settings = small.settings(every_s=20 * HOUR_S, time_limit_s=HOUR_S)
     gap = spec.PLACES["plan_wait"]
-    plain = build(small.params(), [], settings)
-    told = build(small.params(reservations=(kept,)), [], settings)
+    plain = build_episodes(small.params(), [], settings)
+    told = build_episodes(small.params(reservations=(kept,)), [], settings)
     assert told.predecessor_end[0] < begins
     assert told.observations[0, 3, gap] > plain.observations[0, 3, gap] + 1

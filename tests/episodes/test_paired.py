@@ -5,25 +5,27 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mirage.episodes.judge.evaluation import Handovers
-from mirage.episodes.judge.paired_test import FEWEST_DAYS, Difference
+from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.paired_test import FEWEST_DAYS, PairedDifference
 from tests.episodes.tables import DAY_S, MONDAY
 
 EACH_DAY = 6
 
 
-def handovers(by_day_h: Sequence[float]) -> Handovers:
+def handovers(by_day_h: Sequence[float]) -> HandoverOutcomes:
     """Six a day, each late by its day's hours."""
     x_h = np.repeat(np.array(by_day_h), EACH_DAY)
     at = MONDAY + np.arange(len(x_h)) * (DAY_S // EACH_DAY)
-    return Handovers(start_point=at, x_h=x_h, lead_h=np.zeros(len(x_h)))
+    return HandoverOutcomes(start_point=at, x_h=x_h, lead_h=np.zeros(len(x_h)))
 
 
-def difference(by_day_h: Sequence[float], old_h: Sequence[float] = ()) -> Difference:
+def difference(by_day_h: Sequence[float], old_h: Sequence[float] = ()) -> PairedDifference:
     """Of a policy that costs what `by_day_h` says more than another."""
     base = np.array(old_h if old_h else [20.0] * len(by_day_h))
     old = handovers(base.tolist())
-    return Difference.of(handovers((base + by_day_h).tolist()), old, overlap_price=0.5)
+    return PairedDifference.from_outcomes(
+        handovers((base + by_day_h).tolist()), old, overlap_price=0.5
+    )
 
 
 def test_it_is_paired_the_load_of_the_days_is_no_noise() -> None:
@@ -33,25 +35,25 @@ def test_it_is_paired_the_load_of_the_days_is_no_noise() -> None:
     assert found.mean_h == pytest.approx(-0.1)
     assert (found.handovers, found.days) == (48, 8)
     assert found.interval_h[0] < -0.1 < found.interval_h[1] < -0.09
-    assert found.cheaper
+    assert found.is_cheaper
 
 
 def test_a_gain_of_one_day_is_no_proof_however_large() -> None:
     found = difference([-15.0, *[0.1] * 11])
     assert found.mean_h < -1.0
     assert found.interval_h[1] > 0.0
-    assert not found.cheaper
+    assert not found.is_cheaper
 
 
 def test_the_same_decisions_are_not_cheaper() -> None:
     found = difference([0.0] * 10)
     assert (found.mean_h, found.interval_h) == (0.0, (0.0, 0.0))
-    assert not found.cheaper
+    assert not found.is_cheaper
 
 
 def test_few_days_that_all_say_the_same_are_no_proof() -> None:
-    assert not difference([-1.0] * (FEWEST_DAYS - 1)).cheaper
-    assert difference([-1.0] * FEWEST_DAYS).cheaper
+    assert not difference([-1.0] * (FEWEST_DAYS - 1)).is_cheaper
+    assert difference([-1.0] * FEWEST_DAYS).is_cheaper
 
 
 @pytest.mark.parametrize(("days", "share"), [(FEWEST_DAYS, 0.085), (21, 0.0375)])
@@ -59,7 +61,7 @@ def test_an_equal_policy_comes_through_seldom(days: int, share: float) -> None:
     """The days' differences are noise around nothing: half of the means are below it."""
     rng, tries = np.random.default_rng(1), 400
     noise = rng.normal(0.0, 1.0, (tries, days))
-    came = np.mean([difference(by_day_h).cheaper for by_day_h in noise.tolist()])
+    came = np.mean([difference(by_day_h).is_cheaper for by_day_h in noise.tolist()])
     assert came == pytest.approx(share, abs=0.02)
     assert np.mean(noise.mean(axis=1) < 0.0) == pytest.approx(0.5, abs=0.08)
 
@@ -72,5 +74,5 @@ def test_an_equal_policy_comes_through_more_often_where_outcomes_span_days(
     rng, tries = np.random.default_rng(1), 400
     each = rng.normal(0.0, 1.0, (tries, days + 2))
     shared = (each[:, :-2] + each[:, 1:-1] + each[:, 2:]) / 3
-    came = np.mean([difference(by_day_h).cheaper for by_day_h in shared.tolist()])
+    came = np.mean([difference(by_day_h).is_cheaper for by_day_h in shared.tolist()])
     assert came == pytest.approx(share, abs=0.02)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.episodes.judge.table_set import check_distinct, clusters
+from mirage.episodes.judge.table_set import check_distinct, count_clusters
 from mirage.errors import InputError
 from tests.episodes.tables import about
 
@@ -34,7 +34,7 @@ def test_the_same_hand_over_is_found(same: dict[str, Any]) -> None:
 def test_another_pair_is_another_hand_over(other: dict[str, Any]) -> None:
     two = [about(cluster=SITE), about(**{"cluster": SITE} | other)]
     check_distinct(two, [POINTS, POINTS])
-    assert clusters(two) == (2 if "cluster" in other else 1)
+    assert count_clusters(two) == (2 if "cluster" in other else 1)
 
 
 def test_another_start_point_is_another_hand_over() -> None:

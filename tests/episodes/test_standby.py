@@ -7,13 +7,13 @@ import pytest
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
-from mirage.episodes.chains.chain_replay import Replay, Slot
+from mirage.episodes.chains.chain_replay import ChainReplay, ChainSlot
 from mirage.episodes.chains.standby import (
     NO_WAITS,
-    HandedOver,
+    SimulatedHandover,
     Standby,
-    hand_over,
-    no_room_for_both,
+    can_hold_only_one,
+    run_handover,
 )
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
 from mirage.policy.rules.pinning import Pin, PinThenFree
@@ -46,7 +46,7 @@ def jobs() -> list[SimJob]:
     return list(synthetic.generate_workload("heavy", nodes=NODES, days=21, seed=1))
 
 
-def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list[HandedOver]:
+def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list[SimulatedHandover]:
     """Hand-overs of pairs of 8 h on two nodes, begun once a day on a busy cluster."""
     link = link or SimJob(nodes=2, exclusive=True, time_limit_s=8 * HOUR, run_s=8 * HOUR, user="us")
     sim = Simulator(params, Workload.from_jobs(params, jobs()))
@@ -66,7 +66,7 @@ def pairs(params: Params, policy: Policy, *, link: SimJob | None = None) -> list
             node_list=record.allocated,
             end=start + link.time_limit_s,
         )
-        done = hand_over(
+        done = run_handover(
             fork, standby, policy, lambda _: NO_WAITS, step_s=600, at_most=fork.now + 30 * DAY
         )
         found.append(done)
@@ -108,7 +108,7 @@ def test_room_for_both(cpus: int, gpus: int, exclusive: bool, expected: bool) ->
     groups = (NodeGroup(count=2, cpus=64, gpus=4),)
     params = Params(nodes=2, node_groups=groups, select_type=SelectType.CONS_TRES)
     job = SimJob(cpus=cpus, gpus=gpus, exclusive=exclusive, time_limit_s=60, run_s=60)
-    assert no_room_for_both(params, job, (0, 1)) is expected
+    assert can_hold_only_one(params, job, (0, 1)) is expected
 
 
 class Looking:
@@ -138,10 +138,10 @@ def test_the_view_shows_position_plan_and_nodes() -> None:
         end=HOUR,
     )
     looking = Looking([Action.PIN, Action.WAIT, Action.HOLD])
-    standby.ask(sim, looking, NO_WAITS)
-    standby.ask(sim, looking, NO_WAITS)
+    standby.ask_policy(sim, looking, NO_WAITS)
+    standby.ask_policy(sim, looking, NO_WAITS)
     sim.set_node(0, Outage.DRAIN)
-    standby.ask(sim, looking, NO_WAITS)
+    standby.ask_policy(sim, looking, NO_WAITS)
     shown = [(v.position, v.planned_start, v.can_pin) for v in looking.views]
     assert shown[:2] == [(Position.HELD, None, True), (Position.PINNED, HOUR, True)]
     assert (shown[2][0], shown[2][2]) == (Position.PINNED, False)
@@ -152,16 +152,16 @@ def test_the_view_shows_position_plan_and_nodes() -> None:
     assert record.node_list == ()
 
 
-def replay(policy: Policy, run_s: int = 8 * HOUR) -> Replay:
+def replay(policy: Policy, run_s: int = 8 * HOUR) -> ChainReplay:
     """Two users with two chains of three links each, on nodes of their own beside the log's."""
     params = Params(nodes=NODES + 3)
     first = synthetic.EPOCH + 12 * DAY
     job = SimJob(nodes=1, exclusive=True, time_limit_s=8 * HOUR, run_s=8 * HOUR)
     slots = tuple(
-        Slot(first=first + i * 5000, job=replace(job, nodes=i + 1, user=f"u{i}"), chains=2)
+        ChainSlot(first=first + i * 5000, job=replace(job, nodes=i + 1, user=f"u{i}"), chains=2)
         for i in range(2)
     )
-    made = Replay(
+    made = ChainReplay(
         params,
         Workload.from_jobs(params, jobs()),
         slots,
@@ -190,7 +190,7 @@ def test_chains_follow_each_other_link_by_link() -> None:
 
 @pytest.mark.parametrize("run_s", [8 * HOUR, 5000], ids=["to the limit", "early"])
 def test_pinned_chains_wait_less_than_plain_ones(run_s: int) -> None:
-    def gaps(made: Replay) -> list[int]:
+    def gaps(made: ChainReplay) -> list[int]:
         by_job = {r.job_id: r for r in made.runs}
         behind = [(r, by_job[r.standby.predecessor]) for r in made.runs if r.standby]
         return [(after.start or 0) - (before.end or 0) for after, before in behind]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mirage.episodes.table import npz_reader
-from mirage.episodes.table.episode_table import EpisodeTable, join
+from mirage.episodes.table.episode_table import EpisodeTable, join_tables
 from mirage.errors import InputError
 from tests.episodes.tables import MONDAY, table
 
@@ -32,12 +32,12 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert len(loaded) == 2
     assert loaded.outcome_h.tolist() == THREE
     assert loaded.outcome_aged_h.tolist() == THREE
-    second = loaded.episode(1)
+    second = loaded.get_episode(1)
     assert second.start_point == second.predecessor_start == MONDAY + 4 * 3600
     assert second.instants.tolist() == [second.start_point + s for s in (0, 600, 1200)]
     assert second.predecessor_end == second.instants[-1]
     assert second.observations.tolist() == [[6, 7], [8, 9], [10, 11]]
-    assert loaded.started(1).wait_s.tolist() == [5, 7]
+    assert loaded.get_started_jobs(1).wait_s.tolist() == [5, 7]
     assert loaded.about.features == ("time_left_s", "index")
 
 
@@ -228,6 +228,6 @@ def test_a_file_from_before_pairs_had_a_partition_loads(tmp_path: Path) -> None:
 
 def test_joined_tables_keep_each_episodes_rows() -> None:
     first, second = table(THREE, waits_s=(5, 7)), table([[1.0, 2.0, 3.0]], waits_s=(9,))
-    both = join([first, second])
+    both = join_tables([first, second])
     assert both.outcome_h.tolist() == [*THREE, [1.0, 2.0, 3.0]]
-    assert [both.started(i).wait_s.tolist() for i in range(3)] == [[5, 7], [5, 7], [9]]
+    assert [both.get_started_jobs(i).wait_s.tolist() for i in range(3)] == [[5, 7], [5, 7], [9]]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.twin_forecasts import Twins
+from mirage.episodes.table.twin_forecasts import TwinForecasts
 from mirage.features.observation import spec
 from mirage.features.twin_features import LEVELS
 from tests.episodes.tables import HOUR_S, MONDAY, table
@@ -60,7 +60,7 @@ def foretold(made: EpisodeTable, every: int = 6) -> EpisodeTable:
     spread = np.exp(np.linspace(-0.4, 0.4, len(LEVELS)))
     answers = np.round(waits_s[..., None] * spread).astype(np.int32)
     table = EpisodeTable(made.about, made._columns)
-    table.twins = Twins(made.about.pair, made.start_point, every, answers)
+    table.twins = TwinForecasts(made.about.pair, made.start_point, every, answers)
     return table
 
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.learn.environment.live_library import LiveLibrary, Observed
 from mirage.learn.environment.start_states import Starts, collect
 from mirage.sim.types import Params, SimJob
@@ -11,7 +11,7 @@ from mirage.traces.workloads import synthetic
 NODES, DAYS = 24, 21
 HOUR_S, DAY_S = 3600, 86400
 FIRST = synthetic.EPOCH + 12 * DAY_S
-SETTINGS = Settings(
+SETTINGS = PairSettings(
     nodes=2,
     time_limit_s=8 * HOUR_S,
     every_s=6 * HOUR_S,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import agent_export, agent_training, training_tensors
 from mirage.learn.agents.agent_training import Agent, Plan
@@ -25,7 +25,7 @@ LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
 
 def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
+    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
 
 
 def agent_cost_h(agent: Agent, made: Plan) -> float:
@@ -50,7 +50,10 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
     agent = fit(made, tmp_path)
     reactive, oracle = (
         cost_h(LATER, chosen)
-        for chosen in (policy_runner.reactive(LATER), policy_runner.oracle(LATER, PRICE))
+        for chosen in (
+            policy_runner.choose_reactive(LATER),
+            policy_runner.choose_oracle(LATER, PRICE),
+        )
     )
     spent = agent_cost_h(agent, made)
     assert spent < fixed_lead_cost_h(learned())

@@ -69,7 +69,7 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
         assert np.allclose(found.x_h[:, found.names.index("m")], wanted, atol=1e-3)
     assert np.allclose(
         cheap.x_h[:, cheap.names.index("reactive")],
-        table.outcome_h[np.arange(10), policy_runner.reactive(table)[:10]],
+        table.outcome_h[np.arange(10), policy_runner.choose_reactive(table)[:10]],
     )
 
 

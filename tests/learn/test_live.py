@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
-from mirage.episodes.generation.builder import build
-from mirage.episodes.generation.replay_fork import World
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.generation.builder import build_episodes
+from mirage.episodes.generation.replay_fork import ReplayFork
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
 from mirage.learn.environment.live_library import ForkBatch, LiveLibrary, Observed
@@ -68,7 +68,7 @@ def test_one_move_agrees_with_the_table_exactly(accrue_always: bool) -> None:
 @REGIMES
 def test_the_full_form_is_the_episode_file_step_by_step(accrue_always: bool) -> None:
     """Observations and rewards, to the last bit, against what `mirage episodes` makes."""
-    made = build(scene.params(accrue_always), scene.jobs(), scene.SETTINGS)
+    made = build_episodes(scene.params(accrue_always), scene.jobs(), scene.SETTINGS)
     table = ChainEnv(TableLibrary.of([made]))
     live = ChainEnv(scene.library(accrue_always, Observed.FULL))
     assert live.library.features == table.library.features
@@ -150,7 +150,7 @@ def test_many_go_as_each_would_alone(accrue_always: bool) -> None:
 
 def test_points_without_a_hand_over_are_said() -> None:
     forever = SimJob(job_id=1, submit=0, nodes=2, time_limit_s=10**9, run_s=10**9)
-    settings = Settings(nodes=1, time_limit_s=3600, every_s=100, since=100, until=300)
+    settings = PairSettings(nodes=1, time_limit_s=3600, every_s=100, since=100, until=300)
     with pytest.raises(InputError, match="does not start"):
         collect(Params(nodes=2), [forever], settings)
     with pytest.raises(InputError, match="does not fit"):
@@ -159,7 +159,7 @@ def test_points_without_a_hand_over_are_said() -> None:
 
 def test_a_predecessor_that_loses_its_node_is_left_out() -> None:
     lost = NodeEvent(at=2000, node=0, outage=Outage.DOWN)
-    settings = Settings(nodes=1, time_limit_s=3600, every_s=4000, since=1000, until=6000)
+    settings = PairSettings(nodes=1, time_limit_s=3600, every_s=4000, since=1000, until=6000)
     starts = collect(Params(nodes=2, node_events=(lost,)), [], settings)
     assert starts.skipped == {"the predecessor does not run to its limit": (1000,)}
     assert [s.world.start for s in starts.found] == [5000]
@@ -201,7 +201,7 @@ def test_a_batch_makes_room_where_a_state_grows_too_small() -> None:
         SimJob(job_id=i, submit=5000 + i, nodes=1, time_limit_s=600, run_s=300, user=str(i % 7))
         for i in range(1, 1500)
     ]
-    settings = Settings(nodes=1, time_limit_s=7200, every_s=10, since=1000, until=1010)
+    settings = PairSettings(nodes=1, time_limit_s=7200, every_s=10, since=1000, until=1010)
     library = LiveLibrary(collect(Params(nodes=4), burst, settings))
     env = ChainEnv(library)
     assert library.describe(0)["reactive_h"] > 1
@@ -227,7 +227,7 @@ def test_the_small_observation_is_what_the_records_say(accrue_always: bool) -> N
                 np.testing.assert_allclose(seen, expected, rtol=1e-6, atol=1e-7)
 
 
-def by_hand(sim: Simulator, world: World, position: Position) -> list[float]:
+def by_hand(sim: Simulator, world: ReplayFork, position: Position) -> list[float]:
     nodes, now, left = scene.NODES, sim.now, world.end - sim.now
     held = sim.find(world.standby)
     assert held is not None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import stopping, tree_export, tree_training
@@ -22,7 +22,7 @@ def named(family: Kind) -> str:
 
 
 def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
+    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
 
 
 def policy_cost_h(made: tree_training.Fitted) -> float:
@@ -38,7 +38,10 @@ def fixed_lead_cost_h() -> float:
 def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None:
     reactive, oracle = (
         cost_h(LATER, chosen)
-        for chosen in (policy_runner.reactive(LATER), policy_runner.oracle(LATER, PRICE))
+        for chosen in (
+            policy_runner.choose_reactive(LATER),
+            policy_runner.choose_oracle(LATER, PRICE),
+        )
     )
     learned_cost = policy_cost_h(fitted(family))
     assert learned_cost < fixed_lead_cost_h()

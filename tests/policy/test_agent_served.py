@@ -42,14 +42,14 @@ def seen(episode: int, instant: int, **fields: object) -> HandoverView:
 
 def test_it_costs_less_than_plain_slurm(served: Served) -> None:
     table = queue_table(40, seed=8)
-    chosen = policy_runner.decided(table, served, 0.5)
+    chosen = policy_runner.run_policy(table, served, 0.5)
     rows = np.arange(len(table))
 
     def cost(at: policy_runner.Chosen) -> float:
         x = table.outcome_h[rows, at]
         return float((np.maximum(x, 0.0) + 0.5 * np.maximum(-x, 0.0)).mean())
 
-    assert cost(chosen) < cost(policy_runner.reactive(table))
+    assert cost(chosen) < cost(policy_runner.choose_reactive(table))
     assert len(set(chosen.tolist())) > 3
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mirage.domain.decision import Action, HandoverView
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import training_tensors
 from mirage.learn.agents.training_tensors import Lesson
@@ -41,20 +41,23 @@ def served(folder: Path) -> Served:
 
 
 def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(Handovers.of(table, chosen).cost_h(0.5).mean())
+    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(0.5).mean())
 
 
 def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: Served) -> None:
     assert wants_twin(served)
-    chosen = policy_runner.decided(LATER, served, 0.5)
-    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.reactive(LATER))
+    chosen = policy_runner.run_policy(LATER, served, 0.5)
+    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.choose_reactive(LATER))
 
 
 def seen(episode: int, instant: int, **fields: object) -> HandoverView:
     run, twins = LATER.observations[episode], LATER.twins
     assert twins is not None
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
-    told |= {"twin_s": twins.at(episode, instant), "time_limit_s": LATER.about.time_limit_s}
+    told |= {
+        "twin_s": twins.get_forecast(episode, instant),
+        "time_limit_s": LATER.about.time_limit_s,
+    }
     return view(int(LEFT_S[instant]), **told | fields)
 
 

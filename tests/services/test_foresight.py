@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId
-from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.generation.replay import TraceReplay
 from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS
 from mirage.services.observation.cluster_observer import Observer
@@ -45,7 +45,7 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
     """The same hand-over, through queue and database and through the replay: other dice, so the
     medians agree, not the samples."""
     jobs, settings = workload(3, jobs=400), PAIR
-    world, _ = Worlds(PARAMS, jobs, settings).at(POINT)
+    world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
     assert world is not None
     asking = Asking(PARAMS, jobs, settings, "pair", (POINT,))
     told = make(asking, tmp_path / "t.twin.npz").quantile_s[0]

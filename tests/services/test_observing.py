@@ -11,8 +11,8 @@ from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.features.observation import feature_vector, spec
 from mirage.ports import Policy
 from mirage.services.chains import link_sync
@@ -28,7 +28,7 @@ from tests.services import slurm_jobs
 from tests.services.scene import Scene
 
 POINT = BEGIN + 20 * HOUR
-PAIR = Settings(
+PAIR = PairSettings(
     nodes=2, time_limit_s=12 * HOUR, every_s=HOUR, since=POINT, until=POINT + 1, user="pair"
 )
 AFTER_S = (600, 4 * HOUR, 11 * HOUR)
@@ -69,13 +69,13 @@ def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Ob
 
 def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[feature_vector.Observation]]:
     """The predecessor's start, and the rows of an episode table at `AFTER_S`."""
-    worlds = Worlds(params, jobs, PAIR)
-    world, past = worlds.at(POINT)
+    worlds = TraceReplay(params, jobs, PAIR)
+    world, past = worlds.fork_at(POINT)
     assert world is not None
-    link = world.link(worlds.link, POINT)
+    link = world.build_handover_input(worlds.link, POINT)
     rows = []
     for after_s in AFTER_S:
-        past.follow(world.sim, world.start + after_s)
+        past.follow_world(world.sim, world.start + after_s)
         rows.append(feature_vector.observe_simulator(world.sim, link, past.memory))
     return world.start, rows
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.services.reports.recommendation import (
     EARLY,
     LEAST_DAYS,
@@ -23,12 +23,12 @@ from tests.episodes.tables import DAY_S, MONDAY
 PRICE = 0.5
 
 
-def handovers(hours: float, *, days: int, noise: float = 0.0) -> Handovers:
+def handovers(hours: float, *, days: int, noise: float = 0.0) -> HandoverOutcomes:
     """Four a day, alternately above and below the mean by `noise`, a day like the next."""
     count = 4 * days
     start_point = MONDAY + np.arange(count) * (DAY_S // 4)
     swing = np.where((np.arange(count) // 4) % 2 == 0, noise, -noise)
-    return Handovers(start_point=start_point, x_h=hours + swing, lead_h=np.zeros(count))
+    return HandoverOutcomes(start_point=start_point, x_h=hours + swing, lead_h=np.zeros(count))
 
 
 def advised(

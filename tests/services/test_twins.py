@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes.generation.builder import build
+from mirage.episodes.generation.builder import build_episodes
 from mirage.services.replay import twin_tables
 from tests.episodes import small
 
@@ -23,7 +23,7 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
         replace(job, user=f"u{(job.submit - first) // 14400}_{i % 3}")
         for i, job in enumerate(trace)
     ]
-    table = build(params, jobs, small.settings(every_s=5000))
+    table = build_episodes(params, jobs, small.settings(every_s=5000))
     asking = twin_tables.asking_for(table, params, jobs, samples=10)
     whole = twin_tables.make(asking, tmp_path / "whole.twin.npz", 1)
     done = []

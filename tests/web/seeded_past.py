@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.chain import ChainId
-from mirage.episodes.judge.evaluation import Handovers, classes, evaluate
+from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
 from mirage.features.twin_features import LEVELS
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.reports.handover_outcomes import parted
@@ -93,7 +93,7 @@ def report() -> dict[str, Any]:
     means = {"reactive": 6.0, "accrue-always": 1.2, "auto": 0.2, "fixed-lead": -0.8}
     means |= {"average": 1.5, "slurm-estimate": 3.0, "oracle": 0.0}
     handovers = {
-        name: Handovers(
+        name: HandoverOutcomes(
             start_point=start,
             x_h=draw.normal(mean, 0.2 if name == "oracle" else 2.0, size=len(start)),
             lead_h=np.zeros(len(start)),
@@ -102,7 +102,7 @@ def report() -> dict[str, Any]:
     }
     told = recommend(Evidence.of(handovers, PRICE))
     advised = {"verdict": told.verdict.value, "advice": told.advice, "reason": told.reason}
-    load = classes(handovers["reactive"].interruption_h)
+    load = build_class_masks(handovers["reactive"].interruption_h)
     return {
         "recommendation": advised,
         "trace": "the history of lab",
@@ -118,7 +118,7 @@ def report() -> dict[str, Any]:
                 "name": "all",
                 "days": 28,
                 "recommendation": advised,
-                "policies": evaluate(handovers, load, PRICE),
+                "policies": evaluate_policies(handovers, load, PRICE),
                 "against": {},
             }
         ],

@@ -27,11 +27,11 @@ from mirage.cli.policies.table_options import (
 )
 from mirage.cli.policies.twin_tables import ask_twin
 from mirage.cli.ui.compile_notice import say_if_compiling
-from mirage.episodes.generation.resumable_build import Made
-from mirage.episodes.judge.evaluation import CLASSES, Handovers, classes
-from mirage.episodes.judge.policy_runner import reactive
+from mirage.episodes.generation.resumable_build import BuiltTable
+from mirage.episodes.judge.evaluation import CLASSES, HandoverOutcomes, build_class_masks
+from mirage.episodes.judge.policy_runner import choose_reactive
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.pair_settings import Settings, account_of, check_account
+from mirage.episodes.table.pair_settings import PairSettings, check_account, find_account
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
 from mirage.traces.workloads import replay
@@ -126,7 +126,7 @@ def episodes(
         user=user,
         account=_account(replayed, user, account),
     )
-    settings.check(params)
+    settings.check_feasible(params)
     plan = plan_of(trace, params, replayed, settings, load)
     say_if_compiling()
     begun = time.perf_counter()
@@ -150,10 +150,10 @@ def _settings(
     every: str,
     since: str | None,
     until: str | None,
-) -> Settings:
+) -> PairSettings:
     limit_s = seconds(time_limit, "--time-limit")
     first, last = replayed[0].submit, replayed[-1].submit
-    found = Settings(
+    found = PairSettings(
         nodes=nodes,
         time_limit_s=limit_s,
         every_s=seconds(every, "--every"),
@@ -169,10 +169,10 @@ def _settings(
 def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:
     if account:
         check_account(replayed, user, account)
-    return account or (account_of(replayed, user) if user else "")
+    return account or (find_account(replayed, user) if user else "")
 
 
-def _report(out: Path, made: Made, wall_s: float) -> dict[str, Any]:
+def _report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, Any]:
     table = made.table
     new = len(table) + table.about.left_out - made.kept
     return {
@@ -190,8 +190,8 @@ def _report(out: Path, made: Made, wall_s: float) -> dict[str, Any]:
 
 def reactive_by_class(table: EpisodeTable) -> dict[str, Any]:
     """What plain Slurm gives: mean interruption in hours, of all and by load class."""
-    hours = Handovers.of(table, reactive(table)).interruption_h
-    masks = classes(hours)
+    hours = HandoverOutcomes.from_choices(table, choose_reactive(table)).interruption_h
+    masks = build_class_masks(hours)
     return {
         "interruption_h": float(hours.mean()),
         "by_class": {

@@ -16,8 +16,8 @@ from mirage.cli.policies.table_options import finite, say_if_beyond
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.judge import day_bootstrap
-from mirage.episodes.judge.evaluation import Figures, classes, evaluate
-from mirage.episodes.judge.table_set import clusters
+from mirage.episodes.judge.evaluation import Figures, build_class_masks, evaluate_policies
+from mirage.episodes.judge.table_set import count_clusters
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
@@ -91,7 +91,7 @@ def evaluate_tables(
     tables = [_loaded(path) for path in paths]
     judged = judge(paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h)
     handovers = {name: judged.handovers(name) for name in names}
-    figures = evaluate(handovers, classes(judged.reactive_h()), overlap_price)
+    figures = evaluate_policies(handovers, build_class_masks(judged.reactive_h()), overlap_price)
     if AUTO in figures:
         figures[AUTO]["all"] |= judged.heard.figures()
     if plot is not None:
@@ -162,7 +162,7 @@ def _document(
         "overlap_price": overlap_price,
         "startup_time_s": round(startup_h * _HOUR_S),
         "tables": [_named(path, table) for path, table in zip(paths, tables, strict=True)],
-        "clusters": clusters([table.about for table in tables]),
+        "clusters": count_clusters([table.about for table in tables]),
         "bootstrap": {
             "block": "day",
             "draws": day_bootstrap.DRAWS,
@@ -186,7 +186,7 @@ def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
 
 
 def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
-    count = clusters([table.about for table in tables])
+    count = count_clusters([table.about for table in tables])
     if count > 1:
         names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
         typer.echo(

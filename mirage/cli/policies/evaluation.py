@@ -11,7 +11,7 @@ from mirage.cli.policies.twin_tables import ask_where_needed
 from mirage.cli.ui.progress import counted
 from mirage.domain.decision import Decision, HandoverView
 from mirage.episodes.judge import policy_runner, walk_forward
-from mirage.episodes.judge.evaluation import Floats, Handovers
+from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
 from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -36,7 +36,7 @@ class Judged:
     chosen: dict[str, list[policy_runner.Chosen]]
     heard: Heard
 
-    def handovers(self, name: str, places: Sequence[int] | None = None) -> Handovers:
+    def handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
         """Of one policy, over all tables or those at `places`."""
         at = range(len(self.tables)) if places is None else places
         chosen = self.chosen[name]
@@ -78,10 +78,12 @@ def judge(
 
 def together(
     tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.Chosen], startup_h: float
-) -> Handovers:
+) -> HandoverOutcomes:
     """What became of the hand-overs of tables, in their order."""
-    parts = (Handovers.of(t, c, startup_h) for t, c in zip(tables, chosen, strict=True))
-    return Handovers.together(parts)
+    parts = (
+        HandoverOutcomes.from_choices(t, c, startup_h) for t, c in zip(tables, chosen, strict=True)
+    )
+    return HandoverOutcomes.join_outcomes(parts)
 
 
 class _Run:
@@ -99,7 +101,9 @@ class _Run:
     def choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
         """For each table, the instants that the policy chooses; the oracle is not asked."""
         if asked is None:
-            return [policy_runner.oracle(t, self._price, self._startup_h) for t in self._tables]
+            return [
+                policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables
+            ]
         if isinstance(asked, Auto):
             return [self._walked(asked, place) for place in range(len(self._tables))]
         return [self._decided(asked, place) for place in range(len(self._tables))]
@@ -117,10 +121,10 @@ class _Run:
 
     def _run(self, asked: Policy, table: EpisodeTable) -> policy_runner.Chosen:
         if asked.name == "reactive":
-            return policy_runner.reactive(table)
+            return policy_runner.choose_reactive(table)
         heeded = _Heeded(asked)
         with counted(asked.name, len(table)) as told:
-            found = policy_runner.decided(table, heeded, self._price, lambda _: told())
+            found = policy_runner.run_policy(table, heeded, self._price, lambda _: told())
         heeded.say(table)
         return found
 

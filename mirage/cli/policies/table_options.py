@@ -24,10 +24,15 @@ from rich.progress import (
 )
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.generation.builder import describe
-from mirage.episodes.generation.resumable_build import Made, Plan, kept, make
+from mirage.episodes.generation.builder import describe_table
+from mirage.episodes.generation.resumable_build import (
+    BuiltTable,
+    TablePlan,
+    build_table,
+    count_kept_points,
+)
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError, MalformedText
 from mirage.sim.types import Params, SimJob
 from mirage.traces.workloads import replay
@@ -54,13 +59,13 @@ def say_if_beyond(path: Path, table: EpisodeTable) -> None:
         )
 
 
-def make_table(plan: Plan, out: Path, processes: int) -> Made:
+def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
     total = len(plan.settings.start_points)
     try:
         with _progress(total) as told:
-            return make(plan, out, processes, told)
+            return build_table(plan, out, processes, told)
     except KeyboardInterrupt:
-        done = kept(plan, out)
+        done = count_kept_points(plan, out)
         typer.echo(
             f"mirage: {done} of {total} start points kept; the same command goes on", err=True
         )
@@ -82,11 +87,11 @@ def plan_of(
     trace: Path,
     params: Params,
     replayed: Sequence[SimJob],
-    settings: Settings,
+    settings: PairSettings,
     load: float = 1.0,
-) -> Plan:
+) -> TablePlan:
     """`replayed`: the jobs of the trace, at that load."""
-    about = describe(
+    about = describe_table(
         params,
         settings,
         trace=trace.name,
@@ -97,7 +102,7 @@ def plan_of(
             **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
         },
     )
-    return Plan(params, replayed, settings, replace(about, load=load))
+    return TablePlan(params, replayed, settings, replace(about, load=load))
 
 
 def finite(option: typer.CallbackParam, number: float) -> float:

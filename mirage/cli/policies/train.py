@@ -115,7 +115,7 @@ def train(
 
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     """A model is for chains of which it was judged, and that is at the trace's own load."""
-    logged = {_chains(table) for table in tables if table.about.as_logged}
+    logged = {_chains(table) for table in tables if table.about.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
         if _chains(table) not in logged:
             raise InputError(

@@ -54,7 +54,7 @@ def ask_twin(path: Path, table: EpisodeTable) -> None:
     with counted("asking the twin", len(table)) as told:
         table.twins = make(
             asking_for(table, params, jobs),
-            twin_forecasts.beside(path),
+            twin_forecasts.get_twin_path(path),
             len(os.sched_getaffinity(0)),
             told,
         )

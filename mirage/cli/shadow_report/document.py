@@ -10,8 +10,8 @@ import numpy as np
 from mirage.cli.policies.evaluation import Judged
 from mirage.cli.shadow_report.handover_pairs import Pair
 from mirage.episodes.judge import day_bootstrap, policy_runner
-from mirage.episodes.judge.evaluation import Handovers, classes, evaluate
-from mirage.episodes.judge.paired_test import Difference
+from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
+from mirage.episodes.judge.paired_test import PairedDifference
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import EARLY, REACTIVE, Evidence, recommend, too_little
@@ -56,9 +56,9 @@ def nothing_to_tell(days: int) -> Document:
     return {"recommendation": advised, "from": None, "until": None, "pairs": [], "groups": []}
 
 
-def early(table: EpisodeTable) -> Handovers:
+def early(table: EpisodeTable) -> HandoverOutcomes:
     """What afterany comes to on the same site under ACCRUE_ALWAYS."""
-    plain = Handovers.of(table, policy_runner.reactive(table))
+    plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
     return replace(plain, x_h=table.outcome_aged_h[:, -1])
 
 
@@ -79,24 +79,26 @@ def _groups(pairs: Sequence[Pair]) -> list[_Group]:
 
 def _told(group: _Group, judged: Judged, overlap_price: float) -> Document:
     handovers = {name: judged.handovers(name, group.places) for name in judged.chosen}
-    handovers[EARLY] = Handovers.together(early(judged.tables[k]) for k in group.places)
-    load = classes(judged.reactive_h(group.places))
+    handovers[EARLY] = HandoverOutcomes.join_outcomes(early(judged.tables[k]) for k in group.places)
+    load = build_class_masks(judged.reactive_h(group.places))
     ours = handovers[AUTO]
     return {
         "by": group.by,
         "name": group.name,
         "recommendation": asdict(recommend(Evidence.of(handovers, overlap_price))),
-        "days": day_bootstrap.days(ours.start_point),
-        "policies": evaluate(handovers, load, overlap_price),
+        "days": day_bootstrap.count_days(ours.start_point),
+        "policies": evaluate_policies(handovers, load, overlap_price),
         "against": {b: _against(ours, handovers[b], overlap_price) for b in BASELINES},
     }
 
 
-def _against(ours: Handovers, baseline: Handovers, overlap_price: float) -> dict[str, Any]:
+def _against(
+    ours: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
+) -> dict[str, Any]:
     """What `auto` saves against a baseline: hours a hand-over, and in sum over those judged."""
     count = len(ours.x_h)
-    saved = Difference.of(ours, baseline, 0.0)
-    cheaper = Difference.of(ours, baseline, overlap_price)
+    saved = PairedDifference.from_outcomes(ours, baseline, 0.0)
+    cheaper = PairedDifference.from_outcomes(ours, baseline, overlap_price)
     ends = _less(saved)
     return {
         "interruption_saved_h": -saved.mean_h,
@@ -108,7 +110,7 @@ def _against(ours: Handovers, baseline: Handovers, overlap_price: float) -> dict
     }
 
 
-def _less(difference: Difference) -> list[float]:
+def _less(difference: PairedDifference) -> list[float]:
     """The interval of what is saved."""
     return sorted(float(-end) for end in np.asarray(difference.interval_h))
 

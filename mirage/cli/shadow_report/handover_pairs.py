@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from mirage.cli.policies.table_options import LEAD_IN_S, instant, midnight, seconds
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.generation.representative_pairs import (
-    Typical,
-    busy_partitions,
-    heaviest_user,
-    typical,
+    RepresentativePair,
+    find_heaviest_user,
+    find_representative_pair,
+    list_busy_partitions,
 )
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.services.reports.stored_report import HEAVIEST
 from mirage.sim.types import Params, SimJob
@@ -38,7 +38,7 @@ class Asked:
 class Pair:
     """One table to be made."""
 
-    settings: Settings
+    settings: PairSettings
     user_class: str
     why: str
     """Where its size, limit and user are from."""
@@ -118,7 +118,7 @@ def pairs(jobs: Sequence[SimJob], params: Params, asked: Asked) -> list[Pair]:
     for pair in found:
         # Where there is no start point the report says so, and it is no fault of the input.
         one = replace(pair.settings, until=max(pair.settings.until, pair.settings.since + 1))
-        one.check(params)
+        one.check_feasible(params)
     return found
 
 
@@ -129,20 +129,20 @@ def _partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[str]) ->
             raise InputError(
                 f"the cluster file has no partition {name!r}: there is {', '.join(known)}"
             )
-    return list(dict.fromkeys(given)) or busy_partitions(jobs, params)
+    return list(dict.fromkeys(given)) or list_busy_partitions(jobs, params)
 
 
 def _of(
     mine: Sequence[SimJob], jobs: Sequence[SimJob], params: Params, name: str, asked: Asked
 ) -> Iterator[Pair]:
-    seen = typical(mine, params, name)
+    seen = find_representative_pair(mine, params, name)
     limit_s = _limit_s(asked, seen)
     widths = tuple(dict.fromkeys(asked.nodes)) or (seen.nodes if seen else ())
     if limit_s is None or not widths:
         return
     window = span(jobs, asked, limit_s)
     for nodes in widths:
-        plain = Settings(
+        plain = PairSettings(
             nodes=nodes,
             time_limit_s=limit_s,
             every_s=seconds(asked.every, "--every"),
@@ -152,20 +152,22 @@ def _of(
         )
         why = _why(asked, seen)
         yield Pair(settings=plain, user_class=OWN, why=why)
-        heaviest = heaviest_user(mine, params, name) if params.priority_weight_fairshare else None
+        heaviest = (
+            find_heaviest_user(mine, params, name) if params.priority_weight_fairshare else None
+        )
         if heaviest is not None:
             user, account = heaviest
             theirs = replace(plain, user=user, account=account)
             yield Pair(settings=theirs, user_class=HEAVIEST, why=why)
 
 
-def _limit_s(asked: Asked, seen: Typical | None) -> int | None:
+def _limit_s(asked: Asked, seen: RepresentativePair | None) -> int | None:
     if asked.time_limit is not None:
         return seconds(asked.time_limit, "--time-limit")
     return None if seen is None else seen.time_limit_s
 
 
-def _why(asked: Asked, seen: Typical | None) -> str:
+def _why(asked: Asked, seen: RepresentativePair | None) -> str:
     if asked.nodes and asked.time_limit:
         return "as asked"
     share = 0.0 if seen is None else seen.share

@@ -28,7 +28,7 @@ same for every policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class ChainSlot:
     """A user who runs one chain after the other: as one ends, the next is submitted."""
 
     first: int
@@ -39,7 +39,7 @@ class Slot:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class LinkRun:
     """A link's life: it was submitted as the standby of the link before, but for the first."""
 
     slot: int
@@ -53,24 +53,24 @@ class Run:
 
 
 @dataclass(slots=True)
-class Replay:
+class ChainReplay:
     """A log and chains on one simulated cluster. `run` does it."""
 
     params: Params
     workload: Workload
-    slots: tuple[Slot, ...]
+    slots: tuple[ChainSlot, ...]
     policy: Policy
     run_time: RunTime
     until: int
     """The policy decides up to here; then what stands is left to Slurm, and no link follows."""
     links: int = LINKS
     step_s: int = STEP_S
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LinkRun] = field(default_factory=list)
     """In the order of their submission."""
     _sim: Simulator = field(init=False)
     _nodes: Ints = field(init=False)
     _limits: Ints = field(init=False)
-    _by_job: dict[int, Run] = field(default_factory=dict)
+    _by_job: dict[int, LinkRun] = field(default_factory=dict)
     _unpin: dict[int, list[Standby]] = field(default_factory=dict)
     """By instant: pinned standbys whose predecessor has ended."""
 
@@ -82,86 +82,91 @@ class Replay:
         self._limits = np.array([j.time_limit_s for j in self.workload.jobs], dtype=np.int64)
         opening = sorted((slot.first, i) for i, slot in enumerate(self.slots))
         for at, i in opening:
-            self._go(at)
+            self._advance_to(at)
             self._submit_chain(i, 0)
-        self._go(self.until)
+        self._advance_to(self.until)
         self._sim.run_out()
         return self._sim
 
     # The clock
 
-    def _go(self, until: int) -> None:
+    def _advance_to(self, until: int) -> None:
         """On to an instant, with a decision at every `step_s` of the clock."""
         while self._sim.now < until:
             tick = (self._sim.now // self.step_s + 1) * self.step_s
             stop = min([tick, until, *self._unpin])
-            self._live(stop)
+            self._run_events(stop)
             for at in [at for at in self._unpin if at <= self._sim.now]:
-                self._free_what_is_pinned(self._unpin.pop(at))
+                self._free_pinned(self._unpin.pop(at))
             if self._sim.now % self.step_s == 0:
-                self._decide()
+                self._ask_policy()
 
-    def _live(self, until: int) -> None:
+    def _run_events(self, until: int) -> None:
         """Links that start put their standby in place at that very second."""
         while self._sim.find_next_instant() <= until:
-            self._hear(self._sim.step(until))
-        self._hear(self._sim.advance(until))
+            self._handle_events(self._sim.step(until))
+        self._handle_events(self._sim.advance(until))
 
-    def _hear(self, events: Iterable[Event]) -> None:
+    def _handle_events(self, events: Iterable[Event]) -> None:
         for event in events:
             run = self._by_job.get(event.job_id)
             if run is None:
                 continue
             if event.kind is EventKind.STARTED:
-                self._started(run, event.at)
+                self._handle_start(run, event.at)
             elif event.kind is EventKind.ENDED:
-                self._ended(run, event.at)
+                self._handle_end(run, event.at)
 
-    def _started(self, run: Run, at: int) -> None:
+    def _handle_start(self, run: LinkRun, at: int) -> None:
         run.start = at
         if run.link + 1 < self.links:
             record = self._sim.find(run.job_id)
             allocated = record.allocated if record is not None else ()
-            self._submit(run.slot, run.chain, run.link + 1, behind=run, nodes=allocated)
+            self._submit_link(run.slot, run.chain, run.link + 1, behind=run, nodes=allocated)
 
-    def _ended(self, run: Run, at: int) -> None:
+    def _handle_end(self, run: LinkRun, at: int) -> None:
         run.end = at
-        following = self._following(run)
+        following = self._find_successor(run)
         if following is not None and following.standby is not None:
             if following.start is None and following.standby.position is Position.PINNED:
                 self._unpin.setdefault(at + AFTER_END_S, []).append(following.standby)
         elif run.link + 1 == self.links and run.chain + 1 < self.slots[run.slot].chains:
             self._submit_chain(run.slot, run.chain + 1)
 
-    def _following(self, run: Run) -> Run | None:
+    def _find_successor(self, run: LinkRun) -> LinkRun | None:
         return next(
-            (r for r in self._open() if r.standby and r.standby.predecessor == run.job_id), None
+            (
+                r
+                for r in self._list_open_links()
+                if r.standby and r.standby.predecessor == run.job_id
+            ),
+            None,
         )
 
-    def _free_what_is_pinned(self, standbys: Iterable[Standby]) -> None:
+    def _free_pinned(self, standbys: Iterable[Standby]) -> None:
         for standby in standbys:
             if self._by_job[standby.job_id].start is None:
-                standby.put(self._sim, Position.FREE)
+                standby.move_to(self._sim, Position.FREE)
 
     # Decisions
 
-    def _open(self) -> list[Run]:
+    def _list_open_links(self) -> list[LinkRun]:
         """The newest link of each slot, where it still stands by."""
         newest = {run.slot: run for run in self.runs[-4 * len(self.slots) :]}
         return [run for run in newest.values() if run.standby is not None]
 
-    def _decide(self) -> None:
+    def _ask_policy(self) -> None:
         waits: Waits | None = None
-        for run in self._open():
+        for run in self._list_open_links():
             if run.start is not None or run.standby is None:
                 continue
             before = self._by_job[run.standby.predecessor]
             earlier = before.standby and self._by_job[before.standby.predecessor]
             if before.end is None and not (earlier and earlier.end is None):
-                waits = waits or self._waits()
-                run.standby.ask(self._sim, self.policy, waits)
+                waits = waits or self._collect_waits()
+                run.standby.ask_policy(self._sim, self.policy, waits)
 
-    def _waits(self) -> Waits:
+    def _collect_waits(self) -> Waits:
         start = self._sim.start
         rows = np.flatnonzero(start >= 0)
         rows = rows[np.argsort(start[rows], kind="stable")[-RECENT_JOBS:]]
@@ -175,15 +180,15 @@ class Replay:
     # Submissions
 
     def _submit_chain(self, slot: int, chain: int) -> None:
-        self._submit(slot, chain, 0, behind=None, nodes=())
+        self._submit_link(slot, chain, 0, behind=None, nodes=())
 
-    def _submit(
-        self, slot: int, chain: int, link: int, *, behind: Run | None, nodes: tuple[int, ...]
+    def _submit_link(
+        self, slot: int, chain: int, link: int, *, behind: LinkRun | None, nodes: tuple[int, ...]
     ) -> None:
         job = replace(self.slots[slot].job, run_s=self.run_time(slot, chain, link))
         if behind is not None:
             job = replace(job, dependencies=build_afterany(behind.job_id))
-        run = Run(slot=slot, chain=chain, link=link, job_id=self._sim.inject(job))
+        run = LinkRun(slot=slot, chain=chain, link=link, job_id=self._sim.inject(job))
         if behind is not None:
             run.standby = Standby(
                 predecessor=behind.job_id,

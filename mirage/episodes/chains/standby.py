@@ -13,7 +13,7 @@ from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
-from mirage.episodes.generation.sim_queries import free_nodes
+from mirage.episodes.generation.sim_queries import count_free_nodes
 from mirage.features.observation.queue_view import get_partition_number
 from mirage.ports import Policy
 from mirage.sim.packing.packed_params import list_node_groups
@@ -46,7 +46,7 @@ class Standby:
     touches: int = 0
     """Moves that Slurm was told."""
 
-    def view(self, sim: Simulator, jobs: Waits) -> HandoverView:
+    def build_view(self, sim: Simulator, jobs: Waits) -> HandoverView:
         """What a policy is shown now; the queue is left empty."""
         pinned = self.position is Position.PINNED
         return HandoverView(
@@ -59,20 +59,20 @@ class Standby:
             jobs=jobs,
             handovers=NO_WAITS,
             queue=replace(_EMPTY, taken_at=sim.now),
-            free_nodes=free_nodes(sim, get_partition_number(sim.params, self.job.partition)),
+            free_nodes=count_free_nodes(sim, get_partition_number(sim.params, self.job.partition)),
             position=self.position,
             planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
             can_pin=self.allow_pin and self._can_pin(sim),
         )
 
-    def ask(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
+    def ask_policy(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
         """Let the policy decide, and move the standby as it says."""
-        decision = policy.decide(self.view(sim, jobs))
+        decision = policy.decide(self.build_view(sim, jobs))
         if decision.action is not Action.WAIT:
-            self.put(sim, _MOVED[decision.action])
+            self.move_to(sim, _MOVED[decision.action])
         return decision
 
-    def put(self, sim: Simulator, position: Position) -> None:
+    def move_to(self, sim: Simulator, position: Position) -> None:
         """Move it; where it stands there already, Slurm is told nothing."""
         if position is self.position:
             return
@@ -86,12 +86,12 @@ class Standby:
         self.position = position
 
     def _can_pin(self, sim: Simulator) -> bool:
-        if not no_room_for_both(sim.params, self.job, self.node_list):
+        if not can_hold_only_one(sim.params, self.job, self.node_list):
             return False
         return not any(sim.get_node_use(n)[2] is not Outage.RESUME for n in self.node_list)
 
 
-def no_room_for_both(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bool:
+def can_hold_only_one(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bool:
     """Whether no two jobs like `job` can run beside each other on one of these nodes."""
     if params.select_type is SelectType.LINEAR or job.exclusive:
         return True
@@ -102,7 +102,7 @@ def no_room_for_both(params: Params, job: SimJob, nodes: tuple[int, ...]) -> boo
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class SimulatedHandover:
     """What became of one hand-over; epoch seconds."""
 
     predecessor_end: int
@@ -114,7 +114,7 @@ class HandedOver:
         return self.successor_start - self.predecessor_end
 
 
-def hand_over(
+def run_handover(
     sim: Simulator,
     standby: Standby,
     policy: Policy,
@@ -122,27 +122,27 @@ def hand_over(
     *,
     step_s: int,
     at_most: int,
-) -> HandedOver:
+) -> SimulatedHandover:
     """Ask the policy every `step_s` of the predecessor's run, which lasts to its limit.
 
     `sim` stands at the predecessor's start and is used up. `waits`: of jobs started by an instant.
     """
     begins = sim.now
     for at in range(begins, standby.end, step_s):
-        start = _started(sim, standby, at)
+        start = _run_until_started(sim, standby, at)
         if start is not None:
-            return HandedOver(standby.end, start, standby.touches)
-        standby.ask(sim, policy, waits(at))
-    start = _started(sim, standby, standby.end)
+            return SimulatedHandover(standby.end, start, standby.touches)
+        standby.ask_policy(sim, policy, waits(at))
+    start = _run_until_started(sim, standby, standby.end)
     if start is None and standby.position is Position.PINNED:
-        start = _started(sim, standby, standby.end + AFTER_END_S)
+        start = _run_until_started(sim, standby, standby.end + AFTER_END_S)
         if start is None:
-            standby.put(sim, Position.FREE)
+            standby.move_to(sim, Position.FREE)
     if start is None:
         start = sim.run_until_started(standby.job_id, at_most)
-    return HandedOver(standby.end, at_most if start is None else start, standby.touches)
+    return SimulatedHandover(standby.end, at_most if start is None else start, standby.touches)
 
 
-def _started(sim: Simulator, standby: Standby, until: int) -> int | None:
+def _run_until_started(sim: Simulator, standby: Standby, until: int) -> int | None:
     """Go on to an instant, at most until the standby starts."""
     return sim.run_until_started(standby.job_id, until)

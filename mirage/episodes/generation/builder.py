@@ -12,13 +12,13 @@ from dataclasses import asdict, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.generation.event_history import Past
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.generation.replay_fork import NEVER, World
-from mirage.episodes.generation.sim_queries import free_nodes, rivals
+from mirage.episodes.generation.event_history import EventHistory
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.generation.replay_fork import NEVER, ReplayFork
+from mirage.episodes.generation.sim_queries import count_free_nodes, list_rivals
 from mirage.episodes.table.episode_table import NONE, Column, EpisodeTable
-from mirage.episodes.table.metadata import About
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.metadata import TableMetadata
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.features.observation import feature_vector, spec
 from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.simulator import Simulator
@@ -28,74 +28,81 @@ Rows = dict[str, Column]
 """The columns of one episode, without the axis of episodes."""
 
 
-class Builder:
+class EpisodeBuilder:
     """Makes episodes in the order of their start points; the replay only moves forward."""
 
-    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
+    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> None:
         self._settings = settings
-        self._worlds = Worlds(params, jobs, settings)
-        self._aged: Worlds | None = None
+        self._worlds = TraceReplay(params, jobs, settings)
+        self._aged: TraceReplay | None = None
         if not params.accrue_always:
-            self._aged = Worlds(replace(params, accrue_always=True), jobs, settings)
+            self._aged = TraceReplay(replace(params, accrue_always=True), jobs, settings)
 
-    def table(self, start_points: Iterable[int], about: About) -> EpisodeTable:
+    def build_table(self, start_points: Iterable[int], about: TableMetadata) -> EpisodeTable:
         """The episodes of these start points, ascending, none before an earlier call's last."""
         found: list[Rows] = []
         left_out = 0
         for point in start_points:
-            rows = self.episode(point)
+            rows = self.build_episode(point)
             if rows is None:
                 left_out += 1
             else:
                 found.append(rows)
-        columns = _stacked(found, self._settings.instant_s)
+        columns = _assemble_columns(found, self._settings.instant_s)
         started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
         beyond = int((started > self._worlds.trace_end).sum())
         return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
 
-    def episode(self, point: int) -> Rows | None:
+    def build_episode(self, point: int) -> Rows | None:
         """The pair whose predecessor is submitted at `point`.
 
         None where one of the two never starts, or the predecessor is cut short by a lost node.
         """
-        world, past = self._worlds.at(point)
+        world, past = self._worlds.fork_at(point)
         if world is None:
             return None
-        rows = _Looks(world, past, self._worlds.link, self._settings.instant_s, point).rows()
-        aged = self._aged_outcomes(self._aged, point) if self._aged else rows["outcome_s"]
-        if not world.ran_to_the_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
+        rows = _EpisodeObserver(
+            world, past, self._worlds.link, self._settings.instant_s, point
+        ).build_rows()
+        aged = self._compute_aged_outcomes(self._aged, point) if self._aged else rows["outcome_s"]
+        if not world.has_run_to_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
             return None
         return rows | {"outcome_aged_s": aged}
 
-    def _aged_outcomes(self, aged: Worlds, point: int) -> Column | None:
+    def _compute_aged_outcomes(self, aged: TraceReplay, point: int) -> Column | None:
         """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
-        world = aged.bare_at(point)
+        world = aged.fork_without_history(point)
         if world is None:
             return None
-        found = world.outcomes(world.start + self._settings.instant_s.astype(np.int64))
-        return found if world.ran_to_the_limit() else None
+        found = world.compute_outcomes(world.start + self._settings.instant_s.astype(np.int64))
+        return found if world.has_run_to_limit() else None
 
 
-class _Looks:
+class _EpisodeObserver:
     """What is seen at each instant of one episode."""
 
     def __init__(
-        self, world: World, past: Past, job: SimJob, instant_s: NDArray[np.int32], point: int
+        self,
+        world: ReplayFork,
+        past: EventHistory,
+        job: SimJob,
+        instant_s: NDArray[np.int32],
+        point: int,
     ) -> None:
         self._world = world
         self._past = past
         self._point = point
         self._instant_s = instant_s
-        self._link = world.link(job, point)
+        self._link = world.build_handover_input(job, point)
         self._partition = get_partition_number(world.sim.params, job.partition)
         count = len(self._instant_s)
         self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
         self._line = np.zeros((3, count), dtype=np.int32)
 
-    def rows(self) -> Rows:
+    def build_rows(self) -> Rows:
         world = self._world
         instants = world.start + self._instant_s.astype(np.int64)
-        outcome_s = world.outcomes(instants, self._past.follow, self._look)
+        outcome_s = world.compute_outcomes(instants, self._past.follow_world, self._observe_instant)
         started = np.array(self._past.started, dtype=np.int64).reshape(-1, 4)
         return {
             "start_point": np.array(self._point, dtype=np.int64),
@@ -109,14 +116,14 @@ class _Looks:
             "started": started,
         }
 
-    def _look(self, k: int) -> None:
+    def _observe_instant(self, k: int) -> None:
         sim = self._world.sim
         self._observations[k] = feature_vector.observe_simulator(sim, self._link, self._past.memory)
-        self._line[:, k] = (*self._rivals(sim), free_nodes(sim, self._partition))
+        self._line[:, k] = (*self._count_rivals(sim), count_free_nodes(sim, self._partition))
 
-    def _rivals(self, sim: Simulator) -> tuple[int, int]:
+    def _count_rivals(self, sim: Simulator) -> tuple[int, int]:
         """Jobs in line that are not wider than the successor, and their latest planned start."""
-        in_line = rivals(sim, self._link.nodes, self._partition).tolist()
+        in_line = list_rivals(sim, self._link.nodes, self._partition).tolist()
         if not in_line:
             return 0, NONE
         planned = sim.compute_planned_starts()
@@ -124,27 +131,30 @@ class _Looks:
         return len(in_line), max(starts) - sim.now if starts else NONE
 
 
-def build(
-    params: Params, jobs: Sequence[SimJob], settings: Settings, about: About | None = None
+def build_episodes(
+    params: Params,
+    jobs: Sequence[SimJob],
+    settings: PairSettings,
+    about: TableMetadata | None = None,
 ) -> EpisodeTable:
     """All episodes in this process."""
-    builder = Builder(params, jobs, settings)
-    return builder.table(settings.start_points, about or describe(params, settings))
+    builder = EpisodeBuilder(params, jobs, settings)
+    return builder.build_table(settings.start_points, about or describe_table(params, settings))
 
 
-def describe(
+def describe_table(
     params: Params,
-    settings: Settings,
+    settings: PairSettings,
     *,
     trace: str = "",
     trace_sha256: str = "",
     source: str = "",
     versions: dict[str, str] | None = None,
-) -> About:
+) -> TableMetadata:
     """What a table says of itself."""
     # Without a release as tables were before there were any, so that they are of one cluster.
     told = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
-    return About(
+    return TableMetadata(
         trace=trace,
         trace_sha256=trace_sha256,
         source=source,
@@ -160,7 +170,7 @@ def describe(
 _ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
 
 
-def _stacked(found: Sequence[Rows], instant_s: NDArray[np.int32]) -> dict[str, Column]:
+def _assemble_columns(found: Sequence[Rows], instant_s: NDArray[np.int32]) -> dict[str, Column]:
     """The columns of a table from the rows of its episodes."""
     count, width = len(instant_s), len(spec.NAMES)
     columns: dict[str, Column] = {"instant_s": instant_s}

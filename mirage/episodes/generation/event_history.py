@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from mirage.domain.job import compute_wait_s
-from mirage.episodes.generation.sim_queries import eligible_of_running
+from mirage.episodes.generation.sim_queries import map_eligible_times
 from mirage.episodes.judge.policy_runner import RECENT_JOBS
 from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.simulator import Simulator
@@ -14,7 +14,7 @@ StartedJob = tuple[int, int, int, int]
 """Start, wait, nodes, time limit."""
 
 
-class Past:
+class EventHistory:
     """The memory that observations are made from, and the waits that rules are shown."""
 
     def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
@@ -32,26 +32,26 @@ class Past:
         twin.started = self.started[-RECENT_JOBS:]
         return twin
 
-    def follow(self, world: Simulator, until: int) -> None:
+    def follow_world(self, world: Simulator, until: int) -> None:
         """Advance the world, and take in what happens."""
         since = world.now
-        self.hear(world, world.advance(until), since)
+        self.record_events(world, world.advance(until), since)
         # A fork copies what is told of ended jobs.
         world.forget_ended(until)
 
-    def hear(self, world: Simulator, events: list[Event], since: int) -> None:
+    def record_events(self, world: Simulator, events: list[Event], since: int) -> None:
         """Take in what the world, advanced from `since`, has told."""
         if events:
             ended = {record.job_id: record for record in world.list_ended_since(since)}
-            eligible = eligible_of_running(world) if _any_starts(events, ended) else {}
+            eligible = map_eligible_times(world) if _has_starts(events, ended) else {}
             for event in events:
-                self._take_in(event, world, ended.get(event.job_id), eligible)
+                self._record_event(event, world, ended.get(event.job_id), eligible)
 
-    def _take_in(
+    def _record_event(
         self, event: Event, world: Simulator, ended: JobRecord | None, eligible: Mapping[int, int]
     ) -> None:
         at, kind, job_id = event
-        job = self._jobs.get(job_id) or _of_the_pair(world, job_id, ended)
+        job = self._jobs.get(job_id) or _find_pair_job(world, job_id, ended)
         if job is None or kind is EventKind.REFUSED:
             return
         nodes, limit_s = job.nodes, job.time_limit_s
@@ -67,12 +67,12 @@ class Past:
             self.memory.record_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
 
 
-def _any_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:
+def _has_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:
     """Whether a job has started that still runs."""
     return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
 
 
-def _of_the_pair(world: Simulator, job_id: int, ended: JobRecord | None) -> SimJob | None:
+def _find_pair_job(world: Simulator, job_id: int, ended: JobRecord | None) -> SimJob | None:
     """A job that the trace does not have was injected."""
     record = ended or world.find(job_id)
     return record.job if record else None

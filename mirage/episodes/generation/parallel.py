@@ -14,14 +14,14 @@ from typing import Protocol
 Told = Callable[[int], None]
 
 
-class Maker(Protocol):
+class BlockMaker(Protocol):
     """One process's replay: asked in the order of time."""
 
-    def make(self, path: Path, points: range) -> int:
+    def make_block(self, path: Path, points: range) -> int:
         """Write the block, whole or not at all; how many start points it has."""
 
 
-Begin = Callable[[], Maker]
+Begin = Callable[[], BlockMaker]
 """Can be sent to another process."""
 
 
@@ -36,15 +36,15 @@ def make_blocks(begin: Begin, left: Mapping[Path, range], processes: int, told: 
     if processes < 1:
         maker = begin()
         for path, points in left.items():
-            told(maker.make(path, points))
+            told(maker.make_block(path, points))
         return
-    with _pool(begin, min(processes, len(left))) as pool:
+    with _open_pool(begin, min(processes, len(left))) as pool:
         # Handed out in the order of time: each process only ever moves its replay forward.
-        futures = [pool.submit(_made_here, path, points) for path, points in left.items()]
-        _gather(futures, told)
+        futures = [pool.submit(_make_in_worker, path, points) for path, points in left.items()]
+        _gather_results(futures, told)
 
 
-def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
+def _gather_results(futures: Sequence["Future[int]"], told: Told) -> None:
     try:
         for future in as_completed(futures):
             told(future.result())
@@ -56,19 +56,19 @@ def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
 
 
 @contextmanager
-def _pool(begin: Begin, processes: int) -> Iterator[ProcessPoolExecutor]:
+def _open_pool(begin: Begin, processes: int) -> Iterator[ProcessPoolExecutor]:
     # Not forked: a progress bar is a thread, and a fork would take its locks along.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _begin, (begin,)) as pool:
+    with ProcessPoolExecutor(processes, context, _init_worker, (begin,)) as pool:
         yield pool
 
 
 _begun: list[Begin] = []
-_here: list[Maker] = []
+_here: list[BlockMaker] = []
 """The maker of a child process, once it is needed."""
 
 
-def _begin(begin: Begin) -> None:
+def _init_worker(begin: Begin) -> None:
     # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
     # are written whole or not at all: the one under way is lost, the others are kept.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _made_here(path: Path, points: range) -> int:
+def _make_in_worker(path: Path, points: range) -> int:
     if not _here:
         _here.append(_begun[0]())
-    return _here[0].make(path, points)
+    return _here[0].make_block(path, points)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
-from mirage.episodes.generation.event_history import Past
-from mirage.episodes.generation.replay_fork import World, enter
-from mirage.episodes.table.pair_settings import Settings, pair_job
+from mirage.episodes.generation.event_history import EventHistory
+from mirage.episodes.generation.replay_fork import ReplayFork, fork_handover
+from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
 from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
@@ -16,56 +16,56 @@ PATIENCE_S = 366 * 86400
 """How long after the trace's last submission a start is still waited for."""
 
 
-class Listener(Protocol):
+class ReplayListener(Protocol):
     """Moves a world forward and takes in what happens."""
 
-    def follow(self, world: Simulator, until: int) -> None: ...
+    def follow_world(self, world: Simulator, until: int) -> None: ...
     def fork(self) -> Self: ...
 
 
-Heard = TypeVar("Heard", bound=Listener)
+Heard = TypeVar("Heard", bound=ReplayListener)
 
 
-class Worlds:
+class TraceReplay:
     """Asked for worlds in the order of their start points: the replay only moves forward."""
 
-    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
-        settings.check(params)
+    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> None:
+        settings.check_feasible(params)
         submits = [job.submit for job in jobs] or [settings.since]
-        self.link = pair_job(settings)
+        self.link = build_pair_job(settings)
         self.trace_end = max(submits)
         self.at_most = max(self.trace_end, settings.until) + PATIENCE_S
         """No start is waited for any longer."""
         first = min(*submits, settings.since) - 1
-        known = [*jobs, self._account_holder(jobs)]
+        known = [*jobs, self._build_account_holder(jobs)]
         self._main = Simulator(params, Workload.from_jobs(params, known), now=first)
         ours = get_partition_number(params, settings.partition)
         elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
         if ours:
             # A job that names none goes to the first.
             elsewhere.add("")
-        self._past = Past({job.job_id: job for job in known}, frozenset(elsewhere))
+        self._past = EventHistory({job.job_id: job for job in known}, frozenset(elsewhere))
 
-    def _account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
+    def _build_account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
         """A job that nobody lives to see: fair share knows the pair's user from the beginning."""
         job_id = 1 + max((job.job_id for job in jobs), default=0)
         return replace(self.link, job_id=job_id, submit=self.at_most + PATIENCE_S)
 
-    def at(self, point: int) -> tuple[World | None, Past]:
+    def fork_at(self, point: int) -> tuple[ReplayFork | None, EventHistory]:
         """The world whose predecessor is submitted at `point`, and what had happened by its start.
 
         None where the predecessor never starts.
         """
-        return self.heard_at(point, self._past)
+        return self.fork_with_listener(point, self._past)
 
-    def heard_at(self, point: int, heard: Heard) -> tuple[World | None, Heard]:
+    def fork_with_listener(self, point: int, heard: Heard) -> tuple[ReplayFork | None, Heard]:
         """The same, with another listener: `heard` has heard the replay so far, its fork goes on in
         the world."""
-        heard.follow(self._main, point - 1)
+        heard.follow_world(self._main, point - 1)
         own = heard.fork()
-        return enter(self._main, self.link, point, self.at_most, own.follow), own
+        return fork_handover(self._main, self.link, point, self.at_most, own.follow_world), own
 
-    def bare_at(self, point: int) -> World | None:
+    def fork_without_history(self, point: int) -> ReplayFork | None:
         """The same, of a replay that nobody asks for the past: several times faster."""
         self._main.advance_quietly(point - 1)
-        return enter(self._main, self.link, point, self.at_most)
+        return fork_handover(self._main, self.link, point, self.at_most)

@@ -18,13 +18,13 @@ Advance = Callable[[Simulator, int], object]
 Seconds = NDArray[np.int32]
 
 
-def listen(sim: Simulator, until: int) -> object:
+def advance_with_events(sim: Simulator, until: int) -> object:
     """Move on, and hear of what ends."""
     return sim.advance(until)
 
 
 @dataclass(slots=True)
-class World:
+class ReplayFork:
     """The predecessor has just started, and its standby stands behind it, as Slurm keeps it."""
 
     sim: Simulator
@@ -36,7 +36,7 @@ class World:
     at_most: int
     """No start is waited for any longer."""
 
-    def outcomes(
+    def compute_outcomes(
         self,
         instants: NDArray[np.int64],
         move_on: Advance | None = None,
@@ -52,24 +52,24 @@ class World:
         fork: Simulator | None = None
         for k, at in enumerate(instants.tolist()):
             if k == last:
-                found[k] = self._started(self.sim.fork())
+                found[k] = self._run_until_started(self.sim.fork())
                 # Only here is it asked what has become of the predecessor.
-                (move_on or listen)(self.sim, at)
+                (move_on or advance_with_events)(self.sim, at)
             else:
                 (move_on or Simulator.advance_quietly)(self.sim, at)
             seen(k)
             if k != last:
                 fork = self.sim.fork(over=fork)
                 fork.set_dependencies(self.standby, ())
-                found[k] = self._started(fork)
+                found[k] = self._run_until_started(fork)
         return found
 
-    def ran_to_the_limit(self) -> bool:
+    def has_run_to_limit(self) -> bool:
         """Whether the predecessor, once its world has come to its end, was not cut short."""
         record = self.sim.find(self.predecessor)
         return record is not None and (record.start, record.end) == (self.start, self.end)
 
-    def link(self, job: SimJob, point: int) -> HandoverInput:
+    def build_handover_input(self, job: SimJob, point: int) -> HandoverInput:
         """The hand-over as observations have it; either job is like `job`, submitted at `point`."""
         return HandoverInput(
             nodes=job.nodes,
@@ -86,39 +86,41 @@ class World:
             predecessor_end=self.end,
         )
 
-    def _started(self, fork: Simulator) -> int:
+    def _run_until_started(self, fork: Simulator) -> int:
         start = fork.run_until_started(self.standby, self.at_most)
         return int(NEVER) if start is None else start - self.end
 
 
-def enter(
+def fork_handover(
     main: Simulator,
     link: SimJob,
     at: int,
     at_most: int,
     move_on: Advance = Simulator.advance_quietly,
-) -> World | None:
-    """The world in which a job like `link` is submitted at `at`, later than `main.now`.
+) -> ReplayFork | None:
+    """The world in which a job like `build_handover_input` is submitted at `at`, later than `main.now`.
 
     It waits its turn, and when it starts, the standby is put behind it. `main` is only forked.
     None where it does not start by `at_most`, or the user has as many jobs as may be submitted.
     """
     sim = main.fork()
     try:
-        return _entered(sim, link, at, at_most, move_on)
+        return _submit_pair(sim, link, at, at_most, move_on)
     except ClusterRefused:
         return None
 
 
-def _entered(sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance) -> World | None:
-    predecessor = sim.inject(_submitted(link, at), at=at)
+def _submit_pair(
+    sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance
+) -> ReplayFork | None:
+    predecessor = sim.inject(_build_job(link, at), at=at)
     start = sim.fork().run_until_started(predecessor, at_most)
     if start is None:
         return None
     move_on(sim, start)
-    standby = sim.inject(_submitted(link, start, behind=predecessor))
-    return World(sim, predecessor, standby, start, start + link.time_limit_s, at_most)
+    standby = sim.inject(_build_job(link, start, behind=predecessor))
+    return ReplayFork(sim, predecessor, standby, start, start + link.time_limit_s, at_most)
 
 
-def _submitted(link: SimJob, at: int, behind: int = 0) -> SimJob:
+def _build_job(link: SimJob, at: int, behind: int = 0) -> SimJob:
     return replace(link, job_id=0, submit=at, dependencies=build_afterany(behind) if behind else ())

@@ -21,7 +21,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typical:
+class RepresentativePair:
     """The pair that a partition's long jobs suggest."""
 
     partition: str
@@ -32,66 +32,78 @@ class Typical:
     """Of the partition's node-hours, those of jobs that are as long and as wide as these."""
 
 
-def busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
+def list_busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
     """Names of the partitions with most of the node-hours that the jobs ran, busiest first."""
-    used = _tally((get_partition(job, params).name, job) for job in jobs)
+    used = _sum_node_hours((get_partition(job, params).name, job) for job in jobs)
     least = LEAST_SHARE * used.total()
     return [name for name, hours in used.most_common(MOST_PARTITIONS) if hours >= least > 0]
 
 
-def typical(jobs: Iterable[SimJob], params: Params, partition: str) -> Typical | None:
+def find_representative_pair(
+    jobs: Iterable[SimJob], params: Params, partition: str
+) -> RepresentativePair | None:
     """What the partition's long jobs ask for most, by node-hours; None where it had none.
 
     Long is half of the longest limit in use, or of MaxTime where that is less.
     """
-    place = _named(params, partition)
-    mine = [j for j in jobs if get_partition(j, params).name == place.name and _hours(j) > 0]
+    place = _find_partition(params, partition)
+    mine = [
+        j
+        for j in jobs
+        if get_partition(j, params).name == place.name and _compute_node_hours(j) > 0
+    ]
     if not mine:
         return None
-    least_s = LONG * _longest_s(mine, place)
+    least_s = LONG * _find_longest_s(mine, place)
     long = [job for job in mine if job.time_limit_s >= least_s]
-    limit_s = _most(long, lambda job: job.time_limit_s)[0]
+    limit_s = _rank_by_node_hours(long, lambda job: job.time_limit_s)[0]
     room = len(list_partition_nodes(params, place))
-    widths = _most([j for j in long if j.time_limit_s == limit_s], lambda job: job.nodes)
+    widths = _rank_by_node_hours(
+        [j for j in long if j.time_limit_s == limit_s], lambda job: job.nodes
+    )
     nodes = tuple(width for width in widths if width <= room)[:MOST_WIDTHS]
     if not nodes:
         return None
-    like = sum(_hours(j) for j in long if j.time_limit_s == limit_s and j.nodes in nodes)
-    return Typical(
+    like = sum(
+        _compute_node_hours(j) for j in long if j.time_limit_s == limit_s and j.nodes in nodes
+    )
+    return RepresentativePair(
         partition=place.name,
         time_limit_s=limit_s,
         nodes=nodes,
-        share=like / sum(map(_hours, mine)),
+        share=like / sum(map(_compute_node_hours, mine)),
     )
 
 
-def heaviest_user(jobs: Iterable[SimJob], params: Params, partition: str) -> tuple[str, str] | None:
+def find_heaviest_user(
+    jobs: Iterable[SimJob], params: Params, partition: str
+) -> tuple[str, str] | None:
     """(user, account) with most node-hours in the partition; None where the trace names nobody."""
-    place = _named(params, partition)
+    place = _find_partition(params, partition)
     mine = (j for j in jobs if j.user and get_partition(j, params).name == place.name)
-    used = _tally(((job.user, job.account), job) for job in mine)
+    used = _sum_node_hours(((job.user, job.account), job) for job in mine)
     return used.most_common(1)[0][0] if used.total() > 0 else None
 
 
 _Key = TypeVar("_Key")
 
 
-def _tally(keyed: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
+def _sum_node_hours(keyed: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
     used: Counter[_Key] = Counter()
     for key, job in keyed:
-        used[key] += _hours(job)  # type: ignore[assignment]  # hours are no whole numbers
+        used[key] += _compute_node_hours(job)  # type: ignore[assignment]  # hours are no whole numbers
     return used
 
 
-def _most(jobs: Sequence[SimJob], key: Callable[[SimJob], int]) -> list[int]:
+def _rank_by_node_hours(jobs: Sequence[SimJob], key: Callable[[SimJob], int]) -> list[int]:
     """Values by the node-hours of the jobs that have them; the smaller first of equals."""
-    used = _tally((key(job), job) for job in jobs)
+    used = _sum_node_hours((key(job), job) for job in jobs)
     return sorted(used, key=lambda value: (-used[value], value))
 
 
-def _longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
+def _find_longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
     """The longest limit in use: all above it together have RARE of the node-hours."""
-    used = _tally((job.time_limit_s, job) for job in jobs)
+    used = _sum_node_hours((job.time_limit_s, job) for job in jobs)
     rare = RARE * used.total()
     above = 0.0
     longest = 0
@@ -102,12 +114,12 @@ def _longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
     return min(longest, partition.max_time_s or longest)
 
 
-def _hours(job: SimJob) -> float:
+def _compute_node_hours(job: SimJob) -> float:
     """Node-hours that it runs; none where its user gives it up before it starts."""
     if job.cancel_at is not None:
         return 0.0
     return job.nodes * min(job.run_s, job.time_limit_s) / _HOUR_S
 
 
-def _named(params: Params, name: str) -> Partition:
+def _find_partition(params: Params, name: str) -> Partition:
     return next((p for p in params.partitions if p.name == name), params.partitions[0])

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from mirage.episodes.generation import parallel
-from mirage.episodes.generation.builder import Builder
+from mirage.episodes.generation.builder import EpisodeBuilder
 from mirage.episodes.generation.parallel import Told
-from mirage.episodes.table.episode_table import EpisodeTable, join
-from mirage.episodes.table.metadata import About
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.table.episode_table import EpisodeTable, join_tables
+from mirage.episodes.table.metadata import TableMetadata
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 
@@ -24,13 +24,13 @@ command that is repeated with another number of them goes on all the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TablePlan:
     """A table to be made."""
 
     params: Params
     jobs: Sequence[SimJob]
-    settings: Settings
-    about: About
+    settings: PairSettings
+    about: TableMetadata
 
     @property
     def fingerprint(self) -> str:
@@ -46,13 +46,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltTable:
     table: EpisodeTable
     kept: int
     """Start points that an earlier, interrupted command had made."""
 
 
-def make(plan: Plan, out: Path, processes: int = 0, told: Told = lambda _: None) -> Made:
+def build_table(
+    plan: TablePlan, out: Path, processes: int = 0, told: Told = lambda _: None
+) -> BuiltTable:
     """Make the table and write it to `out`; `told` hears how many start points are done.
 
     Finished blocks are kept in a folder beside `out` until the table is written: the same command
@@ -61,12 +63,12 @@ def make(plan: Plan, out: Path, processes: int = 0, told: Told = lambda _: None)
     """
     if out.is_dir():
         raise InputError(f"{out} is a folder, not a file to write")
-    with _folder(plan, out) as folder:
-        left = _left(plan, out)
-        already = _points(plan) - sum(map(len, left.values()))
+    with _open_block_folder(plan, out) as folder:
+        left = _list_missing_blocks(plan, out)
+        already = _count_points(plan) - sum(map(len, left.values()))
         told(already)
-        parallel.make_blocks(partial(_Maker, plan), left, processes, told)
-        table = join([EpisodeTable.load(path) for path in _blocks(plan, out)])
+        parallel.make_blocks(partial(_TableBlockMaker, plan), left, processes, told)
+        table = join_tables([EpisodeTable.load(path) for path in _list_blocks(plan, out)])
         if len(table):
             table.save(out)
         shutil.rmtree(folder)
@@ -75,26 +77,26 @@ def make(plan: Plan, out: Path, processes: int = 0, told: Told = lambda _: None)
             f"not one of {table.about.left_out} start points gave an episode: "
             "the predecessor or its successor never starts"
         )
-    return Made(table=table, kept=already)
+    return BuiltTable(table=table, kept=already)
 
 
-def kept(plan: Plan, out: Path) -> int:
+def count_kept_points(plan: TablePlan, out: Path) -> int:
     """Start points that an interrupted command has left for the next one."""
-    return _points(plan) - sum(map(len, _left(plan, out).values()))
+    return _count_points(plan) - sum(map(len, _list_missing_blocks(plan, out).values()))
 
 
-def _points(plan: Plan) -> int:
+def _count_points(plan: TablePlan) -> int:
     return len(plan.settings.start_points)
 
 
-def _folder_of(plan: Plan, out: Path) -> Path:
+def _get_block_folder(plan: TablePlan, out: Path) -> Path:
     return out.with_name(f".{out.name}.{plan.fingerprint[:16]}")
 
 
 @contextmanager
-def _folder(plan: Plan, out: Path) -> Iterator[Path]:
+def _open_block_folder(plan: TablePlan, out: Path) -> Iterator[Path]:
     """The folder of the blocks. It does not outlive the command where it holds none."""
-    folder = _folder_of(plan, out)
+    folder = _get_block_folder(plan, out)
     try:
         folder.mkdir(parents=False, exist_ok=True)
     except OSError as error:
@@ -107,18 +109,20 @@ def _folder(plan: Plan, out: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _blocks(plan: Plan, out: Path) -> dict[Path, range]:
-    folder = _folder_of(plan, out)
+def _list_blocks(plan: TablePlan, out: Path) -> dict[Path, range]:
+    folder = _get_block_folder(plan, out)
     return {folder / f"block-{i:05}.npz": points for i, points in enumerate(plan.blocks)}
 
 
-def _left(plan: Plan, out: Path) -> dict[Path, range]:
+def _list_missing_blocks(plan: TablePlan, out: Path) -> dict[Path, range]:
     """Those that are still to be made."""
-    blocks = _blocks(plan, out)
-    return {path: points for path, points in blocks.items() if not _whole(path, points, plan)}
+    blocks = _list_blocks(plan, out)
+    return {
+        path: points for path, points in blocks.items() if not _is_whole_block(path, points, plan)
+    }
 
 
-def _whole(path: Path, points: range, plan: Plan) -> bool:
+def _is_whole_block(path: Path, points: range, plan: TablePlan) -> bool:
     """Whether the block is there: a table is written whole or not at all, but disks fail."""
     try:
         block = EpisodeTable.load(path)
@@ -130,13 +134,13 @@ def _whole(path: Path, points: range, plan: Plan) -> bool:
         return False
 
 
-class _Maker:
+class _TableBlockMaker:
     """One process's replay."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
-        self._builder = Builder(plan.params, plan.jobs, plan.settings)
+        self._builder = EpisodeBuilder(plan.params, plan.jobs, plan.settings)
 
-    def make(self, path: Path, points: range) -> int:
-        self._builder.table(points, self._plan.about).save(path)
+    def make_block(self, path: Path, points: range) -> int:
+        self._builder.build_table(points, self._plan.about).save(path)
         return len(points)

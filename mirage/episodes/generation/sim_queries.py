@@ -10,7 +10,7 @@ from mirage.sim.arrays.live_columns import list_queue_places
 from mirage.sim.simulator import Simulator
 
 
-def rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]:
+def list_rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]:
     """Ids of the partition's eligible pending jobs that ask for at most `nodes`."""
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
@@ -20,14 +20,14 @@ def rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]:
     return ids
 
 
-def free_nodes(sim: Simulator, partition: int) -> int:
+def count_free_nodes(sim: Simulator, partition: int) -> int:
     """How many of the partition's nodes are up and have no job."""
     if not sim.params.partitions[partition].nodes:
         return sim.count_idle_nodes()
     return int(gather_capacity(sim.arena.state, sim.arena.site, partition)[2])
 
 
-def eligible_of_running(sim: Simulator) -> dict[int, int]:
+def map_eligible_times(sim: Simulator) -> dict[int, int]:
     """When each running job became eligible, by id."""
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)

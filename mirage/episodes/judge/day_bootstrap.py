@@ -11,7 +11,9 @@ _DAY_S = 86400
 Floats = NDArray[np.float64]
 
 
-def day_counts(start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int = SEED) -> Floats:
+def draw_day_counts(
+    start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int = SEED
+) -> Floats:
     """[draws, E]: how often each episode is in each resample.
 
     Days (UTC, of the start point) that have episodes are drawn with replacement, as many as
@@ -25,12 +27,12 @@ def day_counts(start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int 
     return np.asarray(drawn[:, day_of], dtype=np.float64)
 
 
-def days(start_point: NDArray[np.int64]) -> int:
+def count_days(start_point: NDArray[np.int64]) -> int:
     """How many days have episodes."""
     return len(np.unique(np.asarray(start_point) // _DAY_S))
 
 
-def means(counts: Floats, values: Floats) -> Floats:
+def compute_means(counts: Floats, values: Floats) -> Floats:
     """[draws]: the mean of `values` [E] in each resample; nan where it has no episode."""
     total = counts.sum(axis=1)
     sums = counts @ values
@@ -38,7 +40,7 @@ def means(counts: Floats, values: Floats) -> Floats:
     return drawn
 
 
-def interval(drawn: Floats) -> tuple[float, float] | None:
+def compute_interval(drawn: Floats) -> tuple[float, float] | None:
     """The middle LEVEL_PCT of the resamples that have a value; None where none has."""
     known = drawn[np.isfinite(drawn)]
     if not len(known):

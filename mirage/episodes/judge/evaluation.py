@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.judge.policy_runner import Chosen
 from mirage.episodes.table.episode_table import EpisodeTable
 
@@ -23,7 +23,7 @@ Figures = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Handovers:
+class HandoverOutcomes:
     """What became of each hand-over of some tables under one policy: columns [E]."""
 
     start_point: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Handovers:
     """How long before the predecessor's end the successor became eligible."""
 
     @classmethod
-    def of(cls, table: EpisodeTable, chosen: Chosen, startup_h: float = 0.0) -> Self:
+    def from_choices(cls, table: EpisodeTable, chosen: Chosen, startup_h: float = 0.0) -> Self:
         rows = np.arange(len(table))
         lead_s = int(table.instant_s[-1]) - table.instant_s[chosen].astype(np.float64)
         return cls(
@@ -43,7 +43,7 @@ class Handovers:
         )
 
     @classmethod
-    def together(cls, parts: Iterable[Self]) -> Self:
+    def join_outcomes(cls, parts: Iterable[Self]) -> Self:
         """The hand-overs of several tables."""
         columns = zip(*((p.start_point, p.x_h, p.lead_h) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
@@ -56,11 +56,11 @@ class Handovers:
     def overlap_h(self) -> Floats:
         return np.maximum(-self.x_h, 0.0)
 
-    def cost_h(self, overlap_price: float) -> Floats:
+    def compute_cost_h(self, overlap_price: float) -> Floats:
         return self.interruption_h + overlap_price * self.overlap_h
 
 
-def classes(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
+def build_class_masks(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
     """Masks [E] by load class. The startup time is not the cluster's load: leave it out."""
     light = reactive_interruption_h <= LIGHT_H
     heavy = reactive_interruption_h > HEAVY_H
@@ -68,8 +68,10 @@ def classes(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
     return dict(zip(CLASSES, (everything, light, ~light & ~heavy, heavy), strict=True))
 
 
-def evaluate(
-    policies: Mapping[str, Handovers], masks: Mapping[str, NDArray[np.bool_]], overlap_price: float
+def evaluate_policies(
+    policies: Mapping[str, HandoverOutcomes],
+    masks: Mapping[str, NDArray[np.bool_]],
+    overlap_price: float,
 ) -> Figures:
     """{policy: {class: figures}}; `reactive` and `oracle` must be among the policies.
 
@@ -77,18 +79,20 @@ def evaluate(
     95 % interval over resampled days. gap_closed = (reactive - policy) / (reactive - oracle) in
     mean cost, None where that gap is under 0.1 h.
     """
-    counts = day_counts(policies["reactive"].start_point)
+    counts = draw_day_counts(policies["reactive"].start_point)
     told: Figures = {name: {} for name in policies}
     for load, mask in masks.items():
-        ends = tuple(policies[n].cost_h(overlap_price)[mask] for n in ("reactive", "oracle"))
+        ends = tuple(
+            policies[n].compute_cost_h(overlap_price)[mask] for n in ("reactive", "oracle")
+        )
         for name, handovers in policies.items():
-            scored = _Scored.of(handovers, mask, overlap_price)
-            told[name][load] = _figures(scored, ends, counts[:, mask])
+            scored = _ClassOutcomes.from_outcomes(handovers, mask, overlap_price)
+            told[name][load] = _compute_figures(scored, ends, counts[:, mask])
     return told
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
+class _ClassOutcomes:
     """One policy's hand-overs of one class: columns [E]."""
 
     interruption_h: Floats
@@ -98,12 +102,14 @@ class _Scored:
     lead_h: Floats
 
     @classmethod
-    def of(cls, handovers: Handovers, mask: NDArray[np.bool_], overlap_price: float) -> Self:
+    def from_outcomes(
+        cls, handovers: HandoverOutcomes, mask: NDArray[np.bool_], overlap_price: float
+    ) -> Self:
         return cls(
             interruption_h=handovers.interruption_h[mask],
             overlap_h=handovers.overlap_h[mask],
             zero_interruption_pct=np.where(handovers.x_h[mask] <= 0.0, 100.0, 0.0),
-            cost_h=handovers.cost_h(overlap_price)[mask],
+            cost_h=handovers.compute_cost_h(overlap_price)[mask],
             lead_h=handovers.lead_h[mask],
         )
 
@@ -111,22 +117,24 @@ class _Scored:
 _FIGURES = ("interruption_h", "overlap_h", "zero_interruption_pct", "cost_h", "lead_h")
 
 
-def _figures(scored: _Scored, ends: tuple[Floats, ...], counts: Floats) -> dict[str, Any]:
+def _compute_figures(
+    scored: _ClassOutcomes, ends: tuple[Floats, ...], counts: Floats
+) -> dict[str, Any]:
     told: dict[str, Any] = {"episodes": len(scored.cost_h)}
     empty = not len(scored.cost_h)
     for name in _FIGURES:
         values: Floats = getattr(scored, name)
         told[name] = None if empty else float(values.mean())
-        told[f"{name}_ci"] = None if empty else interval(means(counts, values))
-    return told | _gap(scored.cost_h, ends, counts)
+        told[f"{name}_ci"] = None if empty else compute_interval(compute_means(counts, values))
+    return told | _compute_gap(scored.cost_h, ends, counts)
 
 
-def _gap(cost_h: Floats, ends: tuple[Floats, ...], counts: Floats) -> dict[str, Any]:
+def _compute_gap(cost_h: Floats, ends: tuple[Floats, ...], counts: Floats) -> dict[str, Any]:
     reactive, oracle = ends
     if not len(cost_h) or reactive.mean() - oracle.mean() < LEAST_GAP_H:
         return {"gap_closed": None, "gap_closed_ci": None}
     closed = (reactive.mean() - cost_h.mean()) / (reactive.mean() - oracle.mean())
-    saved, gap = means(counts, reactive - cost_h), means(counts, reactive - oracle)
+    saved, gap = compute_means(counts, reactive - cost_h), compute_means(counts, reactive - oracle)
     wide = np.nan_to_num(gap) >= LEAST_GAP_H
     drawn = np.divide(saved, gap, out=np.full(len(gap), np.nan), where=wide)
-    return {"gap_closed": float(closed), "gap_closed_ci": interval(drawn)}
+    return {"gap_closed": float(closed), "gap_closed_ci": compute_interval(drawn)}

@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 from typing import Self
 
-from mirage.episodes.judge.day_bootstrap import day_counts, days, interval, means
-from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.day_bootstrap import (
+    compute_interval,
+    compute_means,
+    count_days,
+    draw_day_counts,
+)
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 
 FEWEST_DAYS = 6
 """Of fewer days the resamples cannot tell luck: where all days say the same, so do all resamples.
@@ -13,7 +18,7 @@ interval may be wrong once in 40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PairedDifference:
     """Mean cost a hand-over of the new policy less the old one's, in hours."""
 
     mean_h: float
@@ -23,20 +28,22 @@ class Difference:
     days: int
 
     @classmethod
-    def of(cls, new: Handovers, old: Handovers, overlap_price: float) -> Self:
+    def from_outcomes(
+        cls, new: HandoverOutcomes, old: HandoverOutcomes, overlap_price: float
+    ) -> Self:
         """`new` and `old` have the same hand-overs, one at least, in the same order."""
-        each_h = new.cost_h(overlap_price) - old.cost_h(overlap_price)
-        found = interval(means(day_counts(new.start_point), each_h))
+        each_h = new.compute_cost_h(overlap_price) - old.compute_cost_h(overlap_price)
+        found = compute_interval(compute_means(draw_day_counts(new.start_point), each_h))
         assert found is not None  # noqa: S101 - there is a hand-over, so each resample has some
         return cls(
             mean_h=float(each_h.mean()),
             interval_h=found,
             handovers=len(each_h),
-            days=days(new.start_point),
+            days=count_days(new.start_point),
         )
 
     @property
-    def cheaper(self) -> bool:
+    def is_cheaper(self) -> bool:
         """Whether the new policy beats the old one: the whole interval lies below zero.
 
         A lower mean is no proof. Of two policies that are equally good the new one has it every

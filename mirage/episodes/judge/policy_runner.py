@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Action, HandoverView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
-from mirage.episodes.table.episode_table import NONE, EpisodeTable, Started
+from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.ports import Policy
 
@@ -25,12 +25,12 @@ _PARTITION = "batch"
 _RIVAL = JobId(1)
 
 
-def reactive(table: EpisodeTable) -> Chosen:
+def choose_reactive(table: EpisodeTable) -> Chosen:
     """Every successor at its predecessor's end."""
     return np.full(len(table), table.outcome_s.shape[1] - 1, dtype=np.int64)
 
 
-def oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
+def choose_oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
     """The cheapest instant of each hand-over, known afterwards; the last of equals."""
     x = table.outcome_h + startup_h
     cost = np.maximum(x, 0.0) + overlap_price * np.maximum(-x, 0.0)
@@ -38,7 +38,7 @@ def oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) ->
     return np.asarray(cost.shape[1] - 1 - last_first.argmin(axis=1), dtype=np.int64)
 
 
-def decided(
+def run_policy(
     table: EpisodeTable,
     policy: Policy,
     overlap_price: float,
@@ -49,10 +49,10 @@ def decided(
     All hand-overs of the table run beside each other in time, so that a past hand-over is known
     to the policy from the moment its successor has started. `told` hears of each one decided.
     """
-    return _Run(table, policy, overlap_price).chosen(told)
+    return _PolicyRun(table, policy, overlap_price).choose_instants(told)
 
 
-def shown(started: Started, now: int) -> Waits:
+def select_known_waits(started: StartedJobs, now: int) -> Waits:
     """The jobs that had started by then, as a view shows them."""
     end = int(np.searchsorted(started.at, now, side="right"))
     rows = slice(max(0, end - RECENT_JOBS), end)
@@ -64,7 +64,7 @@ def shown(started: Started, now: int) -> Waits:
     )
 
 
-class _Run:
+class _PolicyRun:
     """One pass over all instants of a table in their order."""
 
     def __init__(self, table: EpisodeTable, policy: Policy, overlap_price: float) -> None:
@@ -73,12 +73,12 @@ class _Run:
         self._price = overlap_price
         self._last = table.outcome_s.shape[1] - 1
         self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
-        self._started: dict[int, Started] = {}
-        self._past = _Past(table.about.nodes, table.about.time_limit_s)
+        self._started: dict[int, StartedJobs] = {}
+        self._past = _PastHandovers(table.about.nodes, table.about.time_limit_s)
         self._partition = table.about.partition or _PARTITION
-        self._queue = _line_of_one(self._partition.split(",")[0])
+        self._queue = _build_rival_queue(self._partition.split(",")[0])
 
-    def chosen(self, told: Callable[[int], None]) -> Chosen:
+    def choose_instants(self, told: Callable[[int], None]) -> Chosen:
         instants = self._table.instants
         chosen = np.full(len(self._table), NONE, dtype=np.int64)
         # Stable: where two hand-overs share an instant, the earlier start point comes first.
@@ -86,17 +86,17 @@ class _Run:
             i, k = divmod(int(flat), instants.shape[1])
             if chosen[i] != NONE:
                 continue
-            if k == self._last or self._frees(i, k, int(instants[i, k])):
+            if k == self._last or self._should_free(i, k, int(instants[i, k])):
                 chosen[i] = k
-                self._remember(i, k, int(instants[i, k]))
+                self._record_outcome(i, k, int(instants[i, k]))
                 self._started.pop(i, None)
                 told(i)
         return chosen
 
-    def _frees(self, i: int, k: int, now: int) -> bool:
-        return self._policy.decide(self._view(i, k, now)).action is Action.FREE
+    def _should_free(self, i: int, k: int, now: int) -> bool:
+        return self._policy.decide(self._build_view(i, k, now)).action is Action.FREE
 
-    def _view(self, i: int, k: int, now: int) -> HandoverView:
+    def _build_view(self, i: int, k: int, now: int) -> HandoverView:
         about = self._table.about
         return HandoverView(
             now=now,
@@ -106,21 +106,21 @@ class _Run:
             nodes=about.nodes,
             time_limit_s=about.time_limit_s,
             overlap_price=self._price,
-            jobs=self._jobs(i, now),
-            handovers=self._past.known(now),
-            queue=self._line(i, k, now),
+            jobs=self._get_known_jobs(i, now),
+            handovers=self._past.get_known_waits(now),
+            queue=self._build_queue(i, k, now),
             free_nodes=int(self._table.free_nodes[i, k]),
             observation=self._table.observations[i, k] if self._known_features else None,
             window=self._table.observations[i, : k + 1] if self._known_features else None,
-            twin_s=None if self._table.twins is None else self._table.twins.at(i, k),
+            twin_s=None if self._table.twins is None else self._table.twins.get_forecast(i, k),
         )
 
-    def _jobs(self, i: int, now: int) -> Waits:
+    def _get_known_jobs(self, i: int, now: int) -> Waits:
         if i not in self._started:
-            self._started[i] = self._table.started(i)
-        return shown(self._started[i], now)
+            self._started[i] = self._table.get_started_jobs(i)
+        return select_known_waits(self._started[i], now)
 
-    def _line(self, i: int, k: int, now: int) -> Queue:
+    def _build_queue(self, i: int, k: int, now: int) -> Queue:
         """The queue as far as a rule reads it: whether any rival waits, and their latest plan."""
         rivals = int(self._table.rivals[i, k])
         planned = int(self._table.rivals_planned_s[i, k])
@@ -134,12 +134,12 @@ class _Run:
             planned_start=np.array([planned_start]),
         )
 
-    def _remember(self, i: int, k: int, freed: int) -> None:
+    def _record_outcome(self, i: int, k: int, freed: int) -> None:
         start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
-        self._past.add(start, start - freed)
+        self._past.add_handover(start, start - freed)
 
 
-class _Past:
+class _PastHandovers:
     """Past hand-overs, each known once its successor has started."""
 
     def __init__(self, nodes: int, limit_s: int) -> None:
@@ -147,20 +147,20 @@ class _Past:
         self._limit_s = limit_s
         self._coming: list[tuple[int, int]] = []
         self._known: list[tuple[int, int]] = []
-        self._shown = self._waits()
+        self._shown = self._build_waits()
 
-    def add(self, start: int, wait_s: int) -> None:
+    def add_handover(self, start: int, wait_s: int) -> None:
         heapq.heappush(self._coming, (start, wait_s))
 
-    def known(self, now: int) -> Waits:
+    def get_known_waits(self, now: int) -> Waits:
         if not self._coming or self._coming[0][0] > now:
             return self._shown
         while self._coming and self._coming[0][0] <= now:
             self._known.append(heapq.heappop(self._coming))
-        self._shown = self._waits()
+        self._shown = self._build_waits()
         return self._shown
 
-    def _waits(self) -> Waits:
+    def _build_waits(self) -> Waits:
         lately = self._known[-RECENT_HANDOVERS:]
         return Waits(
             start=np.array([start for start, _ in lately], dtype=np.int64),
@@ -170,7 +170,7 @@ class _Past:
         )
 
 
-def _line_of_one(partition: str) -> Queue:
+def _build_rival_queue(partition: str) -> Queue:
     rival = Job(
         job_id=_RIVAL,
         submit=0,

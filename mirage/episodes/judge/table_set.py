@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 
 from mirage.episodes.table.episode_table import Ints
-from mirage.episodes.table.metadata import About
+from mirage.episodes.table.metadata import TableMetadata
 from mirage.errors import InputError
 
 
-def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> None:
+def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
     """InputError where two tables have the same hand-over: it would count twice."""
     seen: set[tuple[str, int]] = set()
     for about, points in zip(abouts, start_points, strict=True):
@@ -22,6 +22,6 @@ def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> Non
         seen |= mine
 
 
-def clusters(abouts: Sequence[About]) -> int:
+def count_clusters(abouts: Sequence[TableMetadata]) -> int:
     """How many different ones: a cluster is its whole file."""
     return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mirage.domain.decision import HandoverView
-from mirage.episodes.judge.policy_runner import Chosen, shown
+from mirage.episodes.judge.policy_runner import Chosen, select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import Auto, Candidate, Choice
 from mirage.policy.models.unavailable_model import Unserved
@@ -55,7 +55,7 @@ def results(table: EpisodeTable, chosen: Mapping[str, Chosen]) -> Results:
 def loads_h(table: EpisodeTable) -> Floats:
     """[E]: `results.load_h` at each predecessor's start."""
     about, starts = table.about, table.predecessor_start.tolist()
-    waits = (shown(table.started(i), start) for i, start in enumerate(starts))
+    waits = (select_known_waits(table.get_started_jobs(i), start) for i, start in enumerate(starts))
     return np.array([load_h(w, about.nodes, about.time_limit_s) for w in waits])
 
 

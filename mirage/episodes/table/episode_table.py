@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes.table import npz_reader, twin_forecasts
-from mirage.episodes.table.metadata import About
-from mirage.episodes.table.twin_forecasts import Twins
+from mirage.episodes.table.metadata import TableMetadata
+from mirage.episodes.table.twin_forecasts import TwinForecasts
 from mirage.errors import InputError
 
 FORMAT = "mirage-episodes/1"
@@ -73,7 +73,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedJobs:
     """Jobs that had started before an episode's end, oldest first; columns of equal length."""
 
     at: Ints
@@ -85,20 +85,20 @@ class Started:
 class EpisodeTable:
     """E episodes of T instants, F features each. Columns of a loaded one are read when used."""
 
-    def __init__(self, about: About, columns: Mapping[str, Column]) -> None:
+    def __init__(self, about: TableMetadata, columns: Mapping[str, Column]) -> None:
         """`columns` by the names of `_KINDS`; InputError where shapes do not go together."""
         self.about = about
         self._columns = columns
-        self.twins: Twins | None = None
+        self.twins: TwinForecasts | None = None
         """What the twin foretold, where it was asked."""
         if not isinstance(columns, _Members):
-            _check(columns, _sizes(about, columns))
+            _check_columns(columns, _compute_sizes(about, columns))
 
     def __len__(self) -> int:
         return len(self.start_point)
 
     def __iter__(self) -> Iterator[Episode]:
-        return (self.episode(i) for i in range(len(self)))
+        return (self.get_episode(i) for i in range(len(self)))
 
     @property
     def start_point(self) -> Ints:
@@ -165,14 +165,14 @@ class EpisodeTable:
         """[E, T]: usable nodes on which nothing runs."""
         return self._columns["free_nodes"]
 
-    def started(self, i: int) -> Started:
+    def get_started_jobs(self, i: int) -> StartedJobs:
         """Jobs started in the i-th episode's world, from some before its predecessor's start."""
         first = self._columns["started_first"]
         rows = slice(int(first[i]), int(first[i + 1]))
         names = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
-        return Started(*(self._columns[n][rows].astype(np.int64) for n in names))
+        return StartedJobs(*(self._columns[n][rows].astype(np.int64) for n in names))
 
-    def episode(self, i: int) -> Episode:
+    def get_episode(self, i: int) -> Episode:
         """The i-th hand-over."""
         return Episode(
             start_point=int(self.start_point[i]),
@@ -189,7 +189,7 @@ class EpisodeTable:
         part = path.with_name(f".{path.name}.part")
         try:
             with zipfile.ZipFile(part, "w") as archive:
-                _write(archive, _META, json.dumps(self._meta(), indent=1).encode())
+                _write_member(archive, _META, json.dumps(self._build_metadata(), indent=1).encode())
                 for name in _KINDS:
                     _write_array(archive, name, self._columns[name])
             os.replace(part, path)
@@ -202,19 +202,25 @@ class EpisodeTable:
         """The table in a file; InputError where it is none, is damaged, or of another version."""
         members = _Members(path)
         table = cls(members.about, members)
-        table.twins = _twins(path, table)
+        table.twins = _load_twins(path, table)
         return table
 
-    def _meta(self) -> dict[str, Any]:
-        return {"format": FORMAT, "sizes": _sizes(self.about, self._columns), **asdict(self.about)}
+    def _build_metadata(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "sizes": _compute_sizes(self.about, self._columns),
+            **asdict(self.about),
+        }
 
 
-def join(tables: Sequence[EpisodeTable]) -> EpisodeTable:
+def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     """Tables made with the same settings as one, in the order given."""
     first = tables[0].about
     left_out = sum(t.about.left_out for t in tables)
     beyond = sum(t.about.beyond_trace for t in tables)
-    about = About(**{**_shallow(first), "left_out": left_out, "beyond_trace": beyond})
+    about = TableMetadata(
+        **{**_to_shallow_dict(first), "left_out": left_out, "beyond_trace": beyond}
+    )
     columns: dict[str, Column] = {"instant_s": tables[0].instant_s}
     for name, (_, axes) in _KINDS.items():
         if axes[0] in ("episodes", "started"):
@@ -224,12 +230,12 @@ def join(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     return EpisodeTable(about, columns)
 
 
-def _twins(path: Path, table: EpisodeTable) -> Twins | None:
+def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
     """From the file beside it; None where that is of another table."""
-    file = twin_forecasts.beside(path)
+    file = twin_forecasts.get_twin_path(path)
     if not file.exists():
         return None
-    found = Twins.load(file)
+    found = TwinForecasts.load(file)
     same = found.pair == table.about.pair
     return found if same and np.array_equal(found.start_point, table.start_point) else None
 
@@ -240,14 +246,14 @@ class _Members(Mapping[str, Column]):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read: dict[str, Column] = {}
-        meta = self._meta()
+        meta = self._read_metadata()
         self._sizes: Mapping[str, Any] = meta.pop("sizes", {})
-        self.about = _about(path, meta)
+        self.about = _parse_metadata(path, meta)
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._read:
-            column = self._array(name)
-            _check_one(name, column, self._sizes, f"{self._path} is damaged: ")
+            column = self._read_array(name)
+            _check_column(name, column, self._sizes, f"{self._path} is damaged: ")
             self._read[name] = column
         return self._read[name]
 
@@ -257,10 +263,10 @@ class _Members(Mapping[str, Column]):
     def __len__(self) -> int:
         return len(_KINDS)
 
-    def _meta(self) -> dict[str, Any]:
+    def _read_metadata(self) -> dict[str, Any]:
         try:
-            with npz_reader.opened(self._path) as archive:
-                meta = json.loads(npz_reader.text(archive, _META, _META_MOST_BYTES))
+            with npz_reader.open_archive(self._path) as archive:
+                meta = json.loads(npz_reader.read_member(archive, _META, _META_MOST_BYTES))
         except FileNotFoundError:
             raise InputError(f"{self._path}: there is no such file") from None
         except InputError:
@@ -272,10 +278,10 @@ class _Members(Mapping[str, Column]):
             raise InputError(f"{self._path} is not of the format {FORMAT}: make it again")
         return meta
 
-    def _array(self, name: str) -> Column:
+    def _read_array(self, name: str) -> Column:
         try:
-            with npz_reader.opened(self._path) as archive:
-                return npz_reader.read(archive, name)
+            with npz_reader.open_archive(self._path) as archive:
+                return npz_reader.read_array(archive, name)
         except InputError:
             raise
         # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
@@ -283,23 +289,23 @@ class _Members(Mapping[str, Column]):
             raise InputError(f"{self._path} is damaged: {name} does not read") from error
 
 
-def _about(path: Path, meta: dict[str, Any]) -> About:
-    known = {f.name for f in fields(About)}
+def _parse_metadata(path: Path, meta: dict[str, Any]) -> TableMetadata:
+    known = {f.name for f in fields(TableMetadata)}
     try:
         given = {k: v for k, v in meta.items() if k in known}
         given["features"] = tuple(given["features"])
         # Tables from before the setting are of replays where they ran.
         given["cluster"].setdefault("cancelled_jobs_run", True)
-        return About(**given)
+        return TableMetadata(**given)
     except (AttributeError, TypeError, KeyError) as error:
         raise InputError(f"{path} is damaged: its {_META} is not complete") from error
 
 
-def _shallow(about: About) -> dict[str, Any]:
-    return {f.name: getattr(about, f.name) for f in fields(About)}
+def _to_shallow_dict(about: TableMetadata) -> dict[str, Any]:
+    return {f.name: getattr(about, f.name) for f in fields(TableMetadata)}
 
 
-def _sizes(about: About, columns: Mapping[str, Column]) -> dict[str, int]:
+def _compute_sizes(about: TableMetadata, columns: Mapping[str, Column]) -> dict[str, int]:
     episodes = len(columns["start_point"])
     return {
         "episodes": episodes,
@@ -310,14 +316,14 @@ def _sizes(about: About, columns: Mapping[str, Column]) -> dict[str, int]:
     }
 
 
-def _check(columns: Mapping[str, Column], sizes: dict[str, int]) -> None:
+def _check_columns(columns: Mapping[str, Column], sizes: dict[str, int]) -> None:
     for name in _KINDS:
         if name not in columns:
             raise InputError(f"an episode table needs the column {name}")
-        _check_one(name, columns[name], sizes, "")
+        _check_column(name, columns[name], sizes, "")
 
 
-def _check_one(name: str, column: Column, sizes: Mapping[str, int], where: str) -> None:
+def _check_column(name: str, column: Column, sizes: Mapping[str, int], where: str) -> None:
     dtype, axes = _KINDS[name]
     shape = tuple(sizes.get(axis, NONE) for axis in axes)
     if column.dtype != dtype or column.shape != shape:
@@ -328,7 +334,7 @@ def _check_one(name: str, column: Column, sizes: Mapping[str, int], where: str) 
 
 
 def _write_array(archive: zipfile.ZipFile, name: str, column: Column) -> None:
-    with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:
+    with archive.open(_build_zip_info(f"{name}.npy"), "w", force_zip64=True) as member:
         _write_npy(member, np.ascontiguousarray(column))  # type: ignore[arg-type]
 
 
@@ -336,11 +342,11 @@ def _write_npy(member: BinaryIO, column: Column) -> None:
     np.lib.format.write_array(member, column, allow_pickle=False)
 
 
-def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    archive.writestr(_member(name), data)
+def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    archive.writestr(_build_zip_info(name), data)
 
 
-def _member(name: str) -> zipfile.ZipInfo:
+def _build_zip_info(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, date_time=_ZIP_EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
     return info

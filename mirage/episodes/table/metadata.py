@@ -10,7 +10,7 @@ STEP_S = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class TableMetadata:
     """What a table was made from: enough to make it again, and to refuse what does not fit it."""
 
     trace: str
@@ -45,7 +45,7 @@ class About:
     """Jobs that the replay had for each of the trace (`traces.reloaded`)."""
 
     @property
-    def as_logged(self) -> bool:
+    def has_logged_load(self) -> bool:
         """Whether the trace was replayed at its own load: models are judged by nothing else."""
         return self.load == 1.0
 
@@ -58,15 +58,15 @@ class About:
             {k: v for k, v in self.cluster.items() if (k, v) != ("cancelled_jobs_run", True)},
             self.nodes,
             self.time_limit_s,
-            self.partition or self._first("partitions"),
-            self.qos or self._first("qos"),
+            self.partition or self._get_first_name("partitions"),
+            self.qos or self._get_first_name("qos"),
             self.user,
             self.account,
             # Tables at the trace's own load are known as they were before there were others.
-            *([] if self.as_logged else [self.load]),
+            *([] if self.has_logged_load else [self.load]),
         )
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
-    def _first(self, kind: str) -> str:
+    def _get_first_name(self, kind: str) -> str:
         """The default one's name."""
         return next((str(one["name"]) for one in self.cluster.get(kind, ())), "")

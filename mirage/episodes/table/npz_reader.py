@@ -19,7 +19,7 @@ are packed a thousand times as small, so that the file's own size bounds nothing
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """The archive, whose members are MOST_BYTES together. Raises InputError for a larger one.
 
     A member that is longer than it says is read as far as it says (zipfile), and its checksum is
@@ -35,14 +35,14 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def text(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
+def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     """Another member. Raises what zipfile and zlib raise; ValueError where it is longer."""
     if archive.getinfo(name).file_size > most_bytes:
         raise ValueError(f"{name} is longer than {most_bytes} bytes")
     return archive.read(name)
 
 
-def read(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+def read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """One array. Pickle is never loaded, and memory is taken for what the member holds alone.
 
     Raises what zipfile, zlib and numpy raise; ValueError where the array is not as long as it says.

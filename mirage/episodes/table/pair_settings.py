@@ -26,7 +26,7 @@ _STANDBY_TOO = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class PairSettings:
     """Which pairs, and when. Instants are epoch seconds."""
 
     nodes: int
@@ -54,9 +54,9 @@ class Settings:
         steps = np.arange(0, self.time_limit_s, self.step_s)
         return np.append(steps, self.time_limit_s).astype(np.int32)
 
-    def check(self, params: Params) -> None:
+    def check_feasible(self, params: Params) -> None:
         """InputError where no such pair can be."""
-        fault = next(self._misfits(params), None)
+        fault = next(self._list_misfits(params), None)
         if fault:
             raise InputError(fault)
         if self.time_limit_s < 1 or self.every_s < 1:
@@ -64,10 +64,10 @@ class Settings:
         if self.since >= self.until:
             raise InputError("there is no start point: the first must lie before the end")
 
-    def _misfits(self, params: Params) -> Iterator[str]:
+    def _list_misfits(self, params: Params) -> Iterator[str]:
         """Why Slurm would refuse the pair, or never start it."""
-        partition = _named("partition", self.partition, params.partitions)
-        qos = _named("QOS", self.qos, list_qos(params))
+        partition = _find_named("partition", self.partition, params.partitions)
+        qos = _find_named("QOS", self.qos, list_qos(params))
         count = len(list_partition_nodes(params, partition))
         pair = f"a pair of {self.nodes} nodes does not fit"
         if not 1 <= self.nodes <= count:
@@ -77,12 +77,12 @@ class Settings:
             yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
         if 0 < qos.max_submit_pu < _STANDBY_TOO:
             yield f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}: no room for a standby"
-        for what, least, most_pu in _against_limits(params, partition, qos, self.nodes):
+        for what, least, most_pu in _list_limits(params, partition, qos, self.nodes):
             if 0 < most_pu < least:
                 yield f"{pair} QOS {qos.name}: MaxTRESPU {what}={most_pu}, and it takes {least}"
 
 
-def pair_job(settings: Settings) -> SimJob:
+def build_pair_job(settings: PairSettings) -> SimJob:
     """Either job of the pair: whole nodes, and it runs to its limit."""
     return SimJob(
         nodes=settings.nodes,
@@ -96,7 +96,7 @@ def pair_job(settings: Settings) -> SimJob:
     )
 
 
-def account_of(jobs: Iterable[SimJob], user: str) -> str:
+def find_account(jobs: Iterable[SimJob], user: str) -> str:
     """The account under which a user of the trace submitted; InputError unless it is one."""
     accounts = sorted({job.account for job in jobs if job.user == user})
     if not accounts:
@@ -116,7 +116,7 @@ def check_account(jobs: Iterable[SimJob], user: str, account: str) -> None:
 _One = TypeVar("_One", Partition, Qos)
 
 
-def _named(what: str, name: str, known: Sequence[_One]) -> _One:
+def _find_named(what: str, name: str, known: Sequence[_One]) -> _One:
     """The one of that name, the first for none."""
     found = next((one for one in known if name in ("", one.name)), None)
     if found is None:
@@ -125,7 +125,7 @@ def _named(what: str, name: str, known: Sequence[_One]) -> _One:
     return found
 
 
-def _against_limits(
+def _list_limits(
     params: Params, partition: Partition, qos: Qos, nodes: int
 ) -> Iterator[tuple[str, int, int]]:
     """What the smallest nodes of the partition add up to, and what QOS lets a user have of it."""

@@ -25,11 +25,11 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Twins:
+class TwinForecasts:
     """E hand-overs, A questions each."""
 
     pair: str
-    """What the table's hand-overs depend on (`About.pair`)."""
+    """What the table's hand-overs depend on (`TableMetadata.pair`)."""
     start_point: Ints
     """[E], epoch seconds, ascending."""
     every: int
@@ -37,12 +37,12 @@ class Twins:
     quantile_s: NDArray[np.int32]
     """[E, A, 19]: of the wait, were the successor eligible then, at `foretold.LEVELS`."""
 
-    def at(self, i: int, k: int) -> NDArray[np.int32]:
+    def get_forecast(self, i: int, k: int) -> NDArray[np.int32]:
         """[19]: what is known at the k-th instant of the i-th hand-over: the last answer."""
         answer: NDArray[np.int32] = self.quantile_s[i, k // self.every]
         return answer
 
-    def of_instants(self, instants: Ints) -> NDArray[np.int32]:
+    def get_forecasts(self, instants: Ints) -> NDArray[np.int32]:
         """[E, len(instants), 19]: the same of all hand-overs; at the run's end the last one."""
         asked = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
         answers: NDArray[np.int32] = self.quantile_s[:, asked]
@@ -70,13 +70,13 @@ class Twins:
     def load(cls, path: Path) -> Self:
         """InputError where the file is none, or damaged."""
         try:
-            with npz_reader.opened(path) as archive:
-                _need_format(path, str(npz_reader.read(archive, "format")))
+            with npz_reader.open_archive(path) as archive:
+                _check_format(path, str(npz_reader.read_array(archive, "format")))
                 twins = cls(
-                    pair=str(npz_reader.read(archive, "pair")),
-                    start_point=npz_reader.read(archive, "start_point").astype(np.int64),
-                    every=int(npz_reader.read(archive, "every")),
-                    quantile_s=npz_reader.read(archive, "quantile_s").astype(np.int32),
+                    pair=str(npz_reader.read_array(archive, "pair")),
+                    start_point=npz_reader.read_array(archive, "start_point").astype(np.int64),
+                    every=int(npz_reader.read_array(archive, "every")),
+                    quantile_s=npz_reader.read_array(archive, "quantile_s").astype(np.int32),
                 )
         except InputError:
             raise
@@ -89,25 +89,25 @@ class Twins:
         return twins
 
 
-def _need_format(path: Path, said: str) -> None:
+def _check_format(path: Path, said: str) -> None:
     if said != FORMAT:
         raise InputError(f"{path} is not of the format {FORMAT}: delete it")
 
 
-def beside(table: Path) -> Path:
+def get_twin_path(table: Path) -> Path:
     """Where the forecasts for a table's file are."""
     return table.with_suffix(".twin.npz")
 
 
-def every_of(instants: int) -> int:
+def compute_question_step(instants: int) -> int:
     """Instants between two questions, of a run with so many, its end not counted."""
     return max(1, -(-instants // ASKED))
 
 
-def join(parts: Sequence[Twins]) -> Twins:
+def join_forecasts(parts: Sequence[TwinForecasts]) -> TwinForecasts:
     """Of the same pair, in the order given."""
     first = parts[0]
-    return Twins(
+    return TwinForecasts(
         pair=first.pair,
         start_point=np.concatenate([p.start_point for p in parts]),
         every=first.every,

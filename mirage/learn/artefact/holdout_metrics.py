@@ -31,7 +31,7 @@ class Judging:
 
     def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
         """`rows` of all the tables, each `every`-th instant of them."""
-        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.as_logged]
+        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
         self._every = every
         # As `Rows.of` has sorted them.
         points = np.concatenate([t.start_point for t in tables])
@@ -89,13 +89,13 @@ class Judging:
         taken = decisions(table.outcome_s.shape[1], self._every)
         was_judged = instants >= 0
         asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
-        model = policy_runner.reactive(table)
+        model = policy_runner.choose_reactive(table)
         model[rows[was_judged]] = taken[instants[was_judged]]
         chosen = {MODEL: model}
         # The twin would be judged by what stands in for it.
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
-            chosen[name] = policy_runner.decided(table, _Now(POLICIES[name], asked_s), price)
+            chosen[name] = policy_runner.run_policy(table, _Now(POLICIES[name], asked_s), price)
         return walk_forward.results(table, chosen).part(np.sort(rows[was_judged]))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.episodes.generation.replay_fork import World
+from mirage.episodes.generation.replay_fork import ReplayFork
 from mirage.learn.environment.protocols import Position
 from mirage.sim import moves
 from mirage.sim.arrays.jit import expand_inline, kernel
@@ -50,7 +50,7 @@ Machine = tuple[Ints, Ints, Ints, Ints]
 _HELD, _FREE, _PINNED = (int(p) for p in Position)
 
 
-def row(world: World, slot: int, node_list: tuple[int, ...]) -> list[int]:
+def row(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> list[int]:
     """The integers of a hand-over at its start; `slot`: the standby's."""
     run = [world.start, world.end, world.at_most]
     dependency = [ON_END, world.predecessor, 0]

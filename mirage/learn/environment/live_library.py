@@ -111,7 +111,7 @@ class _Fork:
         self._put(position)
         until = min(sim.now + self._step_s, world.end)
         start = started(sim.fork(), world.standby, until)
-        self._past.follow(sim, until if start is None else start)
+        self._past.follow_world(sim, until if start is None else start)
         return start
 
     def observe(self) -> Observations:

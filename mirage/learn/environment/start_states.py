@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirage.episodes.generation.event_history import Past
-from mirage.episodes.generation.replay import Worlds
-from mirage.episodes.generation.replay_fork import World
-from mirage.episodes.table.pair_settings import Settings
+from mirage.episodes.generation.event_history import EventHistory
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.episodes.generation.replay_fork import ReplayFork
+from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.features.handover_input import HandoverInput
 from mirage.sim.simulator import Simulator
@@ -17,8 +17,8 @@ from mirage.sim.types import Params, SimJob
 class Start:
     """A predecessor that has just started, its standby held behind it. Only forked, never moved."""
 
-    world: World
-    past: Past
+    world: ReplayFork
+    past: EventHistory
     """What had happened by then."""
     link: HandoverInput
     node_list: tuple[int, ...]
@@ -36,13 +36,13 @@ class Starts:
     step_s: int
 
 
-def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Starts:
+def collect(params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> Starts:
     """The worlds of the episodes that `mirage.episodes` would make of the same settings.
 
     A point is skipped where the predecessor or the standby never starts, or the predecessor is
     cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
     """
-    worlds = Worlds(params, jobs, settings)
+    worlds = TraceReplay(params, jobs, settings)
     found: list[Start] = []
     skipped: dict[str, tuple[int, ...]] = {}
     for point in settings.start_points:
@@ -56,22 +56,28 @@ def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Start
     return Starts(tuple(found), skipped, settings.step_s)
 
 
-def _start(worlds: Worlds, point: int) -> Start | str:
+def _start(worlds: TraceReplay, point: int) -> Start | str:
     """The world of one start point, or why there is none."""
-    world, past = worlds.at(point)
+    world, past = worlds.fork_at(point)
     if world is None:
         return "the predecessor does not start"
     # The standby's own submission has happened by the first instant.
-    past.follow(world.sim, world.start)
+    past.follow_world(world.sim, world.start)
     running = world.sim.find(world.predecessor)
     twin = replace(world, sim=world.sim.fork())
     twin.sim.advance(world.end)
-    if running is None or not twin.ran_to_the_limit():
+    if running is None or not twin.has_run_to_limit():
         return "the predecessor does not run to its limit"
     reactive_start = started(twin.sim, world.standby, worlds.at_most)
     if reactive_start is None:
         return "the standby does not start"
-    return Start(world, past, world.link(worlds.link, point), running.allocated, reactive_start)
+    return Start(
+        world,
+        past,
+        world.build_handover_input(worlds.link, point),
+        running.allocated,
+        reactive_start,
+    )
 
 
 def started(sim: Simulator, job_id: int, until: int) -> int | None:

@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes.judge.evaluation import Figures, Handovers, classes, evaluate
+from mirage.episodes.judge.evaluation import (
+    Figures,
+    HandoverOutcomes,
+    build_class_masks,
+    evaluate_policies,
+)
 from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
 from mirage.learn.trees import stopping
@@ -90,7 +95,7 @@ def judge(
     in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
     window and price of `operating.PRICES`.
     """
-    policies: dict[str, list[Handovers]] = {}
+    policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts, factors = [], []
     for learned, window in time_splits.rolling(rows, windows):
         past, later = rows.part(learned), rows.part(window)
@@ -135,18 +140,20 @@ def best_constant(rows: Rows, price: float) -> int:
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 
-def handovers(rows: Rows, chosen: NDArray[np.int64]) -> Handovers:
+def handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
     """What became of them, freed at these instants [E]."""
     left_h = np.append(rows.left_h, 0.0)
     x_h = rows.outcome_h[np.arange(len(rows)), chosen]
-    return Handovers(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
+    return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
 
 
-def figures(policies: dict[str, list[Handovers]]) -> Figures:
+def figures(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
     """Of all windows together; `reactive` and `oracle` must be among the policies."""
-    together: dict[str, Handovers] = {n: Handovers.together(p) for n, p in policies.items()}
-    masks = classes(together["reactive"].interruption_h)
-    return evaluate(together, masks, OVERLAP_PRICE)
+    together: dict[str, HandoverOutcomes] = {
+        n: HandoverOutcomes.join_outcomes(p) for n, p in policies.items()
+    }
+    masks = build_class_masks(together["reactive"].interruption_h)
+    return evaluate_policies(together, masks, OVERLAP_PRICE)
 
 
 def seen(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:

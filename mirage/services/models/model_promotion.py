@@ -10,8 +10,8 @@ from typing import Any
 
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import Handovers
-from mirage.episodes.judge.paired_test import FEWEST_DAYS, Difference
+from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.paired_test import FEWEST_DAYS, PairedDifference
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features.observation import spec
@@ -28,7 +28,7 @@ class Comparison:
     old: str
     cost_h: float
     cost_before_h: float
-    difference: Difference
+    difference: PairedDifference
 
     def figures(self) -> dict[str, Any]:
         """For --json. Costs are means per hand-over; difference_h is new less old."""
@@ -54,7 +54,7 @@ class Comparison:
     def refusal(self) -> str | None:
         """Why the new version may not take the place, and what to do; None: it may."""
         found = self.difference
-        if found.cheaper:
+        if found.is_cheaper:
             return None
         if found.days < FEWEST_DAYS:
             why = f"fewer than {FEWEST_DAYS} days tell nothing"
@@ -125,9 +125,9 @@ def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Com
     return Comparison(
         new=new.name,
         old=old.name,
-        cost_h=float(after.cost_h(OVERLAP_PRICE).mean()),
-        cost_before_h=float(before.cost_h(OVERLAP_PRICE).mean()),
-        difference=Difference.of(after, before, OVERLAP_PRICE),
+        cost_h=float(after.compute_cost_h(OVERLAP_PRICE).mean()),
+        cost_before_h=float(before.compute_cost_h(OVERLAP_PRICE).mean()),
+        difference=PairedDifference.from_outcomes(after, before, OVERLAP_PRICE),
     )
 
 
@@ -139,7 +139,7 @@ def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
     if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
         raise InputError(f"{path} holds no episode with this program's features")
     about = table.about
-    if not about.as_logged:
+    if not about.has_logged_load:
         raise InputError(f"{path} is of {about.load} times the load: no days that were")
     outside = asked.artefact.scope.outside(about.nodes, about.time_limit_s)
     if outside is not None:
@@ -150,6 +150,9 @@ def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
     return table
 
 
-def _handovers(served: Served, tables: Sequence[EpisodeTable]) -> Handovers:
-    parts = [Handovers.of(t, policy_runner.decided(t, served, OVERLAP_PRICE)) for t in tables]
-    return Handovers.together(parts)
+def _handovers(served: Served, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+    parts = [
+        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, served, OVERLAP_PRICE))
+        for t in tables
+    ]
+    return HandoverOutcomes.join_outcomes(parts)

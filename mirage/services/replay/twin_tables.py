@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from mirage.episodes.generation import parallel
 from mirage.episodes.generation.parallel import Told
-from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.generation.replay import TraceReplay
 from mirage.episodes.table import twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.pair_settings import PAIR_USER, Settings
-from mirage.episodes.table.twin_forecasts import Twins
+from mirage.episodes.table.pair_settings import PAIR_USER, PairSettings
+from mirage.episodes.table.twin_forecasts import TwinForecasts
 from mirage.errors import InputError
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.policy.twin.twin_forecast import Twin
@@ -34,13 +34,15 @@ class Asking:
 
     params: Params
     jobs: Sequence[SimJob]
-    settings: Settings
+    settings: PairSettings
     pair: str
     start_point: tuple[int, ...]
     samples: int = 100
 
 
-def make(asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: None) -> Twins:
+def make(
+    asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: None
+) -> TwinForecasts:
     """Ask, and write `out`; `told` hears how many hand-overs are done.
 
     Finished blocks are kept beside `out` until it is written: the same call goes on.
@@ -54,7 +56,7 @@ def make(asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: N
     left = {path: rows for path, rows in blocks.items() if not path.exists()}
     told(len(asking.start_point) - sum(map(len, left.values())))
     parallel.make_blocks(partial(_Maker, asking), left, processes, told)
-    whole = twin_forecasts.join([Twins.load(path) for path in blocks])
+    whole = twin_forecasts.join_forecasts([TwinForecasts.load(path) for path in blocks])
     whole.save(out)
     shutil.rmtree(folder)
     return whole
@@ -65,7 +67,7 @@ def asking_for(
 ) -> Asking:
     """The questions of a table. `params` and `jobs` are those that it was made from."""
     about = table.about
-    settings = Settings(
+    settings = PairSettings(
         nodes=about.nodes,
         time_limit_s=about.time_limit_s,
         every_s=about.every_s,
@@ -98,7 +100,7 @@ class _Maker:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
-        self._worlds = Worlds(asking.params, asking.jobs, asking.settings)
+        self._worlds = TraceReplay(asking.params, asking.jobs, asking.settings)
         since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
         history, settings = SubmissionHistory(since), asking.settings
         # Before all others: dice go by a user's number, and a process may ask at any block first.
@@ -107,26 +109,26 @@ class _Maker:
         self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
         self._twin = Twin(samples=asking.samples)
         instants = asking.settings.instant_s[:-1]
-        self._every = twin_forecasts.every_of(len(instants))
+        self._every = twin_forecasts.compute_question_step(len(instants))
         self._asked_s = instants[:: self._every].tolist()
 
-    def make(self, path: Path, points: range) -> int:
+    def make_block(self, path: Path, points: range) -> int:
         starts = [self._asking.start_point[row] for row in points]
         answers = np.array([self._answers(point) for point in starts], dtype=np.int32)
         starts_at = np.array(starts, dtype=np.int64)
-        Twins(self._asking.pair, starts_at, self._every, answers).save(path)
+        TwinForecasts(self._asking.pair, starts_at, self._every, answers).save(path)
         return len(starts)
 
     def _answers(self, point: int) -> list[NDArray[np.int32]]:
         """[A][19], seconds."""
-        world, heard = self._worlds.heard_at(point, self._heard)
+        world, heard = self._worlds.fork_with_listener(point, self._heard)
         if world is None:
             raise InputError("The trace is not the one that the table was made from.")
-        link = world.link(self._worlds.link, point)
+        link = world.build_handover_input(self._worlds.link, point)
         found = []
         for asked_s in self._asked_s:
             now = world.start + asked_s
-            heard.follow(world.sim, now)
+            heard.follow_world(world.sim, now)
             told = self._twin.of_simulator(world.sim, link, heard.history, seed=now)
             found.append(told.quantiles())
         return found
@@ -142,7 +144,7 @@ class _Heard:
     def fork(self) -> Self:
         return type(self)(self._jobs, self.history.fork())
 
-    def follow(self, world: Simulator, until: int) -> None:
+    def follow_world(self, world: Simulator, until: int) -> None:
         # The pair is not the trace's: no day to come brings another one.
         self.history.record_events(world.advance(until), self._jobs.get)
         world.forget_ended(until)

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.judge.day_bootstrap import DRAWS, SEED, interval
+from mirage.episodes.judge.day_bootstrap import DRAWS, SEED, compute_interval
 from mirage.episodes.judge.paired_test import FEWEST_DAYS
 
 Interval = tuple[float, float]
@@ -16,7 +16,7 @@ def of_sum(daily: Sequence[float]) -> Interval | None:
     """95 %, of the sum over the days; None of too few days to tell luck."""
     if len(daily) < FEWEST_DAYS:
         return None
-    return interval(_drawn(len(daily)) @ np.asarray(daily, dtype=np.float64))
+    return compute_interval(_drawn(len(daily)) @ np.asarray(daily, dtype=np.float64))
 
 
 def of_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
@@ -26,7 +26,7 @@ def of_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
         return None
     parts, wholes = np.array(days, dtype=np.float64).T
     drawn = _drawn(len(days))
-    return interval((drawn @ parts) / (drawn @ wholes))
+    return compute_interval((drawn @ parts) / (drawn @ wholes))
 
 
 @lru_cache(maxsize=8)

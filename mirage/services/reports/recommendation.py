@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from mirage.episodes.judge.day_bootstrap import days
-from mirage.episodes.judge.evaluation import Handovers
-from mirage.episodes.judge.paired_test import Difference
+from mirage.episodes.judge.day_bootstrap import count_days
+from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.paired_test import PairedDifference
 
 LEAST_DAYS = 14
 """Of start points: two of each day of the week."""
@@ -57,28 +57,28 @@ class Evidence:
     """Mean interruption under plain afterany."""
     overlap_h: float
     """Mean overlap under Mirage."""
-    saved: Difference
+    saved: PairedDifference
     """Interruption of Mirage less plain afterany's: negative is saved."""
-    on_reactive: Difference
+    on_reactive: PairedDifference
     """Cost of Mirage less plain afterany's."""
-    on_early: Difference
+    on_early: PairedDifference
     """Cost of Mirage less that of afterany under ACCRUE_ALWAYS."""
-    early_on_reactive: Difference
+    early_on_reactive: PairedDifference
     """Cost of afterany under ACCRUE_ALWAYS less plain afterany's."""
 
     @classmethod
-    def of(cls, handovers: Mapping[str, Handovers], overlap_price: float) -> Self:
+    def of(cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float) -> Self:
         """From what REACTIVE, EARLY and OURS came to on the same hand-overs, one at least."""
         reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
         return cls(
-            days=days(reactive.start_point),
+            days=count_days(reactive.start_point),
             handovers=len(reactive.x_h),
             reactive_h=float(reactive.interruption_h.mean()),
             overlap_h=float(ours.overlap_h.mean()),
-            saved=Difference.of(ours, reactive, 0.0),
-            on_reactive=Difference.of(ours, reactive, overlap_price),
-            on_early=Difference.of(ours, early, overlap_price),
-            early_on_reactive=Difference.of(early, reactive, overlap_price),
+            saved=PairedDifference.from_outcomes(ours, reactive, 0.0),
+            on_reactive=PairedDifference.from_outcomes(ours, reactive, overlap_price),
+            on_early=PairedDifference.from_outcomes(ours, early, overlap_price),
+            early_on_reactive=PairedDifference.from_outcomes(early, reactive, overlap_price),
         )
 
 
@@ -105,12 +105,12 @@ def recommend(seen: Evidence) -> Recommendation:
     return _early(seen) if at_most_as_good(seen.on_early) else _undecided(seen)
 
 
-def worthwhile(difference: Difference) -> bool:
+def worthwhile(difference: PairedDifference) -> bool:
     """Whether the new is cheaper than the old by LEAST_GAIN_H in the mean, and not by luck."""
-    return difference.cheaper and -difference.mean_h >= LEAST_GAIN_H
+    return difference.is_cheaper and -difference.mean_h >= LEAST_GAIN_H
 
 
-def at_most_as_good(new: Difference) -> bool:
+def at_most_as_good(new: PairedDifference) -> bool:
     """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
     return new.interval_h[0] >= -LEAST_GAIN_H
 
@@ -166,7 +166,7 @@ def _undecided(seen: Evidence) -> Recommendation:
     )
 
 
-def _needed(difference: Difference) -> str:
+def _needed(difference: PairedDifference) -> str:
     """How much history would do: an interval narrows with the root of it."""
     low, high = difference.interval_h
     times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
@@ -195,6 +195,6 @@ def _asked() -> str:
     return f"a gain is at least {LEAST_GAIN_H:g} h, its whole interval below 0"
 
 
-def _signed(difference: Difference) -> str:
+def _signed(difference: PairedDifference) -> str:
     low, high = difference.interval_h
     return f"{difference.mean_h:+.2f} [{low:+.2f}, {high:+.2f}]"
