@@ -1,7 +1,7 @@
 """How long one decision of each kind of agent takes, in this process, on one thread.
 
 `python -m benchmarks.agent_latency`: networks of the shipped settings that have learned nothing,
-asked through `Served` about a hand-over with a whole day behind it; milliseconds. With the twin its
+asked through `ModelPolicy` about a hand-over with a whole day behind it; milliseconds. With the twin its
 answer is there already, as in the service.
 """
 
@@ -23,17 +23,17 @@ from mirage.learn.agents.agent_training import Plan
 from mirage.learn.agents.networks import ENCODERS
 from mirage.learn.agents.trajectories import WINDOW
 from mirage.policy.models.artefact import Artefact
-from mirage.policy.models.model_policy import Served
+from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.models.onnx_session import ADVANTAGE
 
 
-def served(plan: Plan, *, twin: bool) -> Served:
+def served(plan: Plan, *, twin: bool) -> ModelPolicy:
     features = len(spec.NAMES) + twin * len(twin_features.NAMES)
     told = {"unit": plan.unit, "prices": [0.1, 2.0], "window": WINDOW if plan.part else 0}
     seen = {"low": [-9.0] * features, "high": [9.0] * features}
     graph = agent_export.graph(plan.new(features), plan.unit, plan.part)
     card = {ADVANTAGE: told, "seen": seen, "twin": twin_features.FINGERPRINT if twin else None}
-    return Served(Artefact(card, graph), "models/new/1")
+    return ModelPolicy(Artefact(card, graph), "models/new/1")
 
 
 def view(rng: np.random.Generator) -> HandoverView:
@@ -56,7 +56,7 @@ def view(rng: np.random.Generator) -> HandoverView:
     )
 
 
-def times_ms(policy: Served, shown: HandoverView, turns: int) -> NDArray[np.float64]:
+def times_ms(policy: ModelPolicy, shown: HandoverView, turns: int) -> NDArray[np.float64]:
     found = []
     for _ in range(turns):
         begun = time.perf_counter()

@@ -41,7 +41,7 @@ from mirage.domain.snapshot import Snapshot
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
 from mirage.policy.models.scope import Scope
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy, should_observe
 from mirage.services.chains import link_sync
 from mirage.services.control.limits import Limits
@@ -118,15 +118,15 @@ def database(folder: Path) -> str:
 
 def fitting(under: Path) -> Iterator[str]:
     """The models whose cards say that they are for such links; others leave them to the rule."""
-    for folder in registry.models(under):
-        scope = Scope.of(json.loads(folder.joinpath(CARD).read_text()))
-        if scope.outside(1, LIMIT_H * HOUR_S) is None:
-            yield registry.shown(folder)
+    for folder in registry.list_model_folders(under):
+        scope = Scope.from_card(json.loads(folder.joinpath(CARD).read_text()))
+        if scope.explain_outside(1, LIMIT_H * HOUR_S) is None:
+            yield registry.format_model_name(folder)
 
 
 def unbounded(model: str, under: Path, folder: Path) -> None:
     """A copy of the model that takes no observation for strange."""
-    found = registry.folder_of(model, under)
+    found = registry.resolve_folder(model, under)
     copy = folder / found.parent.name / found.name
     copy.mkdir(parents=True)
     copy.joinpath(GRAPH).write_bytes(found.joinpath(GRAPH).read_bytes())
@@ -140,7 +140,7 @@ class Timed:
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.observes = policy, policy.name, should_observe(policy)
-        self.asks_twin = wants_twin(policy)
+        self.asks_twin = should_ask_twin(policy)
         self.took_s: list[tuple[float, float]] = []
 
     def decide(self, view: HandoverView) -> Decision:
@@ -152,7 +152,7 @@ class Timed:
 
 def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """In this process: `rounds` ticks of one policy over the scene in `folder`."""
-    policy = Timed(registry.policy(name, folder / "models"))
+    policy = Timed(registry.get_policy(name, folder / "models"))
     rules = Rules(
         policy=lambda _: policy,
         default=name,

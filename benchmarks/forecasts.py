@@ -33,8 +33,8 @@ from mirage.learn.trees.ensemble import family
 from mirage.learn.trees.tree_families import Family
 from mirage.policy import registry
 from mirage.policy.models import conformal
-from mirage.policy.models.quantiles import LEVELS, P50, P90, hours, settled
-from mirage.policy.models.tree_model import LateModel
+from mirage.policy.models.quantiles import LEVELS, P50, P90, normalize_quantiles, to_shifted_hours
+from mirage.policy.models.tree_model import TreeModel
 
 SEED = 0
 FLOOR, RECENT = "empirical", "recent waits"
@@ -86,7 +86,7 @@ class Trained:
 
     log_quantiles: Floats
     """[E later, D, Q]: not adjusted."""
-    shifts: conformal.Shifts
+    shifts: conformal.QuantileShifts
     """As found at training."""
     held: Ints
     """Hand-overs that were held back then."""
@@ -101,16 +101,16 @@ def fitted(queue: Queue, past: Flags, later: Flags, kind: Family) -> Trained:
     forecast = kind.forecast(rows.flat, rows.wait_h)
     return Trained(
         _by_handover(forecast.log_quantiles(queue.rows.part(later).flat), queue),
-        conformal.Shifts.found(residuals, newest.start_point, newest.nodes),
+        conformal.QuantileShifts.from_residuals(residuals, newest.start_point, newest.nodes),
         np.flatnonzero(past)[-len(newest) :],
         residuals,
     )
 
 
-def served(queue: Queue, past: Flags, later: Flags, kind: Family, model: LateModel) -> Trained:
+def served(queue: Queue, past: Flags, later: Flags, kind: Family, model: TreeModel) -> Trained:
     """A model's own graph and shifts; what it said before is its family's, fitted without."""
     newest, residuals = tree_training.held_back(queue.rows.part(past), kind)
-    logs = model.log_quantiles(queue.rows.part(later).flat)
+    logs = model.predict_log_quantiles(queue.rows.part(later).flat)
     held = np.flatnonzero(past)[-len(newest) :]
     return Trained(_by_handover(logs, queue), model.shifts, held, residuals)
 
@@ -125,7 +125,7 @@ def told(queue: Queue, past: Flags, later: Flags, trees: Mapping[str, Trained]) 
         logs[later] = made.log_quantiles
         waits = np.log1p(queue.wait_h[made.held])[..., None]
         logs[made.held] = waits - made.residuals
-        shift = made.shifts.of(queue.rows.nodes[later])[:, None]
+        shift = made.shifts.select_by_nodes(queue.rows.nodes[later])[:, None]
         found[name] = _hours(made.log_quantiles, shift)
         known = np.concatenate([made.held, np.flatnonzero(later)])
         found[ROLLING.format(name)] = _walked(queue, logs, known, later)
@@ -142,9 +142,9 @@ def _walked(queue: Queue, logs: Floats, known: Ints, later: Flags) -> Floats:
     found = np.empty(logs[later].shape)
     for size in np.unique(nodes[later]).tolist():
         pool = known[nodes[known] == size]
-        residuals = np.log1p(queue.wait_h[pool])[..., None] - settled(logs[pool])
+        residuals = np.log1p(queue.wait_h[pool])[..., None] - normalize_quantiles(logs[pool])
         asked = later & (nodes == size)
-        shift = conformal.rolling(
+        shift = conformal.compute_rolling_shifts(
             residuals, rows.start_point[pool], rows.known_at[pool], queue.at[asked], queue.days
         )
         found[nodes[later] == size] = _hours(logs[asked], shift)
@@ -164,7 +164,7 @@ def _empirical(queue: Queue, past: Flags, later: Flags) -> Floats:
 
 def _hours(logs: Floats, shift: Floats) -> Floats:
     moved = np.broadcast_to(shift, logs.shape).reshape(-1, len(LEVELS))
-    return hours(logs.reshape(-1, len(LEVELS)), moved).reshape(logs.shape)
+    return to_shifted_hours(logs.reshape(-1, len(LEVELS)), moved).reshape(logs.shape)
 
 
 def _by_handover(logs: Floats, queue: Queue) -> Floats:
@@ -262,7 +262,7 @@ def splits(rows: Rows, since: int | None, windows: int) -> list[Split]:
 
 
 def report(
-    queue: Queue, cut: Sequence[Split], kind: Family, model: LateModel | None = None
+    queue: Queue, cut: Sequence[Split], kind: Family, model: TreeModel | None = None
 ) -> dict[str, Any]:
     """By size of chain: {"handovers": ..., "windows": [...], "forecasts": `figures`}."""
     parts = []
@@ -358,8 +358,8 @@ def main() -> None:
     if words.model:
         if not learned:
             parser.error("--model needs --learned: the tables that it was trained on")
-        card = registry.model(words.model, get_models_dir()).artefact
-        if not isinstance(card.model, LateModel):
+        card = registry.load_model(words.model, get_models_dir()).artefact
+        if not isinstance(card.model, TreeModel):
             raise InputError(f"{words.model} has no forecast of the wait")
         kind, twin, model = _as_in(card.card), card.card["twin"] is not None, card.model
     queue = replace(Queue.of([*learned, *later], twin=twin), days=words.days)

@@ -30,7 +30,7 @@ from mirage.learn.settings import defaults
 from mirage.learn.trees import stopping
 from mirage.learn.trees.ensemble import family
 from mirage.learn.trees.tree_training import PRICES as FACTOR_PRICES
-from mirage.policy.rules.late_threshold import late_enough
+from mirage.policy.rules.late_threshold import is_late_enough
 
 _DAY_S = 86400
 _DRAWS = 2000
@@ -190,7 +190,7 @@ def decided_by_window(rows: Rows, windows: int) -> dict[int, Decided]:
 def outcomes(outcome_h: Floats, late: Floats, factor: float) -> Floats:
     """[P, E]."""
     episodes = np.arange(len(outcome_h))
-    frees = (stopping.first_free(late_enough(late, price, factor)) for price in PRICES)
+    frees = (stopping.first_free(is_late_enough(late, price, factor)) for price in PRICES)
     return np.array([outcome_h[episodes, k] for k in frees])
 
 

@@ -146,7 +146,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         app = create_app(given)
         mount(app)
         stop = threading.Event()
-        rules = Rules(policy=registry.policy, default="average")
+        rules = Rules(policy=registry.get_policy, default="average")
         worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())
         thread = threading.Thread(target=_work, args=(worker, stop, ticks))
         server = uvicorn.Server(

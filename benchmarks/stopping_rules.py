@@ -19,7 +19,7 @@ from mirage.learn.dataset import Flags, Floats, Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees import stopping, tree_training
 from mirage.learn.trees.tree_families import Boosted, Family, Forest, Trees
-from mirage.policy.rules.late_threshold import late_enough
+from mirage.policy.rules.late_threshold import is_late_enough
 
 PRICES = tree_training.PRICES
 ROUNDS = 3
@@ -71,7 +71,7 @@ def boundaries(past: Rows, later: Rows, family: Family) -> Iterator[tuple[str, C
     searched = stopping.factor(past, stopping.cross_fitted(past, family), PRICES)
     late = stopping.fitted(past, family).predict(later.flat).reshape(len(later), -1)
     for name, factor in (("newsvendor", 1.0), ("searched", searched)):
-        frees = [late_enough(late, price, factor) for price in PRICES]
+        frees = [is_late_enough(late, price, factor) for price in PRICES]
         yield f"{family.name} {name}", [stopping.first_free(f) for f in frees]
 
 

@@ -25,7 +25,7 @@ from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
 from mirage.features.futures.future_sampler import Resampling
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
-from mirage.policy.rules.lead_rules import like_waits
+from mirage.policy.rules.lead_rules import select_like_waits
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
@@ -109,7 +109,9 @@ class Asking:
         if k == len(ASKED_AT_S):
             return
         sim = self._world.sim
-        told = self._twin.of_simulator(sim, self._link(), self._known.history, seed=sim.now)
+        told = self._twin.forecast_from_simulator(
+            sim, self._link(), self._known.history, seed=sim.now
+        )
         planned = sim.plan_unrestricted(self._world.standby)
         planned_s = sim.params.bf_window_s if planned is None else planned - sim.now
         samples = told.wait_s / _HOUR_S
@@ -120,7 +122,9 @@ class Asking:
         known = Waits(
             start=rows[:, 0], wait_s=rows[:, 1], nodes=rows[:, 2], time_limit_s=rows[:, 3]
         )
-        like = like_waits(known, self._job.nodes, self._job.time_limit_s, enough=20)[-RECENT:]
+        like = select_like_waits(known, self._job.nodes, self._job.time_limit_s, enough=20)[
+            -RECENT:
+        ]
         found: Floats = np.sort(like) / _HOUR_S
         return found
 

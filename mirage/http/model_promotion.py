@@ -13,7 +13,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import IllegalTransition, InputError, NotFound, TooMany
 from mirage.http.context import ApiContext
 from mirage.policy import registry
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
 from mirage.services.models import model_catalog, model_promotion
 from mirage.services.models.model_catalog import Whole
@@ -63,7 +63,7 @@ def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Judged:
     for no model or table; InputError for tables of no use; TooMany while another one is judged."""
     under = _models(given)
     try:
-        registry.folder_of(asked.model, under)
+        registry.resolve_folder(asked.model, under)
     except InputError as error:
         raise NotFound(f"there is no {asked.model}") from error
     paths = [_table(given, name) for name in asked.tables]
@@ -78,7 +78,7 @@ def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Judged:
     now = given.clock()
     evidence = found.evidence() | {"forced": asked.force, "tables": list(asked.tables)}
     if found.refused is None:
-        registry.promote(found.folder, evidence | {"by": actor, "at": now})
+        registry.promote_version(found.folder, evidence | {"by": actor, "at": now})
     event = PROMOTED if found.refused is None else REFUSED
     with given.store.begin() as tx:
         audit.set_audit_credential(tx, via)
@@ -106,7 +106,7 @@ def _told_already(
     policies: Sequence[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
     """The twin is not asked here: for months of hand-overs that takes minutes of every core."""
-    if not any(wants_twin(policy) for policy in policies):
+    if not any(should_ask_twin(policy) for policy in policies):
         return
     for path, table in zip(paths, tables, strict=True):
         if table.twins is None:

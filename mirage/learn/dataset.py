@@ -82,11 +82,13 @@ class Rows:
     @property
     def nodes(self) -> Ints:
         """[E]: of the successor."""
-        return conformal.sizes(self.observations[:, 0])
+        return conformal.decode_nodes(self.observations[:, 0])
 
     def residuals(self, log_quantiles: Floats) -> Floats:
         """[E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
-        found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.settled(log_quantiles)
+        found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.normalize_quantiles(
+            log_quantiles
+        )
         return found.reshape(len(self), len(self.left_h), -1)
 
     @property

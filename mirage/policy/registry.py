@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import InputError, NotFound, UnfitModel
-from mirage.policy.auto.auto_policy import Auto, Candidate
+from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.artefact import CARD, Artefact
-from mirage.policy.models.model_policy import Served
-from mirage.policy.models.unavailable_model import Unserved
-from mirage.policy.results.card_results import Judged
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.policy.models.unavailable_model import UnavailableModel
+from mirage.policy.results.card_results import CardResultsLookup
 from mirage.policy.rules.lead_rules import (
     AtOnce,
     Average,
@@ -26,7 +26,7 @@ from mirage.policy.rules.lead_rules import (
     SlurmEstimate,
 )
 from mirage.policy.rules.pinning import Pin, PinThenFree
-from mirage.policy.twin.twin_policy import Foretold
+from mirage.policy.twin.twin_policy import TwinPolicy
 from mirage.ports import Policy
 
 _RULES: tuple[Policy, ...] = (
@@ -36,7 +36,7 @@ _RULES: tuple[Policy, ...] = (
     SlurmEstimate(),
     FixedLead(),
     AtOnce(),
-    Foretold(),
+    TwinPolicy(),
     Pin(),
     PinThenFree(),
 )
@@ -48,7 +48,7 @@ MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
 AUTO = "auto"
 FORECASTS = ("twin",)
 RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
-"""Candidates of `auto` below the models. Those after quantile only take over on results."""
+"""Candidates of `build_auto` below the models. Those after quantile only take over on results."""
 NAMES = (*POLICIES, AUTO)
 """Of all but models."""
 
@@ -62,15 +62,15 @@ _WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 
-def policy(name: str, under: Path = Path(MODELS)) -> Policy:
-    """The rule of that name, `auto`, or the model, of the models `under` a folder.
+def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
+    """The rule of that name, `build_auto`, or the model, of the models `under` a folder.
 
     Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
     """
     if is_model(name):
-        return model(name, under)
+        return load_model(name, under)
     if name == AUTO:
-        return auto(under)
+        return build_auto(under)
     try:
         return POLICIES[name]
     except KeyError:
@@ -79,33 +79,33 @@ def policy(name: str, under: Path = Path(MODELS)) -> Policy:
         ) from None
 
 
-def auto(under: Path = Path(MODELS)) -> Auto:
-    """`auto` among the promoted models and the rules; results are those of the models' cards."""
-    return _auto(tuple(_learned(under)))
+def build_auto(under: Path = Path(MODELS)) -> AutoPolicy:
+    """`build_auto` among the promoted models and the rules; results are those of the models' cards."""
+    return _build_auto(tuple(_iter_promoted_models(under)))
 
 
 @lru_cache(maxsize=4)
-def _auto(learned: tuple[Served | Unserved, ...]) -> Auto:
-    models = [m for m in learned if isinstance(m, Served)]
-    return Auto(
+def _build_auto(learned: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPolicy:
+    models = [m for m in learned if isinstance(m, ModelPolicy)]
+    return AutoPolicy(
         candidates=(
             *(Candidate(m, scope=m.artefact.scope) for m in models),
-            *(Candidate(m) for m in learned if isinstance(m, Unserved)),
+            *(Candidate(m) for m in learned if isinstance(m, UnavailableModel)),
             *(Candidate(POLICIES[name]) for name in FORECASTS),
             *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
         ),
-        results=Judged({m.name: m.artefact.judged for m in models}),
+        results=CardResultsLookup({m.name: m.artefact.judged for m in models}),
     )
 
 
-def _learned(under: Path) -> Iterator[Served | Unserved]:
+def _iter_promoted_models(under: Path) -> Iterator[ModelPolicy | UnavailableModel]:
     """The promoted model of each name, or why there is none to ask."""
     for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
         name = f"{MODELS}/{named.name}"
         try:
-            yield model(name, under)
+            yield load_model(name, under)
         except (InputError, UnfitModel) as error:
-            yield Unserved(name, str(error))
+            yield UnavailableModel(name, str(error))
 
 
 def is_model(name: str) -> bool:
@@ -118,27 +118,27 @@ def is_version(name: str) -> bool:
     return asked is not None and asked["version"] is not None
 
 
-def model(name: str, under: Path = Path(MODELS)) -> Served:
+def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
     """A trained model; loaded once while its card stays as it is."""
-    folder = folder_of(name, under)
+    folder = resolve_folder(name, under)
     try:
         changed = (folder / CARD).stat().st_mtime_ns
     except OSError as error:
         raise UnfitModel(f"{folder / CARD} cannot be read: {error.strerror}") from error
-    return _loaded(folder.absolute(), changed)
+    return _load_unchanged(folder.absolute(), changed)
 
 
 @lru_cache(maxsize=16)
-def _loaded(folder: Path, changed: int) -> Served:  # noqa: ARG001 - part of the key
-    return Served(artefact=Artefact.load(folder), name=shown(folder))
+def _load_unchanged(folder: Path, changed: int) -> ModelPolicy:  # noqa: ARG001 - part of the key
+    return ModelPolicy(artefact=Artefact.load(folder), name=format_model_name(folder))
 
 
-def shown(folder: Path) -> str:
+def format_model_name(folder: Path) -> str:
     """models/NAME/VERSION, wherever that folder is."""
     return f"{MODELS}/{folder.parent.name}/{folder.name}"
 
 
-def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
+def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
     """The folder of models/NAME/VERSION; of models/NAME the promoted version's.
 
     Raises InputError where there is none, and for any other name: it may be a user's, and no path
@@ -147,7 +147,7 @@ def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
     asked = _NAMED.fullmatch(name)
     if asked is None:
         raise InputError(f"{name!r} is no model: its name is models/NAME/VERSION")
-    version = asked["version"] or promoted(under / asked["name"])
+    version = asked["version"] or find_promoted_version(under / asked["name"])
     if version is None and not under.is_dir():
         raise InputError(f"no model {name}: there is no folder {under} (provision.models_dir)")
     if version is None:
@@ -158,7 +158,7 @@ def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
     return folder
 
 
-def promoted(named: Path) -> str | None:
+def find_promoted_version(named: Path) -> str | None:
     """The version in use of models/NAME; None where none was promoted."""
     try:
         version = (named / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
@@ -167,7 +167,7 @@ def promoted(named: Path) -> str | None:
     return version if re.fullmatch(_WORD, version) else None
 
 
-def promote(folder: Path, record: Mapping[str, Any] | None = None) -> None:
+def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> None:
     """From now on the folder's version is the one that models/NAME means.
 
     `record`: why, by whom and when; kept beside the versions. Raises InputError.
@@ -175,23 +175,23 @@ def promote(folder: Path, record: Mapping[str, Any] | None = None) -> None:
     part = folder.parent / f".{PROMOTED}.part"
     try:
         with (folder.parent / PROMOTIONS).open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(record or {'model': shown(folder)})}\n")
+            file.write(f"{json.dumps(record or {'model': format_model_name(folder)})}\n")
         part.write_text(f"{folder.name}\n", encoding="utf-8")
         os.replace(part, folder.parent / PROMOTED)
     except OSError as error:
         raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
 
 
-def promotions(named: Path) -> list[dict[str, Any]]:
+def list_promotions(named: Path) -> list[dict[str, Any]]:
     """The records of models/NAME, newest first; a line that does not read is left out."""
     try:
         text = (named / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    return [record for line in reversed(text.splitlines()) if (record := _record(line))]
+    return [record for line in reversed(text.splitlines()) if (record := _parse_record(line))]
 
 
-def _record(line: str) -> dict[str, Any] | None:
+def _parse_record(line: str) -> dict[str, Any] | None:
     try:
         read = json.loads(line)
     except ValueError:
@@ -199,6 +199,6 @@ def _record(line: str) -> dict[str, Any] | None:
     return read if isinstance(read, dict) else None
 
 
-def models(under: Path = Path(MODELS)) -> list[Path]:
+def list_model_folders(under: Path = Path(MODELS)) -> list[Path]:
     """Folders of all versions of all names, in order."""
     return sorted(card.parent for card in under.glob(f"*/*/{CARD}"))

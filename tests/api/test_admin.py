@@ -42,7 +42,7 @@ def context(context: ApiContext, tmp_path: Path) -> ApiContext:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """Version 1 frees at once and is in use; version 2 is a trained one, and better."""
-    registry.promote(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
+    registry.promote_version(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
     save(tmp_path / "models" / "made" / "2")
     (tmp_path / "tables").mkdir()
     for name, days in (("calm.npz", 8), ("few.npz", 4)):
@@ -79,7 +79,7 @@ def test_others_change_nothing_and_the_try_is_audited(
     send = client.put if method == "PUT" else client.post
     assert send(path, body, who="alice").status_code == 403
     assert events(client)[0]["actor"] == "alice"
-    assert registry.promoted(models / "made") == "1"
+    assert registry.find_promoted_version(models / "made") == "1"
 
 
 def test_the_kill_switch_stays_pulled_until_it_is_released(
@@ -147,7 +147,7 @@ def test_a_model_that_is_better_is_promoted_with_its_evidence(client: Client, mo
     low, high = told["difference_h_ci"]
     assert low <= told["difference_h"] <= high < 0.0
     assert (told["before"], told["promoted"], told["days"]) == ("1", True, 8)
-    assert registry.promoted(models / "made") == "2"
+    assert registry.find_promoted_version(models / "made") == "2"
     shown = client.get(f"{MODELS}/made/2", who="root").json()
     assert shown["promoted"] is True
     assert shown["card"]["family"] == shown["family"]
@@ -169,14 +169,14 @@ def test_without_enough_evidence_nothing_changes(client: Client, models: Path) -
     assert promote(client, "../tables/calm.npz").status_code == 422
     assert promote(client, version="9").status_code == 404
     assert promote(client, version="../1").status_code == 422
-    assert registry.promoted(models / "made") == "1"
+    assert registry.find_promoted_version(models / "made") == "1"
     assert events(client)[0]["event"] == "promotion refused"
 
 
 def test_forced_it_is_said_so(client: Client, models: Path) -> None:
     told = promote(client, force=True).json()
     assert (told["promoted"], told["forced"], told["difference_h"]) == (True, True, None)
-    assert registry.promoted(models / "made") == "2"
+    assert registry.find_promoted_version(models / "made") == "2"
     assert events(client)[0]["detail"]["forced"] is True
 
 

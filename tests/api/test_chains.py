@@ -297,7 +297,7 @@ def test_a_chain_may_ask_for_a_model_that_can_be_used(
 ) -> None:
     save(tmp_path / "made" / "1")
     save(tmp_path / "made" / "2", features_fingerprint="0" * 64)
-    given = replace(context, model=partial(registry.policy, under=tmp_path))
+    given = replace(context, model=partial(registry.get_policy, under=tmp_path))
     with stage.serving(given) as running:
         answers = [
             running.post(PATH, body(policy=f"models/made/{version}"), who="alice")

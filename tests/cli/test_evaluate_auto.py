@@ -15,7 +15,7 @@ from tests.mirage_process import Answer, run
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """A folder with a promoted model and a table that it fits."""
-    registry.promote(save(tmp_path / "models" / "made" / "1"))
+    registry.promote_version(save(tmp_path / "models" / "made" / "1"))
     queue_table(20, seed=7, first=MONDAY + 90 * 86400).save(tmp_path / "E.npz")
     return tmp_path
 

@@ -22,7 +22,7 @@ busy ones it is what a trained model does as well."""
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Version 1, which frees at once, is in use; version 2 is a trained one."""
-    registry.promote(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
+    registry.promote_version(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
     save(tmp_path / "models" / "made" / "2")
     return tmp_path
 
@@ -34,7 +34,7 @@ def promote(home: Path, days: list[float], *words: str, version: int = 2) -> Ans
 
 
 def in_use(home: Path) -> str | None:
-    return registry.promoted(home / "models" / "made")
+    return registry.find_promoted_version(home / "models" / "made")
 
 
 def test_one_that_is_cheaper_day_after_day_is_promoted_and_the_gain_is_told(home: Path) -> None:
@@ -80,7 +80,7 @@ def test_few_days_are_refused_whatever_they_say(home: Path) -> None:
 
 
 def test_one_that_is_dearer_is_refused(home: Path) -> None:
-    registry.promote(home / "models" / "made" / "2")
+    registry.promote_version(home / "models" / "made" / "2")
     answer = promote(home, [CALM] * 8, version=1)
     assert (answer.code, answer.out) == (1, "")
     assert "it is not cheaper; models/made/2 stays in use" in answer.err

@@ -12,7 +12,7 @@ from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.metadata import STEP_S
 from mirage.policy import registry
-from mirage.policy.auto.auto_policy import Auto, Choice
+from mirage.policy.auto.auto_policy import AutoPolicy, Choice
 from mirage.policy.results.comparison import Weighing
 from mirage.policy.rules.lead_rules import Quantile, Reactive
 from tests.episodes.tables import DAY_S, HOUR_S, MONDAY, table
@@ -24,17 +24,17 @@ LEFT_H = np.arange(INSTANTS - 1, -1, -1) * STEP_S / HOUR_S
 NOWHERE = Path("nowhere")
 
 
-def auto() -> Auto:
+def auto() -> AutoPolicy:
     """Of rules alone, and quick to believe what it sees."""
     how = Weighing(half_life_days=10.0, fewest_days=2.0)
-    return replace(registry.auto(NOWHERE), how=how)
+    return replace(registry.build_auto(NOWHERE), how=how)
 
 
 def chosen(
-    made: EpisodeTable, heard: list[Choice] | None = None, asked: Auto | None = None
+    made: EpisodeTable, heard: list[Choice] | None = None, asked: AutoPolicy | None = None
 ) -> policy_runner.Chosen:
     told = (lambda _: None) if heard is None else heard.append
-    return walk_forward.chosen(
+    return walk_forward.choose_instants(
         asked or auto(), made, lambda policy: policy_runner.run_policy(made, policy, PRICE), told
     )
 
@@ -114,7 +114,7 @@ def test_where_acting_only_costs_it_learns_not_to_act() -> None:
 
 
 def test_it_leaves_a_candidate_that_turns_bad() -> None:
-    both = Auto(
+    both = AutoPolicy(
         tuple(c for c in auto().candidates if c.name in ("quantile", "reactive")), how=auto().how
     )
     made = daily([1.0] * 15 + [0.0] * 40, shown_s=HOUR_S)
@@ -129,15 +129,15 @@ def test_it_leaves_a_candidate_that_turns_bad() -> None:
 
 def test_a_result_is_known_when_its_last_successor_has_started() -> None:
     made = daily([1.0, 5.0], shown_s=0)
-    found = walk_forward.results(
+    found = walk_forward.collect_results(
         made,
         {"reactive": policy_runner.choose_reactive(made), "at-once": np.zeros(2, dtype=np.int64)},
     )
     wanted = made.predecessor_end + np.array([1, 5]) * HOUR_S
     assert found.known_at.tolist() == wanted.tolist()
     assert found.x_h.tolist() == [[1.0, -1.0], [5.0, 3.0]]
-    assert len(found.known(int(wanted[0]))) == 1
-    early = walk_forward.results(made, {"at-once": np.zeros(2, dtype=np.int64)})
+    assert len(found.select_known(int(wanted[0]))) == 1
+    early = walk_forward.collect_results(made, {"at-once": np.zeros(2, dtype=np.int64)})
     # It ran beside its predecessor: how long, the predecessor's end tells.
     assert early.known_at[0] == made.predecessor_end[0]
 

@@ -5,7 +5,7 @@ import pytest
 
 from mirage.learn.dataset import Floats
 from mirage.learn.evaluation import forecast_metrics
-from mirage.policy.models.quantiles import LEVELS, hours, of_distribution
+from mirage.policy.models.quantiles import LEVELS, invert_distribution, to_shifted_hours
 
 RNG = np.random.default_rng(3)
 
@@ -44,13 +44,13 @@ def test_pinball_loss_by_hand() -> None:
 
 def test_quantiles_of_a_distribution_are_read_between_its_thresholds() -> None:
     thresholds_h = (0.0, 1.0, 3.0)
-    found = np.expm1(of_distribution([[0.3, 0.6, 0.8]], thresholds_h))[0]
+    found = np.expm1(invert_distribution([[0.3, 0.6, 0.8]], thresholds_h))[0]
     assert found[:3].tolist() == [0.0, 0.0, 0.0]
     assert 0.0 < found[3] < found[4] < 1.0 < found[6] < 3.0
     assert found[7:].tolist() == pytest.approx([3.0, 3.0])
 
 
 def test_quantiles_come_in_order_and_none_is_below_zero() -> None:
-    found = hours(np.array([[0.5, -1.0, 0.2, 0.1, 3.0]]), np.zeros(5))
+    found = to_shifted_hours(np.array([[0.5, -1.0, 0.2, 0.1, 3.0]]), np.zeros(5))
     assert found[0, 0] == 0.0
     assert (np.diff(found[0]) >= 0.0).all()

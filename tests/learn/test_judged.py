@@ -13,7 +13,7 @@ from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
 from mirage.policy.results import card_results
-from mirage.policy.results.card_results import Judged
+from mirage.policy.results.card_results import CardResultsLookup
 from tests.episodes import tables as by_hand
 from tests.episodes.tables import HOUR_S
 from tests.learn.queue_tables import at_load, queue_table
@@ -28,14 +28,14 @@ def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
     rows = Rows.of([table], EVERY)
     judging = Judging(rows, [table], EVERY)
     metrics = tree_training.judge(rows, FAMILIES[1], 2, 0, heard=judging)
-    sets = card_results.sets({"judged": judging.told()})
-    asked = Judged({"models/made/1": sets})
+    sets = card_results.parse_card({"judged": judging.told()})
+    asked = CardResultsLookup({"models/made/1": sets})
     limit_s = table.about.time_limit_s
     found = asked(view(0, cluster="made", time_limit_s=limit_s))
     for name in ("models/made/1", "reactive"):
         family = FAMILIES[1].name if name.startswith("models") else name
         wanted = metrics["policies"][family]["all"]["cost_h"]
-        assert np.isclose(found.cost_h(name, 0.5).mean(), wanted, atol=1e-3)
+        assert np.isclose(found.compute_cost_h(name, 0.5).mean(), wanted, atol=1e-3)
     assert "quantile" in found.names
     half = table.start_point[len(table) // 2 :]
     assert found.start_point.tolist() == half.tolist()
@@ -50,7 +50,7 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     window = np.arange(len(table)) < 10
     for price in (0.15, 1.5):
         judging(window, price, np.full(10, 2 if price < 1.0 else 4))
-    asked = Judged({"m": card_results.sets({"judged": judging.told()})})
+    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.told()})})
     limit_s = table.about.time_limit_s
 
     def told(**fields: object) -> int:
@@ -80,20 +80,20 @@ def test_results_of_one_partition_are_none_of_anothers() -> None:
         table.about = replace(table.about, partition=partition)
     judging = Judging(Rows.of(tables, EVERY), tables, EVERY)
     judging(np.ones(24, dtype=np.bool_), 0.5, np.full(24, 2))
-    sets = card_results.sets({"judged": judging.told()})
+    sets = card_results.parse_card({"judged": judging.told()})
     limit_s = tables[0].about.time_limit_s
 
-    def cost_h(asked: Judged, partition: str) -> list[float]:
+    def cost_h(asked: CardResultsLookup, partition: str) -> list[float]:
         seen = view(0, cluster="made", time_limit_s=limit_s, partition=partition)
-        return [float(hours) for hours in asked(seen).cost_h("reactive", 0.5)]
+        return [float(hours) for hours in asked(seen).compute_cost_h("reactive", 0.5)]
 
-    asked = Judged({"m": sets})
+    asked = CardResultsLookup({"m": sets})
     for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
         wanted = np.maximum(table.outcome_h[:, -1], 0.0)
         assert cost_h(asked, partition) == pytest.approx(wanted, abs=1e-3)
     assert cost_h(asked, "long") == []
     # What names no partition is of the cluster's first, and tells of all that have none.
-    anywhere = Judged({"m": [replace(sets[0], partition="")]})
+    anywhere = CardResultsLookup({"m": [replace(sets[0], partition="")]})
     assert cost_h(anywhere, "gpu") == cost_h(anywhere, "long") == cost_h(asked, "gpu")
 
 
@@ -161,7 +161,7 @@ def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     short = EpisodeTable(about, columns)
     judging = Judging(Rows.of([short], EVERY), [short], EVERY)
     judging(np.ones(12, dtype=np.bool_), 0.5, np.zeros(12, dtype=np.int64))
-    asked = Judged({"m": card_results.sets({"judged": judging.told()})})
+    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.told()})})
     found = asked(view(0, cluster="made", time_limit_s=1800))
     rule, reactive = (found.x_h[:, found.names.index(n)] for n in ("fixed-lead", "reactive"))
     assert -0.5 in rule.tolist()

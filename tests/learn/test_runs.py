@@ -9,7 +9,7 @@ from mirage.features import twin_features
 from mirage.features.observation import spec
 from mirage.learn.agents.trajectories import WINDOW, Runs, parted
 from mirage.learn.dataset import Rows
-from mirage.policy.models.agent_model import padded
+from mirage.policy.models.agent_model import pad_window
 from tests.learn import queue_tables
 from tests.learn.queue_tables import queue_table
 
@@ -62,7 +62,7 @@ def test_a_table_that_the_twin_was_not_asked_for_is_refused() -> None:
 def test_a_window_as_served_gives_the_parts_that_were_learned_from(part: int) -> None:
     made = Runs.of([TABLE], 6)
     sight = made.sight(part)
-    pairs = [padded(run[: k + 1], WINDOW) for run in made.observations for k in made.taken]
+    pairs = [pad_window(run[: k + 1], WINDOW) for run in made.observations for k in made.taken]
     windows, known = (torch.from_numpy(np.array(column)) for column in zip(*pairs, strict=True))
     past, there = parted(windows, known, part)
     np.testing.assert_allclose(past, sight.past, atol=1e-5)
@@ -89,6 +89,6 @@ def _columns(made: Runs) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_a_long_run_is_cut_to_its_last_day() -> None:
     rows = np.arange(200, dtype=np.float32)[:, None]
-    window, known = padded(rows, WINDOW)
+    window, known = pad_window(rows, WINDOW)
     assert window[:, 0].tolist() == list(range(200 - WINDOW, 200))
     assert known.tolist() == [1.0] * WINDOW

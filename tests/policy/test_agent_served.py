@@ -13,7 +13,7 @@ from mirage.episodes.judge import policy_runner
 from mirage.errors import UnfitModel
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, Artefact
-from mirage.policy.models.model_policy import Served
+from mirage.policy.models.model_policy import ModelPolicy
 from tests.learn.agents_trained import learned, named, save
 from tests.learn.queue_tables import LEFT_S, queue_table
 from tests.policy.views import view, waits
@@ -29,8 +29,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def served(folder: Path) -> Served:
-    return Served(Artefact.load(folder), "models/made/1")
+def served(folder: Path) -> ModelPolicy:
+    return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
 def seen(episode: int, instant: int, **fields: object) -> HandoverView:
@@ -40,7 +40,7 @@ def seen(episode: int, instant: int, **fields: object) -> HandoverView:
     return view(int(LEFT_S[instant]), **told | fields)
 
 
-def test_it_costs_less_than_plain_slurm(served: Served) -> None:
+def test_it_costs_less_than_plain_slurm(served: ModelPolicy) -> None:
     table = queue_table(40, seed=8)
     chosen = policy_runner.run_policy(table, served, 0.5)
     rows = np.arange(len(table))
@@ -53,14 +53,14 @@ def test_it_costs_less_than_plain_slurm(served: Served) -> None:
     assert len(set(chosen.tolist())) > 3
 
 
-def test_the_reason_names_the_price(served: Served) -> None:
+def test_the_reason_names_the_price(served: ModelPolicy) -> None:
     decision = served.decide(seen(40, 12, overlap_price=0.7))
     assert decision.policy == "models/made/1"
     assert "at overlap price 0.7" in decision.reason
     assert decision.forecast is None
 
 
-def test_a_cheaper_overlap_frees_more(served: Served) -> None:
+def test_a_cheaper_overlap_frees_more(served: ModelPolicy) -> None:
     frees = [
         sum(served.decide(seen(e, 6, overlap_price=p)).action is Action.FREE for e in range(60))
         for p in (0.1, 2.0)
@@ -70,7 +70,7 @@ def test_a_cheaper_overlap_frees_more(served: Served) -> None:
 
 @pytest.mark.parametrize("price", [0.01, 5.0])
 def test_another_price_than_those_learned_from_is_not_asked_about(
-    served: Served, price: float
+    served: ModelPolicy, price: float
 ) -> None:
     view = seen(40, 12, overlap_price=price)
     decision = served.decide(view)
@@ -85,7 +85,7 @@ def test_another_price_than_those_learned_from_is_not_asked_about(
     ids=["none", "nan"],
 )
 def test_without_its_window_a_rule_decides(
-    served: Served, window: np.ndarray[tuple[int, int], np.dtype[np.float32]] | None, why: str
+    served: ModelPolicy, window: np.ndarray[tuple[int, int], np.dtype[np.float32]] | None, why: str
 ) -> None:
     decision = served.decide(seen(40, 12, window=window))
     looks_back = served.artefact.card["advantage"]["window"] > 0
@@ -93,7 +93,9 @@ def test_without_its_window_a_rule_decides(
     assert ("quantile decides" in decision.reason) == looks_back
 
 
-def test_zeros_and_what_is_far_from_all_that_it_saw_are_not_asked_about(served: Served) -> None:
+def test_zeros_and_what_is_far_from_all_that_it_saw_are_not_asked_about(
+    served: ModelPolicy,
+) -> None:
     far = learned().observations[40, 12] + np.float32(9.0)
     assert "far from all" in served.decide(seen(40, 12, observation=far)).reason
 

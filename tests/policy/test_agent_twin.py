@@ -15,8 +15,8 @@ from mirage.learn.agents.trajectories import Runs
 from mirage.learn.trees.stopping import first_free
 from mirage.policy import registry
 from mirage.policy.models.artefact import Artefact
-from mirage.policy.models.model_policy import Served
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.policy.twin.twin_policy import should_ask_twin
 from tests.learn.agents_trained import EVERY, fit, named, plan, runs, save
 from tests.learn.queue_tables import LEFT_S, foretold, queue_table
 from tests.policy.views import view, waits
@@ -36,16 +36,16 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def served(folder: Path) -> Served:
-    return Served(Artefact.load(folder), "models/made/1")
+def served(folder: Path) -> ModelPolicy:
+    return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
 def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(0.5).mean())
 
 
-def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: Served) -> None:
-    assert wants_twin(served)
+def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: ModelPolicy) -> None:
+    assert should_ask_twin(served)
     chosen = policy_runner.run_policy(LATER, served, 0.5)
     assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.choose_reactive(LATER))
 
@@ -61,7 +61,7 @@ def seen(episode: int, instant: int, **fields: object) -> HandoverView:
     return view(int(LEFT_S[instant]), **told | fields)
 
 
-def test_it_chooses_what_the_network_chooses(folder: Path, served: Served) -> None:
+def test_it_chooses_what_the_network_chooses(folder: Path, served: ModelPolicy) -> None:
     made = plan(served.artefact.card["family"], served.artefact.card["encoder"])
     agent = fit(made, folder.with_name("stages"), runs(twin=True))
     later = Runs.of([LATER], EVERY, twin=True)
@@ -71,7 +71,7 @@ def test_it_chooses_what_the_network_chooses(folder: Path, served: Served) -> No
     assert len(set(wanted.tolist())) > 3
 
 
-def test_without_an_answer_of_the_twin_a_rule_decides_and_says_so(served: Served) -> None:
+def test_without_an_answer_of_the_twin_a_rule_decides_and_says_so(served: ModelPolicy) -> None:
     shown = seen(30, 12, twin_s=None)
     decision = served.decide(shown)
     rule = registry.POLICIES["quantile"].decide(shown)
@@ -79,7 +79,7 @@ def test_without_an_answer_of_the_twin_a_rule_decides_and_says_so(served: Served
     assert decision.reason.startswith("the twin was not asked, so quantile decides")
 
 
-def test_what_is_far_from_all_that_it_saw_is_not_asked_about(served: Served) -> None:
+def test_what_is_far_from_all_that_it_saw_is_not_asked_about(served: ModelPolicy) -> None:
     """Of the twin only the observation is held against what was learned from, as for trees."""
     far = LATER.observations[30, 12] + np.float32(9.0)
     assert "far from all" in served.decide(seen(30, 12, observation=far)).reason
@@ -87,7 +87,7 @@ def test_what_is_far_from_all_that_it_saw_is_not_asked_about(served: Served) -> 
     assert "at overlap price" in served.decide(seen(30, 12, twin_s=month)).reason
 
 
-def test_a_longer_wait_is_freed_earlier(served: Served) -> None:
+def test_a_longer_wait_is_freed_earlier(served: ModelPolicy) -> None:
     frees = [
         sum(
             served.decide(seen(e, 6, twin_s=np.full(19, wait_s, dtype=np.int32))).action

@@ -10,10 +10,10 @@ from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.features.observation import spec
 from mirage.policy import registry
-from mirage.policy.auto.auto_policy import Auto, Candidate
+from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.artefact import CARD
 from mirage.policy.models.scope import Scope
-from mirage.policy.results.comparison import Results, Weighing, together
+from mirage.policy.results.comparison import Results, Weighing, merge_results
 from tests.learn.trained import learned, save
 from tests.policy.views import NOW, view, waits
 
@@ -46,13 +46,13 @@ def results(days: int, load_h: float = 1.0, **x_h: float) -> Results:
     )
 
 
-def auto(*rules: Rule, known: Results | None = None) -> Auto:
-    found = Results.none() if known is None else known
-    return Auto(tuple(Candidate(rule) for rule in rules), results=lambda _: found)
+def auto(*rules: Rule, known: Results | None = None) -> AutoPolicy:
+    found = Results.create_empty() if known is None else known
+    return AutoPolicy(tuple(Candidate(rule) for rule in rules), results=lambda _: found)
 
 
-def chosen(asked: Auto, price: float = 0.5) -> str:
-    return asked.choose(view(0, overlap_price=price)).policy.name
+def chosen(asked: AutoPolicy, price: float = 0.5) -> str:
+    return asked.choose_candidate(view(0, overlap_price=price)).policy.name
 
 
 A, B, C = Rule("a", Action.FREE), Rule("b"), Rule("c")
@@ -99,7 +99,7 @@ def test_results_of_few_days_prove_nothing() -> None:
         for h in range(30)
         for r in (thrice,)
     ]
-    assert chosen(auto(A, B, known=together(hours))) == "a"
+    assert chosen(auto(A, B, known=merge_results(hours))) == "a"
 
 
 def test_a_difference_within_its_error_changes_nothing() -> None:
@@ -124,8 +124,8 @@ def test_an_end_that_a_suspension_has_moved_moves_no_choice() -> None:
     known = results(20, a=2.0, b=0.5)
     known_at = np.full(len(known), began + 60)
     asked = auto(A, B, known=replace(known, known_at=known_at))
-    assert asked.choose(seen).policy.name == "b", "it would have begun an hour later"
-    assert asked.choose(replace(seen, predecessor_start=began)).policy.name == "a"
+    assert asked.choose_candidate(seen).policy.name == "b", "it would have begun an hour later"
+    assert asked.choose_candidate(replace(seen, predecessor_start=began)).policy.name == "a"
 
 
 def test_recent_results_and_those_at_a_like_load_weigh_more() -> None:
@@ -133,12 +133,12 @@ def test_recent_results_and_those_at_a_like_load_weigh_more() -> None:
     old = results(40, a=0.5, b=2.0)
     turned = old.x_h[-10:, ::-1].copy()
     old.x_h[-10:] = turned
-    weights = how.weights(old, NOW, 1.0)
+    weights = how.compute_weights(old, NOW, 1.0)
     assert weights[-1] > 20 * weights[0]
-    busy = how.weights(results(5, load_h=20.0, a=1.0), NOW, 1.0)
-    calm = how.weights(results(5, load_h=1.0, a=1.0), NOW, 1.0)
+    busy = how.compute_weights(results(5, load_h=20.0, a=1.0), NOW, 1.0)
+    calm = how.compute_weights(results(5, load_h=1.0, a=1.0), NOW, 1.0)
     assert (busy < calm / 20).all()
-    assert chosen(Auto((Candidate(A), Candidate(B)), results=lambda _: old, how=how)) == "b"
+    assert chosen(AutoPolicy((Candidate(A), Candidate(B)), results=lambda _: old, how=how)) == "b"
 
 
 def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_itself() -> None:
@@ -150,13 +150,13 @@ def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_it
         Candidate(Rule("fixed-lead"), proven=False),
     )
     known = results(20, model=0.1, quantile=3.0)
-    assert Auto(candidates).choose(view(0, cluster="home")).policy.name == "model"
-    assert Auto(candidates[2:]).choose(view(0)).policy.name == "quantile"
-    abroad = Auto((candidates[0], *candidates[2:]))
-    assert abroad.choose(view(0, cluster="abroad")).policy.name == "quantile"
-    assert abroad.choose(view(0)).policy.name == "quantile"
-    proved = Auto((candidates[0], *candidates[2:]), results=lambda _: known)
-    assert proved.choose(view(0, cluster="abroad")).policy.name == "model"
+    assert AutoPolicy(candidates).choose_candidate(view(0, cluster="home")).policy.name == "model"
+    assert AutoPolicy(candidates[2:]).choose_candidate(view(0)).policy.name == "quantile"
+    abroad = AutoPolicy((candidates[0], *candidates[2:]))
+    assert abroad.choose_candidate(view(0, cluster="abroad")).policy.name == "quantile"
+    assert abroad.choose_candidate(view(0)).policy.name == "quantile"
+    proved = AutoPolicy((candidates[0], *candidates[2:]), results=lambda _: known)
+    assert proved.choose_candidate(view(0, cluster="abroad")).policy.name == "model"
 
 
 def test_a_standby_that_may_be_pinned_is_pinned_whatever_results_say() -> None:
@@ -208,7 +208,7 @@ def test_one_that_was_pinned_before_age_always_accrued_is_not_moved_without_need
 
 @pytest.fixture
 def promoted(tmp_path: Path) -> Path:
-    registry.promote(save(tmp_path / "made" / "1"))
+    registry.promote_version(save(tmp_path / "made" / "1"))
     return tmp_path
 
 
@@ -223,9 +223,9 @@ def shown(**fields: object) -> HandoverView:
 
 
 def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
-    asked = registry.policy("auto", promoted)
+    asked = registry.get_policy("auto", promoted)
     assert asked.decide(shown()).reason.startswith("models/made/1 decides: freed now")
-    assert registry.policy("auto", promoted) is asked
+    assert registry.get_policy("auto", promoted) is asked
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_the_chain_falls_back_and_says_why(
     promoted: Path, fields: dict[str, object], why: str
 ) -> None:
     seen = shown(**fields)
-    decision = registry.policy("auto", promoted).decide(seen)
+    decision = registry.get_policy("auto", promoted).decide(seen)
     rule = registry.POLICIES["quantile"].decide(seen)
     assert (decision.action, decision.forecast) == (rule.action, rule.forecast)
     assert "quantile decides, since models/made/1 cannot be asked" in decision.reason
@@ -254,13 +254,13 @@ def test_the_chain_falls_back_and_says_why(
 def test_an_artefact_that_is_unfit_or_gone_is_skipped_and_said(promoted: Path) -> None:
     card = promoted / "made" / "1" / CARD
     card.write_text(card.read_text()[:100])
-    told = registry.policy("auto", promoted).decide(shown())
+    told = registry.get_policy("auto", promoted).decide(shown())
     assert "quantile decides, since models/made cannot be asked" in told.reason
     assert "does not read as JSON" in told.reason
     card.unlink()
-    assert "there is no" in registry.policy("auto", promoted).decide(shown()).reason
+    assert "there is no" in registry.get_policy("auto", promoted).decide(shown()).reason
 
 
 def test_without_any_model_a_rule_decides(tmp_path: Path) -> None:
-    told = registry.policy("auto", tmp_path / "nowhere").decide(shown())
+    told = registry.get_policy("auto", tmp_path / "nowhere").decide(shown())
     assert told.reason.startswith("quantile decides, since twin cannot be asked")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mirage.policy.models import conformal
-from mirage.policy.models.conformal import Shifts
-from mirage.policy.models.quantiles import LEVELS, P10, P50, P90, hours
+from mirage.policy.models.conformal import QuantileShifts
+from mirage.policy.models.quantiles import LEVELS, P10, P50, P90, to_shifted_hours
 
 RNG = np.random.default_rng(3)
 DAY_S = 86400
@@ -28,8 +28,8 @@ def even_waits() -> np.ndarray:
 def test_moved_quantiles_hold_as_many_waits_as_they_say() -> None:
     waits = even_waits()
     recent = START.max() - conformal.WINDOW_DAYS * DAY_S < START
-    shift = conformal.shift(residuals(waits), START)
-    adjusted = hours(np.tile(WRONG, (int(recent.sum()) * INSTANTS, 1)), shift)
+    shift = conformal.compute_shift(residuals(waits), START)
+    adjusted = to_shifted_hours(np.tile(WRONG, (int(recent.sum()) * INSTANTS, 1)), shift)
     below = (waits[recent].ravel()[:, None] <= adjusted).mean(axis=0)
     # A little outside, for there are but so many days.
     np.testing.assert_allclose(below, LEVELS, atol=0.05)
@@ -40,7 +40,7 @@ def test_moved_quantiles_hold_as_many_waits_as_they_say() -> None:
 
 def test_fewer_days_move_the_outer_quantiles_further_out() -> None:
     waits = even_waits()
-    few, many = (conformal.shift(residuals(waits)[-n:], START[-n:]) for n in (30, 120))
+    few, many = (conformal.compute_shift(residuals(waits)[-n:], START[-n:]) for n in (30, 120))
     assert few[P90] - few[P10] > many[P90] - many[P10]
 
 
@@ -49,7 +49,8 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
     old = START.max() - conformal.WINDOW_DAYS * DAY_S >= START
     changed = np.where(old[:, None], 500.0, waits)
     np.testing.assert_array_equal(
-        conformal.shift(residuals(waits), START), conformal.shift(residuals(changed), START)
+        conformal.compute_shift(residuals(waits), START),
+        conformal.compute_shift(residuals(changed), START),
     )
 
 
@@ -58,46 +59,48 @@ def test_later_hand_overs_do_not_move_an_earlier_forecast() -> None:
     at = START[100:160:7, None] + np.arange(3) * 3600
     cut = at.max()
     changed = np.where((cut < KNOWN)[:, None], waits + 300.0, waits)
-    before, after = (conformal.rolling(residuals(w), START, KNOWN, at) for w in (waits, changed))
+    before, after = (
+        conformal.compute_rolling_shifts(residuals(w), START, KNOWN, at) for w in (waits, changed)
+    )
     np.testing.assert_array_equal(before, after)
     known = np.where((cut >= KNOWN)[:, None], waits + 300.0, waits)
-    assert (conformal.rolling(residuals(known), START, KNOWN, at) > before).all()
+    assert (conformal.compute_rolling_shifts(residuals(known), START, KNOWN, at) > before).all()
 
 
 def test_each_instant_has_the_shift_of_what_was_known_then() -> None:
     found = residuals(even_waits())
     at = np.array([[KNOWN[50], KNOWN[90] - 1]])
-    rolled = conformal.rolling(found, START, KNOWN, at)
-    np.testing.assert_array_equal(rolled[0, 0], conformal.shift(found[:51], START[:51]))
-    np.testing.assert_array_equal(rolled[0, 1], conformal.shift(found[:90], START[:90]))
+    rolled = conformal.compute_rolling_shifts(found, START, KNOWN, at)
+    np.testing.assert_array_equal(rolled[0, 0], conformal.compute_shift(found[:51], START[:51]))
+    np.testing.assert_array_equal(rolled[0, 1], conformal.compute_shift(found[:90], START[:90]))
 
 
 def test_nothing_is_moved_before_enough_is_known() -> None:
     found = residuals(even_waits())
     at = KNOWN[[0, conformal.FEWEST - 2]]
-    assert not conformal.rolling(found, START, KNOWN, at).any()
+    assert not conformal.compute_rolling_shifts(found, START, KNOWN, at).any()
 
 
 def test_each_size_has_a_shift_of_its_own_and_others_that_of_all() -> None:
     nodes = np.where(np.arange(EPISODES) % 2 == 0, 1, 8)
     waits = even_waits() * np.where(nodes == 8, 10.0, 1.0)[:, None]
-    shifts = Shifts.found(residuals(waits), START, nodes)
-    one, eight, four = shifts.of(np.array([1, 8, 4]))
+    shifts = QuantileShifts.from_residuals(residuals(waits), START, nodes)
+    one, eight, four = shifts.select_by_nodes(np.array([1, 8, 4]))
     assert (one < four).all()
     assert (four < eight).all()
-    again = Shifts.read(shifts.card())
-    np.testing.assert_array_equal(again.of(nodes), shifts.of(nodes))
+    again = QuantileShifts.from_card(shifts.to_card())
+    np.testing.assert_array_equal(again.select_by_nodes(nodes), shifts.select_by_nodes(nodes))
 
 
 def test_an_older_card_has_one_shift_for_all_sizes() -> None:
-    shifts = Shifts.read({"shift": [0.1] * 9})
-    np.testing.assert_array_equal(shifts.of(np.array([1, 512])), np.full((2, 9), 0.1))
+    shifts = QuantileShifts.from_card({"shift": [0.1] * 9})
+    np.testing.assert_array_equal(shifts.select_by_nodes(np.array([1, 512])), np.full((2, 9), 0.1))
 
 
 def test_a_size_of_few_hand_overs_is_moved_as_all_are() -> None:
     few = conformal.FEWEST - 1
     nodes = np.where(np.arange(EPISODES) < few, 8, 1)
-    found = Shifts.found(residuals(even_waits()), START, nodes)
+    found = QuantileShifts.from_residuals(residuals(even_waits()), START, nodes)
     assert list(found.by_nodes) == [1]
-    np.testing.assert_array_equal(found.of(np.array([8]))[0], found.all)
+    np.testing.assert_array_equal(found.select_by_nodes(np.array([8]))[0], found.all)
     assert found.all.any()

@@ -5,7 +5,7 @@ import pytest
 
 from mirage.domain.decision import Action
 from mirage.features import twin_features
-from mirage.policy.twin.twin_policy import Foretold
+from mirage.policy.twin.twin_policy import TwinPolicy
 from tests.policy.views import view, waits
 
 HOUR = 3600
@@ -40,13 +40,13 @@ def test_numbers_say_how_long_and_how_late() -> None:
 def test_it_frees_where_late_is_likely_enough_for_the_price() -> None:
     # Odds of 0.6 x 0.5: a bound of 23 %; of 0.6 x 4: 71 %.
     at = [view(h * HOUR, twin_s=ANSWER) for h in (14, 15)]
-    assert [Foretold().decide(v).action for v in at] == [Action.FREE, Action.WAIT]
+    assert [TwinPolicy().decide(v).action for v in at] == [Action.FREE, Action.WAIT]
     dear = [view(h * HOUR, twin_s=ANSWER, overlap_price=4.0) for h in (5, 7)]
-    assert [Foretold().decide(v).action for v in dear] == [Action.FREE, Action.WAIT]
+    assert [TwinPolicy().decide(v).action for v in dear] == [Action.FREE, Action.WAIT]
 
 
 def test_it_tells_its_forecast_and_its_reason() -> None:
-    decision = Foretold().decide(view(15 * HOUR, twin_s=ANSWER))
+    decision = TwinPolicy().decide(view(15 * HOUR, twin_s=ANSWER))
     assert decision.forecast is not None
     assert (decision.forecast.p10_s, decision.forecast.p50_s) == (2 * HOUR, 10 * HOUR)
     assert decision.reason == (
@@ -56,7 +56,7 @@ def test_it_tells_its_forecast_and_its_reason() -> None:
 
 def test_where_it_was_not_asked_a_rule_decides_and_says_so() -> None:
     shown = view(HOUR, jobs=waits([2 * HOUR] * 30))
-    decision = Foretold().decide(shown)
+    decision = TwinPolicy().decide(shown)
     assert decision.action is Action.FREE
     assert decision.policy == "twin"
     assert "the twin was not asked" in decision.reason

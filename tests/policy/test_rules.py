@@ -16,11 +16,11 @@ from mirage.policy.rules.lead_rules import (
     Quantile,
     Reactive,
     SlurmEstimate,
-    best_fractile,
+    compute_best_fractile,
+    compute_quantile,
+    drop_before_change,
     forecast_wait,
-    like_waits,
-    quantile,
-    since_change,
+    select_like_waits,
 )
 from mirage.ports import Policy
 from tests.policy.views import NOW, pending, view, waits
@@ -98,7 +98,7 @@ def test_no_constant_lead_is_cheaper_than_the_fractile(history: list[int], price
             np.maximum(known - lead_s, 0).sum() + price * np.maximum(lead_s - known, 0).sum()
         )
 
-    chosen = quantile(known, best_fractile(price))
+    chosen = compute_quantile(known, compute_best_fractile(price))
     assert cost(chosen) <= min(cost(lead) for lead in range(501)) + 1e-6
 
 
@@ -114,7 +114,7 @@ def test_like_jobs_are_widened_until_there_are_enough() -> None:
     )
 
     def chosen(enough: int) -> set[int]:
-        return set(like_waits(known, 4, HOUR, enough=enough).tolist())
+        return set(select_like_waits(known, 4, HOUR, enough=enough).tolist())
 
     assert (chosen(3), chosen(4), chosen(7)) == ({1}, {1, 2}, {1, 2, 3})
 
@@ -122,16 +122,16 @@ def test_like_jobs_are_widened_until_there_are_enough() -> None:
 @pytest.mark.parametrize(("nodes", "alike"), [(2, True), (8, True), (1, False), (9, False)])
 def test_alike_is_within_a_factor_of_two(nodes: int, *, alike: bool) -> None:
     known = waits([7, 8], nodes=[nodes, 1000], limit_s=HOUR)
-    found = like_waits(known, 4, HOUR, enough=1).tolist()
+    found = select_like_waits(known, 4, HOUR, enough=1).tolist()
     assert (found == [7]) is alike
 
 
 def test_history_before_a_change_to_longer_waits_is_dropped() -> None:
     history = np.array([10] * 100 + [5000] * 12, dtype=np.int64)
-    kept = since_change(history, best_fractile(0.5))
+    kept = drop_before_change(history, compute_best_fractile(0.5))
     assert kept.tolist() == history[-20:].tolist()
     longer = np.array([10] * 100 + [5000] * 30, dtype=np.int64)
-    assert since_change(longer, best_fractile(0.5)).tolist() == [5000] * 30
+    assert drop_before_change(longer, compute_best_fractile(0.5)).tolist() == [5000] * 30
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_history_before_a_change_to_longer_waits_is_dropped() -> None:
 )
 def test_history_without_such_a_change_is_kept_whole(history: list[int]) -> None:
     column = np.array(history, dtype=np.int64)
-    assert len(since_change(column, best_fractile(0.5))) == len(history)
+    assert len(drop_before_change(column, compute_best_fractile(0.5))) == len(history)
 
 
 def test_quantile_forgets_the_calm_before_a_rush() -> None:
@@ -208,7 +208,7 @@ def test_slurm_estimate_in_an_empty_line_asks_for_room(free_nodes: int, wanted: 
 def test_each_policy_is_found_by_its_name_and_an_unknown_one_is_told_the_names() -> None:
     names = ["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once", "twin"]
     names += ["pin", "pin-then-free"]
-    assert [registry.policy(name).name for name in names] == names
+    assert [registry.get_policy(name).name for name in names] == names
     assert sorted(registry.POLICIES) == sorted(names)
     with pytest.raises(NotFound, match=r"no policy 'oracle': there are reactive, average"):
-        registry.policy("oracle")
+        registry.get_policy("oracle")

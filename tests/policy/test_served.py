@@ -17,8 +17,8 @@ from mirage.features.twin_features import LEVELS
 from mirage.learn.dataset import Observations, Rows
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
-from mirage.policy.models.model_policy import Served
-from mirage.policy.models.unavailable_model import Unserved
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.policy.models.unavailable_model import UnavailableModel
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, fitted, learned, save
 from tests.policy.views import view, waits
@@ -30,8 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def served(folder: Path) -> Served:
-    return Served(Artefact.load(folder), "models/made/1")
+def served(folder: Path) -> ModelPolicy:
+    return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
 def seen(observation: Observations | None, price: float = 0.5) -> HandoverView:
@@ -58,7 +58,7 @@ def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
     return copy
 
 
-def test_it_chooses_what_the_trees_choose(served: Served) -> None:
+def test_it_chooses_what_the_trees_choose(served: ModelPolicy) -> None:
     table = queue_table(30, seed=8)
     chosen = policy_runner.run_policy(table, served, 0.5)
     wanted = fitted(FAMILIES[1]).chosen(Rows.of([table]), (0.5,))[0.5]
@@ -66,7 +66,7 @@ def test_it_chooses_what_the_trees_choose(served: Served) -> None:
     assert len(set(chosen.tolist())) > 3
 
 
-def test_the_reason_and_the_forecast_are_told(served: Served) -> None:
+def test_the_reason_and_the_forecast_are_told(served: ModelPolicy) -> None:
     decision = served.decide(seen(known()))
     assert decision.policy == "models/made/1"
     assert "it starts late with" in decision.reason
@@ -77,7 +77,7 @@ def test_the_reason_and_the_forecast_are_told(served: Served) -> None:
     assert 0.0 <= forecast.p10_s <= forecast.p50_s <= forecast.p90_s
 
 
-def test_the_price_of_the_view_decides(served: Served) -> None:
+def test_the_price_of_the_view_decides(served: ModelPolicy) -> None:
     rows = learned().observations[:, 6]
     frees = {
         price: sum(served.decide(seen(row, price)).action is Action.FREE for row in rows)
@@ -105,7 +105,7 @@ def larger(cluster: float) -> Observations:
     ids=["none", "nan", "far", "short", "ten times larger"],
 )
 def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
-    served: Served, observation: Observations | None, why: str
+    served: ModelPolicy, observation: Observations | None, why: str
 ) -> None:
     decision = served.decide(seen(observation))
     rule = registry.POLICIES["quantile"].decide(seen(observation))
@@ -118,11 +118,11 @@ def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize(("wait_h", "action"), [(0, Action.WAIT), (9, Action.FREE)])
 def test_where_the_twin_was_asked_it_stands_in(
-    served: Served, wait_h: int, action: Action, gone: bool
+    served: ModelPolicy, wait_h: int, action: Action, gone: bool
 ) -> None:
     answer = np.full(len(LEVELS), wait_h * 3600, dtype=np.int32)
     shown = replace(seen(None), twin_s=answer)
-    model = Unserved("models/made/1", "there is no model") if gone else served
+    model = UnavailableModel("models/made/1", "there is no model") if gone else served
     decision = model.decide(shown)
     assert (decision.action, decision.policy) == (action, "models/made/1")
     assert f"there is no {'model' if gone else 'observation'}, so twin decides" in decision.reason
@@ -141,7 +141,9 @@ print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 
 
 @pytest.mark.parametrize("name", NOT_IN_TABLES)
-def test_what_no_table_has_a_model_is_shown_as_it_has_learned_it(served: Served, name: str) -> None:
+def test_what_no_table_has_a_model_is_shown_as_it_has_learned_it(
+    served: ModelPolicy, name: str
+) -> None:
     """Two nodes down, or an owner with more jobs than the chain, are a normal day."""
     at, observation = spec.PLACES[name], known().copy()
     observation[at] = served.artefact.seen.high[at]
@@ -208,24 +210,24 @@ def test_a_card_that_is_cut_off_or_absent_is_refused(folder: Path, tmp_path: Pat
 
 def test_models_are_found_by_name_and_by_promotion(folder: Path) -> None:
     under = folder.parent.parent
-    assert registry.policy("models/made/1", under).name == "models/made/1"
-    assert registry.models(under) == [folder]
+    assert registry.get_policy("models/made/1", under).name == "models/made/1"
+    assert registry.list_model_folders(under) == [folder]
     with pytest.raises(InputError, match="promoted"):
-        registry.policy("models/made", under)
-    registry.promote(folder)
-    assert registry.policy("models/made", under).name == "models/made/1"
+        registry.get_policy("models/made", under)
+    registry.promote_version(folder)
+    assert registry.get_policy("models/made", under).name == "models/made/1"
 
 
 def test_a_folder_of_models_that_is_not_there_is_named(tmp_path: Path) -> None:
     away = tmp_path / "away"
     with pytest.raises(InputError, match=f"there is no folder {away} "):
-        registry.folder_of("models/made", away)
+        registry.resolve_folder("models/made", away)
     away.mkdir()
     with pytest.raises(InputError, match="no version of models/made was promoted"):
-        registry.folder_of("models/made", away)
+        registry.resolve_folder("models/made", away)
 
 
 @pytest.mark.parametrize("name", ["models/../../etc", "models/", "models/a/b/c", "models/a/.."])
 def test_no_name_leads_out_of_the_folder(name: str, folder: Path) -> None:
     with pytest.raises(InputError, match="is no model"):
-        registry.policy(name, folder.parent.parent)
+        registry.get_policy(name, folder.parent.parent)

@@ -73,7 +73,7 @@ def test_known_run_times_give_the_exact_wait() -> None:
     """It runs 4 of its 8 hours and has run 3: an hour is left."""
     past = [job(d, MIDNIGHT + 12 * HOUR) for d in (1,)]
     simulator, history = seen([*past, job(9, NOW - 3 * HOUR)])
-    assert only(SMALL.of_simulator(simulator, link(), history, seed=1)) == HOUR
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == HOUR
 
 
 def test_jobs_ahead_run_before_it() -> None:
@@ -81,14 +81,14 @@ def test_jobs_ahead_run_before_it() -> None:
     past = [job(1, MIDNIGHT + 12 * HOUR)]
     ahead = [job(10, NOW - HOUR, 4), job(11, NOW - 1, 2)]
     simulator, history = seen([*past, job(9, NOW - 3 * HOUR), *ahead])
-    assert only(SMALL.of_simulator(simulator, link(), history, seed=1)) == 4 * HOUR
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 4 * HOUR
 
 
 def test_who_comes_every_day_comes_again() -> None:
     """Each day at 0:30 a job that goes before everybody (nice) runs 2 h: it is first at 1:00."""
     daily = [job(d + 1, MIDNIGHT + d * DAY + HOUR // 2, 4, nice=-5000) for d in range(9)]
     simulator, history = seen([*daily, job(50, NOW - 3 * HOUR)])
-    assert only(SMALL.of_simulator(simulator, link(), history, seed=1)) == 3 * HOUR
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 3 * HOUR
 
 
 def test_the_predecessor_runs_to_its_limit() -> None:
@@ -102,7 +102,7 @@ def test_the_predecessor_runs_to_its_limit() -> None:
         SimJob(time_limit_s=DAY, run_s=1, user="chain", dependencies=build_afterany(predecessor))
     )
     simulator.advance(NOW)
-    found = SMALL.of_simulator(simulator, link(job_id=standby), history, seed=1)
+    found = SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)
     assert only(found) == DAY - HOUR
 
 
@@ -112,7 +112,9 @@ def test_a_standby_is_let_go_in_the_twin_alone() -> None:
     standby = simulator.inject(
         SimJob(time_limit_s=DAY, run_s=DAY, user="chain", dependencies=build_afterany(blocker))
     )
-    assert only(SMALL.of_simulator(simulator, link(job_id=standby), history, seed=1)) == 0
+    assert (
+        only(SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)) == 0
+    )
     record = simulator.find(standby)
     assert record is not None
     assert record.start is None
@@ -121,7 +123,7 @@ def test_a_standby_is_let_go_in_the_twin_alone() -> None:
 
 def test_nobody_waits_longer_than_the_horizon() -> None:
     simulator, history = seen([job(9, NOW - HOUR, 400)])
-    found = SMALL.of_simulator(simulator, link(), history, seed=1)
+    found = SMALL.forecast_from_simulator(simulator, link(), history, seed=1)
     assert only(found) == SMALL.horizon_s
     assert found.unstarted == SMALL.samples
 
@@ -141,7 +143,7 @@ def test_a_live_queue_gives_the_same() -> None:
     _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
     snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
     look = SnapshotObserver(snapshot, ONE_NODE, RunningStats())
-    found = SMALL.of_look(look, link(), history, seed=1)
+    found = SMALL.forecast_from_queue(look, link(), history, seed=1)
     assert only(found) == HOUR
 
 
@@ -149,7 +151,7 @@ def forecast_at(jobs: list[SimJob], at: int, seed: int = 5) -> tuple[TwinForecas
     simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
     history = SubmissionHistory(BEGIN)
     history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
-    return FAR.of_simulator(simulator, link(at, nodes=4), history, seed=seed), simulator
+    return FAR.forecast_from_simulator(simulator, link(at, nodes=4), history, seed=seed), simulator
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -182,8 +184,8 @@ def test_quantiles_are_samples_and_the_cost_is_told() -> None:
     ticks = iter((1.0, 1.25))
     clock: Callable[[], float] = lambda: next(ticks)  # noqa: E731
     simulator, history = seen([job(1, MIDNIGHT + 12 * HOUR), job(9, NOW - 3 * HOUR)])
-    found = replace(SMALL, clock=clock).of_simulator(simulator, link(), history, seed=1)
+    found = replace(SMALL, clock=clock).forecast_from_simulator(simulator, link(), history, seed=1)
     assert found.cost_ms == 250.0
-    assert (found.forecast().p50_s, found.forecast().samples) == (HOUR, 20)
+    assert (found.to_forecast().p50_s, found.to_forecast().samples) == (HOUR, 20)
     spread = TwinForecast(np.arange(10, dtype=np.int64), 0, 1.0)
-    assert [spread.quantile(q) for q in (0.1, 0.5, 0.9)] == [0, 4, 8]
+    assert [spread.compute_quantile(q) for q in (0.1, 0.5, 0.9)] == [0, 4, 8]

@@ -105,7 +105,7 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
         predecessor_start=0,
         predecessor_end=0,
     )
-    again = Twin().of_look(look, link, history, seed=7).forecast()
+    again = Twin().forecast_from_queue(look, link, history, seed=7).to_forecast()
     assert isinstance(history, SubmissionHistory)
     assert found.forecast.p50_s == pytest.approx(again.p50_s, rel=0.3, abs=600)
 

@@ -47,7 +47,7 @@ def models(trained: Path, tmp_path: Path) -> Path:
 
 def serving(store: Store, models: Path, name: str = MODEL) -> Scene:
     """The scene after a tick, so that its history is known."""
-    scene = Scene(store, policies=partial(registry.policy, under=models), mode=Mode.SHADOW)
+    scene = Scene(store, policies=partial(registry.get_policy, under=models), mode=Mode.SHADOW)
     observer = Observer(params=scene.cluster.params)
     scene.rules = replace(scene.rules, default="reactive")
     scene.new_worker().run_tick()
@@ -73,12 +73,12 @@ def test_a_model_decides_on_what_is_seen_live(store: Store, models: Path) -> Non
 
 
 def test_a_name_without_a_version_is_the_promoted_one(store: Store, models: Path) -> None:
-    registry.promote(models / "made" / "1")
+    registry.promote_version(models / "made" / "1")
     assert decided(serving(store, models, "models/made")).policy == MODEL
 
 
 def test_auto_observes_nothing_where_the_position_settles_it(store: Store, models: Path) -> None:
-    registry.promote(models / "made" / "1")
+    registry.promote_version(models / "made" / "1")
     scene = serving(store, models, "auto")
     pinned = decided(scene)
     assert pinned.reason.startswith("pin-then-free decides")

@@ -22,7 +22,7 @@ from tests.services.scene import HOUR, Failing, Scene
 
 
 def scene(store: Store, policy: str = "pin", limits: Limits | None = None) -> Scene:
-    made = Scene(store, policies=lambda _: registry.policy(policy), limits=limits)
+    made = Scene(store, policies=lambda _: registry.get_policy(policy), limits=limits)
     made.tick()
     return made
 
@@ -115,7 +115,7 @@ def test_moves_of_one_hand_over_are_capped(store: Store) -> None:
 
 
 def test_a_link_with_room_beside_its_predecessor_is_not_pinned(store: Store) -> None:
-    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    made = Scene(store, policies=lambda _: registry.get_policy("pin"))
     snapshot = made.cluster.fetch_nodes()
     node = next(n for n in snapshot if n.name == names(made)[0])
     roomy = replace(node, cpus=4 * node.cpus, gpus=4 * node.gpus)
@@ -135,7 +135,7 @@ def test_a_restart_knows_that_it_is_pinned(store: Store) -> None:
 
 def test_a_users_own_nodes_stay_though_the_service_wants_to_pin(store: Store) -> None:
     """Also after a restart, and once its predecessor has ended."""
-    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    made = Scene(store, policies=lambda _: registry.get_policy("pin"))
     standby = made.job(2).job_id
     own = [node.name for node in made.cluster.fetch_nodes()].index(names(made)[0])
     made.cluster.simulator.set_node_list(standby, [own])
@@ -245,7 +245,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 def test_where_age_always_accrues_auto_leaves_plain_slurm_alone(store: Store) -> None:
-    made = Scene(store, policies=lambda _: registry.policy("auto"))
+    made = Scene(store, policies=lambda _: registry.get_policy("auto"))
     made.rules = replace(made.rules, accrues_always=lambda: True)
     made.worker = made.new_worker()
     made.tick()
@@ -257,7 +257,7 @@ def test_while_nobody_knows_whether_age_accrues_auto_pins(store: Store) -> None:
     def silent() -> bool:
         raise ClusterUnavailable("no answer")
 
-    made = Scene(store, policies=lambda _: registry.policy("auto"))
+    made = Scene(store, policies=lambda _: registry.get_policy("auto"))
     made.rules = replace(made.rules, accrues_always=silent)
     made.worker = made.new_worker()
     made.tick()
@@ -268,7 +268,7 @@ def test_while_nobody_knows_whether_age_accrues_auto_pins(store: Store) -> None:
 def test_a_silent_slurm_is_found_out_by_the_next_queue(
     store: Store, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
-    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    made = Scene(store, policies=lambda _: registry.get_policy("pin"))
     pin = made.cluster.pin_standby
 
     def silent(standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:

@@ -9,7 +9,7 @@ from mirage.domain.chain import ChainMode, ChainState, Planner, Presubmit
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.policy.rules.lead_rules import Reactive, by_lead
+from mirage.policy.rules.lead_rules import Reactive, decide_by_lead
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration
@@ -52,7 +52,7 @@ class Leads:
             return Decision(action=Action.WAIT, reason="not asked yet", policy=self.name)
         wait_s = self.lead_h * HOUR
         forecast = Forecast(p10_s=0.75 * wait_s, p50_s=wait_s, p90_s=1.25 * wait_s)
-        return by_lead(view, wait_s, forecast, self.name)
+        return decide_by_lead(view, wait_s, forecast, self.name)
 
 
 def runs(index: int = 1, start: int = START, limit: str = "1-00:00:00", **cells: str) -> str:

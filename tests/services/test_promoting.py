@@ -16,7 +16,7 @@ LATER = learned().about.since + EPISODES * 4 * 3600 + 86400
 
 def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> None:
     models, path = tmp_path / "models", tmp_path / "newer.npz"
-    registry.promote(save(models / "made/1"))
+    registry.promote_version(save(models / "made/1"))
     save(models / "made/2", trained_on=[_table(learned()) | {"nodes": 64}])
     queue_table(40, seed=4, first=LATER).save(path)
     with pytest.raises(InputError, match=r"made/2 is for: it was trained for 64 node\(s\), not 1"):

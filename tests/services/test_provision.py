@@ -61,7 +61,7 @@ def test_the_mode_of_a_partition_goes_before_the_clusters(store: Store) -> None:
 
 
 def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
-    scene = Scene(store, policies=registry.policy)
+    scene = Scene(store, policies=registry.get_policy)
     job = scene.job(1)
     assert job.uid is not None
     with store.begin() as tx:

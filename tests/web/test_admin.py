@@ -152,7 +152,7 @@ def test_forms_are_taken_from_admins_and_our_own_pages_alone(
         ):
             assert send(site, path, fields, Cookie=root, **strange) == 403
         assert stored(site) == before
-        assert registry.promoted(tmp_path / "models" / "made") is None
+        assert registry.find_promoted_version(tmp_path / "models" / "made") is None
         assert send(site, path, fields, Cookie=root, **own) == 303
 
 
@@ -171,7 +171,7 @@ def test_a_models_page_promotes_it(sqlite_template: Path, tmp_path: Path, browse
             visitor.open("/admin/audit?event=model+promoted")
             assert visitor.page.locator("tbody tr").count() == 1
             assert visitor.complaints == []
-    assert registry.promoted(tmp_path / "models" / "made") == "1"
+    assert registry.find_promoted_version(tmp_path / "models" / "made") == "1"
 
 
 def test_what_users_are_called_stays_text(empty_site: Site, browser: Browser) -> None:

@@ -22,8 +22,8 @@ from mirage.cluster.cli.client import SlurmCli
 from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
-from mirage.policy.auto.auto_policy import Auto
-from mirage.policy.models.model_policy import Served
+from mirage.policy.auto.auto_policy import AutoPolicy
+from mirage.policy.models.model_policy import ModelPolicy
 from mirage.ports import should_observe
 from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
@@ -163,11 +163,11 @@ def _mode(settings: Settings) -> tuple[Verdict, str]:
 def _policy(settings: Settings) -> tuple[Verdict, str]:
     """Which model serves, or which rule."""
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
-    if isinstance(policy, Auto):
+    if isinstance(policy, AutoPolicy):
         models = sum(candidate.scope is not None for candidate in policy.candidates)
         rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
         return Verdict.GOOD, f"auto decides, among {models} models, {rules}"
-    if not isinstance(policy, Served):
+    if not isinstance(policy, ModelPolicy):
         return Verdict.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card
     traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
@@ -185,7 +185,7 @@ def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
             f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}",
         )
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
-    if isinstance(policy, Auto):
+    if isinstance(policy, AutoPolicy):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
         return Verdict.WARNING, f"{told} (`mirage cluster import` writes one)"
     if should_observe(policy):

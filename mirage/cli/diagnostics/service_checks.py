@@ -35,7 +35,10 @@ def look(settings: Settings, url: str | None) -> list[Finding]:
 def models(settings: Settings) -> tuple[Verdict, str]:
     """Whether each file is what its card says, and made for this program's features."""
     under = get_models_dir(settings.provision.models_dir)
-    names = [f"models/{folder.parent.name}/{folder.name}" for folder in registry.models(under)]
+    names = [
+        f"models/{folder.parent.name}/{folder.name}"
+        for folder in registry.list_model_folders(under)
+    ]
     broken = list(_broken(names, settings))
     if broken:
         return Verdict.FAULT, "; ".join(broken)

@@ -16,10 +16,10 @@ from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features.observation import spec
-from mirage.policy.auto.auto_policy import Auto, Candidate, unfit
-from mirage.policy.models.model_policy import Served
-from mirage.policy.registry import is_model, policy
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, explain_unfit
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.policy.registry import get_policy, is_model
+from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy, should_observe
 from mirage.studies.evaluation.auto_choices import Heard
 
@@ -64,7 +64,7 @@ def judge(
     policy cannot be judged on one of them. What is odd is said on standard error.
     """
     names = list(names)
-    asked = {name: policy(name, under) for name in names if name != ORACLE}
+    asked = {name: get_policy(name, under) for name in names if name != ORACLE}
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
@@ -104,14 +104,16 @@ class _Run:
             return [
                 policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables
             ]
-        if isinstance(asked, Auto):
+        if isinstance(asked, AutoPolicy):
             return [self._walked(asked, place) for place in range(len(self._tables))]
         return [self._decided(asked, place) for place in range(len(self._tables))]
 
-    def _walked(self, auto: Auto, place: int) -> policy_runner.Chosen:
+    def _walked(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
         table = self._tables[place]
         auto = replace(auto, candidates=tuple(c for c in auto.candidates if not _saw(c, table)))
-        return walk_forward.chosen(auto, table, lambda p: self._decided(p, place), self._heard)
+        return walk_forward.choose_instants(
+            auto, table, lambda p: self._decided(p, place), self._heard
+        )
 
     def _decided(self, asked: Policy, place: int) -> policy_runner.Chosen:
         key = (asked.name, place)
@@ -134,12 +136,12 @@ class _Heeded:
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name = policy, policy.name
-        self.observes, self.asks_twin = should_observe(policy), wants_twin(policy)
+        self.observes, self.asks_twin = should_observe(policy), should_ask_twin(policy)
         self._why: Counter[str | None] = Counter()
 
     def decide(self, view: HandoverView) -> Decision:
-        if not isinstance(self._policy, Auto):
-            self._why[unfit(self._policy, view)] += 1
+        if not isinstance(self._policy, AutoPolicy):
+            self._why[explain_unfit(self._policy, view)] += 1
         return self._policy.decide(view)
 
     def say(self, table: EpisodeTable) -> None:
@@ -165,18 +167,18 @@ def _say_if_learned(
     """Figures on weeks that a model was trained on are better than the model is."""
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
-            if isinstance(one, Served) and _saw(one, table):
+            if isinstance(one, ModelPolicy) and _saw(one, table):
                 typer.echo(
                     f"mirage: note: {one.name} was trained on weeks of {path}, or later", err=True
                 )
-            if isinstance(one, Auto):
+            if isinstance(one, AutoPolicy):
                 for name in (c.name for c in one.candidates if _saw(c, table)):
                     told = f"{name} was trained on weeks of {path}, or later: auto does without it"
                     typer.echo(f"mirage: note: {told}", err=True)
 
 
-def _saw(asked: Served | Candidate, table: EpisodeTable) -> bool:
-    scope = asked.artefact.scope if isinstance(asked, Served) else asked.scope
+def _saw(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
+    scope = asked.artefact.scope if isinstance(asked, ModelPolicy) else asked.scope
     about = table.about
     cluster = str(about.cluster.get("name", ""))
     return scope is not None and scope.has_seen(cluster, about.since)

@@ -19,8 +19,8 @@ from mirage.errors import InputError, MirageError
 from mirage.learn.dataset import Rows
 from mirage.policy import registry
 from mirage.policy.models.artefact import GRAPH
-from mirage.policy.models.conformal import FEWEST, Shifts
-from mirage.policy.models.tree_model import LateModel
+from mirage.policy.models.conformal import FEWEST, QuantileShifts
+from mirage.policy.models.tree_model import TreeModel
 from mirage.services.models import model_catalog, model_promotion
 from mirage.services.models.model_promotion import unseen
 
@@ -52,7 +52,7 @@ def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None
 @models.command()
 def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """What a model is: its card, checked against its graph."""
-    served = registry.model(model, models_folder(config))
+    served = registry.load_model(model, models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
@@ -85,7 +85,7 @@ def promote(
     )
     evidence = found.evidence()
     if found.refused is None:
-        registry.promote(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
+        registry.promote_version(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
     if as_json:
         typer.echo(json.dumps(evidence))
     if found.refused is not None:
@@ -117,21 +117,23 @@ def recalibrate(
     except ImportError:
         raise no_packages() from None
     under = models_folder(config)
-    served = registry.model(model, under)
+    served = registry.load_model(model, under)
     card, trees = served.artefact.card, served.artefact.model
-    if not isinstance(trees, LateModel):
+    if not isinstance(trees, TreeModel):
         raise InputError(f"{served.name} has no forecast of the wait")
     with working("adjusting the forecast"):
         tables = [unseen(path, served) for path in words]
         rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
         if len(rows) < FEWEST:
             raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
-        residuals = rows.residuals(trees.log_quantiles(rows.flat))
-        found = Shifts.found(residuals, rows.start_point, rows.nodes)
-    graph = (registry.folder_of(model, under) / GRAPH).read_bytes()
-    forecast = card["forecast"] | found.card()
+        residuals = rows.residuals(trees.predict_log_quantiles(rows.flat))
+        found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
+    graph = (registry.resolve_folder(model, under) / GRAPH).read_bytes()
+    forecast = card["forecast"] | found.to_card()
     # Sizes that these tables have none of keep what they had.
-    forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    forecast["shift_by_nodes"] = (
+        trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    )
     save(out, card | {"forecast": forecast}, graph)
     typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
 

@@ -141,7 +141,7 @@ def _maker(
 ) -> Maker:
     settings = read(changed)
     if family in _AGENTS:
-        start = None if init is None else registry.folder_of(init, under)
+        start = None if init is None else registry.resolve_folder(init, under)
         chosen = encoder or EncoderName.MLP
         return Agents(family, chosen, settings, seed, init=start, twin=twin)
     if encoder or init:

@@ -17,7 +17,7 @@ from mirage.learn.artefact import safetensors_io
 from mirage.learn.artefact.model_card import WEIGHTS, begun, learned_from
 from mirage.learn.artefact.safetensors_io import Weights
 from mirage.policy.models.artefact import read_card
-from mirage.policy.models.model_input import with_twin
+from mirage.policy.models.model_input import has_twin_inputs
 from mirage.policy.models.onnx_session import ADVANTAGE
 
 
@@ -53,7 +53,7 @@ class Start:
 
 def _check_twin(folder: Path, card: Mapping[str, Any], *, twin: bool) -> None:
     try:
-        knows = with_twin(card)
+        knows = has_twin_inputs(card)
     except ValueError as error:
         raise UnfitModel(f"{folder}: {error}") from error
     if knows is not twin:

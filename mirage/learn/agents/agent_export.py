@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from mirage.features.observation import spec
 from mirage.learn.agents.networks import Answer, Net, Sight
 from mirage.learn.agents.trajectories import WINDOW, Runs, parted
-from mirage.policy.models.agent_model import Unit, padded
-from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, session
+from mirage.policy.models.agent_model import AdvantageUnit, pad_window
+from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, open_session
 from mirage.policy.models.onnx_session import WINDOW as WINDOW_INPUT
 
 OPSET = 17
@@ -24,7 +24,7 @@ _MOST = 40
 class _Served(nn.Module):
     """The network with the inputs that a service has."""
 
-    def __init__(self, net: Net, unit: Unit, part: int) -> None:
+    def __init__(self, net: Net, unit: AdvantageUnit, part: int) -> None:
         super().__init__()
         self.net = net
         self._unit = unit
@@ -44,10 +44,10 @@ class _Served(nn.Module):
             past, there = parted(window, known, self._part)
         answer: Answer = self.net(Sight(now, past, there), price[:, 0])
         hours = self.net.unit_h * (answer.free - answer.hold)
-        return (answer.preference if self._unit is Unit.LOG_ODDS else hours)[:, None]
+        return (answer.preference if self._unit is AdvantageUnit.LOG_ODDS else hours)[:, None]
 
 
-def graph(net: Net, unit: Unit, part: int) -> bytes:
+def graph(net: Net, unit: AdvantageUnit, part: int) -> bytes:
     """Inputs INPUT and PRICE, with `part` also WINDOW and KNOWN; output ADVANTAGE [R, 1]."""
     features = len(net.scaled.low)
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
@@ -70,7 +70,7 @@ def graph(net: Net, unit: Unit, part: int) -> bytes:
     return data.getvalue()
 
 
-def parity(data: bytes, net: Net, unit: Unit, part: int, runs: Runs) -> dict[str, float]:
+def parity(data: bytes, net: Net, unit: AdvantageUnit, part: int, runs: Runs) -> dict[str, float]:
     """The largest difference between graph and network, at prices from all that it serves.
 
     The graph is given windows as a service makes them, the network what it learned from.
@@ -80,14 +80,16 @@ def parity(data: bytes, net: Net, unit: Unit, part: int, runs: Runs) -> dict[str
     price = np.geomspace(0.1, 2.0, len(sight)).astype(np.float32)[:, None]
     inputs = {INPUT: sight.now.numpy(), PRICE: price}
     if part:
-        pairs = [padded(run[: k + 1], WINDOW) for run in few.observations for k in few.taken]
+        pairs = [pad_window(run[: k + 1], WINDOW) for run in few.observations for k in few.taken]
         inputs[WINDOW_INPUT] = np.array([window for window, _ in pairs])
         inputs[KNOWN] = np.array([known for _, known in pairs])
-    (found,) = session(data).run([ADVANTAGE], inputs)
+    (found,) = open_session(data).run([ADVANTAGE], inputs)
     net.eval()
     with torch.no_grad():
         answer = net(sight, torch.from_numpy(price[:, 0]))
     wanted = (
-        answer.preference if unit is Unit.LOG_ODDS else net.unit_h * (answer.free - answer.hold)
+        answer.preference
+        if unit is AdvantageUnit.LOG_ODDS
+        else net.unit_h * (answer.free - answer.hold)
     )
     return {ADVANTAGE: float(np.abs(found[:, 0] - wanted.numpy()).max())}

@@ -27,7 +27,7 @@ from mirage.learn.artefact.safetensors_io import Weights
 from mirage.learn.evaluation import operating_points, time_splits
 from mirage.learn.settings import Settings
 from mirage.learn.trees import stopping, tree_training
-from mirage.policy.models.agent_model import Unit
+from mirage.policy.models.agent_model import AdvantageUnit
 
 STAGES = 4
 """Of one fit."""
@@ -67,7 +67,7 @@ class Plan:
             )
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> AdvantageUnit:
         return AGENTS[self.family][1]
 
     @property

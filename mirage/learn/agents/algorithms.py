@@ -23,7 +23,7 @@ from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from mirage.learn.environment.table_library import TableLibrary
 from mirage.learn.settings import Settings
-from mirage.policy.models.agent_model import Unit
+from mirage.policy.models.agent_model import AdvantageUnit
 
 _STEEPEST = 1.0
 
@@ -187,8 +187,8 @@ def _looked_up(extractor: Any) -> Net:
     return net
 
 
-AGENTS: dict[str, tuple[type[Dqn] | type[PolicyGradient], Unit]] = {
-    "dqn": (Dqn, Unit.HOURS),
-    "policy-gradient": (PolicyGradient, Unit.LOG_ODDS),
+AGENTS: dict[str, tuple[type[Dqn] | type[PolicyGradient], AdvantageUnit]] = {
+    "dqn": (Dqn, AdvantageUnit.HOURS),
+    "policy-gradient": (PolicyGradient, AdvantageUnit.LOG_ODDS),
 }
 """By family, with the unit of its advantage."""

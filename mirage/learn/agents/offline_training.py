@@ -19,7 +19,7 @@ from mirage.errors import InputError
 from mirage.learn.agents.networks import PRICES, Answer, Net
 from mirage.learn.agents.training_tensors import Lesson, cost
 from mirage.learn.settings import Settings
-from mirage.policy.models.agent_model import Unit
+from mirage.policy.models.agent_model import AdvantageUnit
 
 _SLOW = 0.99
 """Of the mean of weights over steps that is kept."""
@@ -43,7 +43,7 @@ def learn(  # noqa: PLR0913 - each is another thing
     net: Net,
     lesson: Lesson,
     settings: Settings,
-    unit: Unit,
+    unit: AdvantageUnit,
     seed: int,
     *,
     balance: float = 0.0,
@@ -83,7 +83,7 @@ class _Student:
     """A network, its optimiser, and the mean of its weights."""
 
     def __init__(
-        self, net: Net, lesson: Lesson, settings: Settings, unit: Unit, balance: float
+        self, net: Net, lesson: Lesson, settings: Settings, unit: AdvantageUnit, balance: float
     ) -> None:
         self._net = net
         self._lesson = lesson
@@ -120,7 +120,7 @@ class _Student:
             return loss
         spent = cost(outcome_h, price) / self._net.unit_h
         loss = _BESIDE * loss + _values(answer, spent, self._unit)
-        if self._unit is Unit.LOG_ODDS:
+        if self._unit is AdvantageUnit.LOG_ODDS:
             # Prices weigh alike: hand-overs cost about so much more where overlap is dear.
             loss = loss + expected(answer.preference.reshape(shape), spent / (0.5 + price) ** 0.5)
         return loss
@@ -143,9 +143,9 @@ def _outcomes(answer: Answer, outcome_h: Tensor, left_h: Tensor) -> Tensor:
     return wrong + _BESIDE * functional.smooth_l1_loss(answer.wait, wait)
 
 
-def _values(answer: Answer, spent: Tensor, unit: Unit) -> Tensor:
+def _values(answer: Answer, spent: Tensor, unit: AdvantageUnit) -> Tensor:
     """How wrong both values are, and their difference; `spent` [B, D + 1], in its unit."""
-    frees = answer.preference > 0.0 if unit is Unit.LOG_ODDS else answer.free > answer.hold
+    frees = answer.preference > 0.0 if unit is AdvantageUnit.LOG_ODDS else answer.free > answer.hold
     later = after(spent, frees.reshape(spent.shape))
     free, hold = answer.free.reshape(spent.shape), answer.hold.reshape(spent.shape)
     wrong = functional.smooth_l1_loss(free, -spent) + functional.smooth_l1_loss(hold, -later)

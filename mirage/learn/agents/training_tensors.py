@@ -13,7 +13,7 @@ from mirage.learn.agents.networks import Net, Sight
 from mirage.learn.agents.trajectories import Runs
 from mirage.learn.dataset import Floats
 from mirage.learn.trees import stopping
-from mirage.policy.models.agent_model import Unit
+from mirage.policy.models.agent_model import AdvantageUnit
 
 PRICES = (0.15, 0.5, 1.5)
 """At which agents are compared while they learn."""
@@ -54,7 +54,7 @@ def cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
     return outcome_h.clamp(min=0.0) + price * (-outcome_h).clamp(min=0.0)
 
 
-def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: Unit) -> Floats:
+def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: AdvantageUnit) -> Floats:
     """[P, E, D]: above 0 where the agent frees; the ends are no decisions."""
     net.eval()
     found: list[Tensor] = []
@@ -62,18 +62,20 @@ def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: Unit) ->
         for rows in torch.split(torch.arange(len(lesson.sight)), _AT_ONCE):
             hidden, _ = net.encode(lesson.sight.rows(rows))
             answers = (net.answer(hidden, torch.full((len(rows),), p)) for p in prices)
-            chosen = [a.preference if unit is Unit.LOG_ODDS else a.free - a.hold for a in answers]
+            chosen = [
+                a.preference if unit is AdvantageUnit.LOG_ODDS else a.free - a.hold for a in answers
+            ]
             found.append(torch.stack(chosen))
     every = torch.cat(found, dim=1).reshape(len(prices), *lesson.outcome_h.shape)
     return every[:, :, :-1].numpy().astype(np.float64)
 
 
-def chosen(net: Net, lesson: Lesson, price: float, unit: Unit) -> NDArray[np.int64]:
+def chosen(net: Net, lesson: Lesson, price: float, unit: AdvantageUnit) -> NDArray[np.int64]:
     """[E]: the instant at which it frees each successor; D for never."""
     return stopping.first_free(advantages(net, lesson, (price,), unit)[0] > 0.0)
 
 
-def score(net: Net, lesson: Lesson, unit: Unit) -> float:
+def score(net: Net, lesson: Lesson, unit: AdvantageUnit) -> float:
     """What it costs as a share of what plain Slurm costs, mean of PRICES; less is better."""
     cost_h = stopping.costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)

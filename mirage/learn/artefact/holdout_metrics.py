@@ -16,7 +16,7 @@ from mirage.learn.dataset import Flags, Ints, Rows, decisions
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
-from mirage.policy.results.card_results import MODEL, as_text
+from mirage.policy.results.card_results import MODEL, format_column
 from mirage.policy.results.comparison import Results
 from mirage.ports import Policy
 
@@ -78,9 +78,9 @@ class Judging:
         first = judged[0][1]
         return {
             **_chain(table),
-            "start_point": as_text(first.start_point),
-            "known_at": as_text(np.max([r.known_at for _, r in judged], axis=0)),
-            "load_s": as_text(_seconds(first.load_h)),
+            "start_point": format_column(first.start_point),
+            "known_at": format_column(np.max([r.known_at for _, r in judged], axis=0)),
+            "load_s": format_column(_seconds(first.load_h)),
             "x_s": {str(price): _columns(found) for price, found in judged},
         }
 
@@ -96,7 +96,7 @@ class Judging:
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
             chosen[name] = policy_runner.run_policy(table, _Now(POLICIES[name], asked_s), price)
-        return walk_forward.results(table, chosen).part(np.sort(rows[was_judged]))
+        return walk_forward.collect_results(table, chosen).select_rows(np.sort(rows[was_judged]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _chain(table: EpisodeTable) -> dict[str, Any]:
 
 
 def _columns(found: Results) -> dict[str, str]:
-    return {name: as_text(_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+    return {name: format_column(_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
 
 
 def _seconds(hours: Any) -> Ints:

@@ -46,7 +46,7 @@ def card(
         "forecast": {
             "levels": LEVELS,
             "thresholds_h": family.thresholds_h,
-            **fitted.shifts.card(),
+            **fitted.shifts.to_card(),
         },
         "settings": family.settings(),
         **told,

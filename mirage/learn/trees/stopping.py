@@ -15,7 +15,7 @@ import numpy as np
 from mirage.learn.dataset import Flags, Floats, Ints, Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees.tree_families import Family, Trees
-from mirage.policy.rules.late_threshold import late_enough
+from mirage.policy.rules.late_threshold import is_late_enough
 
 FACTORS = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4)
 """What is searched: 1 is the newsvendor's."""
@@ -85,6 +85,6 @@ def spent_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Fl
 
 def spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
     """[E, P]: what each hand-over costs, freed at that boundary; hours. `cost_h` as `costs`."""
-    chosen = [first_free(late_enough(probability, price, factor)) for price in prices]
+    chosen = [first_free(is_late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))
     return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])

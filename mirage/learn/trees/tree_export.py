@@ -13,7 +13,7 @@ from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 from mirage.learn.dataset import Observations
 from mirage.learn.trees.ensemble import Mean
 from mirage.learn.trees.tree_families import BoostedTrees, ForestTrees, Trees
-from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, session
+from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, open_session
 
 OPSET, OPSET_ML, IR = 15, 3, 8
 """Old enough for any onnxruntime of these years."""
@@ -39,7 +39,7 @@ def graph(late: Trees, wait: Trees, features: int) -> bytes:
 
 def parity(data: bytes, late: Trees, wait: Trees, observations: Observations) -> dict[str, float]:
     """The largest difference between graph and trees over some observations, by output."""
-    found = session(data).run([LATE, WAIT], {INPUT: observations})
+    found = open_session(data).run([LATE, WAIT], {INPUT: observations})
     wanted = late.predict(observations), wait.predict(observations)
     pairs = zip((LATE, WAIT), found, wanted, strict=True)
     return {name: float(np.abs(got - want).max()) for name, got, want in pairs}

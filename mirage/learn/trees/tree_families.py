@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from mirage.learn.dataset import Floats, Observations
 from mirage.learn.settings import defaults
-from mirage.policy.models.quantiles import LEVELS, of_distribution
+from mirage.policy.models.quantiles import LEVELS, invert_distribution
 
 LONGEST_H = 192.0
 
@@ -105,7 +105,7 @@ class ForestTrees:
 
     def log_quantiles(self, observations: Observations) -> Floats:
         """Where it predicts P(wait <= t)."""
-        return of_distribution(self.predict(observations), THRESHOLDS_H)
+        return invert_distribution(self.predict(observations), THRESHOLDS_H)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from mirage.learn.trees import stopping
 from mirage.learn.trees.stopping import Told
 from mirage.learn.trees.tree_families import Family, Forecast, Trees
 from mirage.policy.models import conformal, quantiles
-from mirage.policy.models.conformal import Shifts
-from mirage.policy.rules.late_threshold import late_enough
+from mirage.policy.models.conformal import QuantileShifts
+from mirage.policy.rules.late_threshold import is_late_enough
 
 PRICES = (0.15, 0.5, 1.5)
 """At which the boundary's factor is chosen: it serves all prices."""
@@ -38,18 +38,18 @@ class Fitted:
     late: Trees
     wait: Forecast
     factor: float
-    shifts: Shifts
+    shifts: QuantileShifts
     """The conformal adjustment."""
 
     def chosen(self, rows: Rows, prices: Sequence[float]) -> dict[float, NDArray[np.int64]]:
         """By price, [E]: the instant at which it frees each successor; D for never."""
         late = self.late.predict(rows.flat).reshape(len(rows), -1)
-        return {p: stopping.first_free(late_enough(late, p, self.factor)) for p in prices}
+        return {p: stopping.first_free(is_late_enough(late, p, self.factor)) for p in prices}
 
     def wait_h(self, rows: Rows) -> Floats:
         """[E x D, Q]: quantiles of the wait."""
-        shift = self.shifts.of(conformal.sizes(rows.flat))
-        return quantiles.hours(self.wait.log_quantiles(rows.flat), shift)
+        shift = self.shifts.select_by_nodes(conformal.decode_nodes(rows.flat))
+        return quantiles.to_shifted_hours(self.wait.log_quantiles(rows.flat), shift)
 
 
 def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
@@ -65,9 +65,9 @@ def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
     return Fitted(late=late, wait=wait, factor=factor, shifts=shifts)
 
 
-def _shifts(rows: Rows, family: Family) -> Shifts:
+def _shifts(rows: Rows, family: Family) -> QuantileShifts:
     newest, residuals = held_back(rows, family)
-    return Shifts.found(residuals, newest.start_point, newest.nodes)
+    return QuantileShifts.from_residuals(residuals, newest.start_point, newest.nodes)
 
 
 def held_back(rows: Rows, family: Family) -> tuple[Rows, Floats]:

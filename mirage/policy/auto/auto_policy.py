@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView, Waits
 from mirage.policy.models.scope import Scope
-from mirage.policy.results.comparison import Results, Weighing, choose, load_h
+from mirage.policy.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
 from mirage.policy.rules.lead_rules import Reactive
-from mirage.policy.rules.pinning import PinThenFree, off_its_nodes
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.rules.pinning import PinThenFree, move_off_nodes
+from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy, should_keep_window, should_observe
 
 _PINS = PinThenFree()
 _PLAIN = Reactive()
 
 
-def unfit(policy: Policy, view: HandoverView) -> str | None:
-    """Why it cannot be asked about this hand-over now, as its own `unfit` says; None: it can."""
+def explain_unfit(policy: Policy, view: HandoverView) -> str | None:
+    """Why it cannot be asked about this hand-over now, as its own `explain_unfit` says; None: it can."""
     asked: Callable[[HandoverView], str | None] | None = getattr(policy, "unfit", None)
     return None if asked is None else asked(view)
 
@@ -39,7 +39,7 @@ class Candidate:
     def name(self) -> str:
         return self.policy.name
 
-    def place(self, cluster: str) -> int:
+    def rank_on_cluster(self, cluster: str) -> int:
         """Before the others of a lower number; equal ones stand as they were given."""
         if self.scope is not None:
             return 0 if cluster in self.scope.clusters else 2
@@ -60,20 +60,20 @@ class Choice:
     def because(self) -> str:
         clauses = [f"{name} cannot be asked ({why})" for name, why in self.skipped.items()]
         if self.dearer:
-            clauses.append(f"{_listed(self.dearer)} cost more lately")
-        return f", since {_listed(clauses)}" if clauses else ""
+            clauses.append(f"{_join_words(self.dearer)} cost more lately")
+        return f", since {_join_words(clauses)}" if clauses else ""
 
 
-def _nothing(_: HandoverView) -> Results:
-    return Results.none()
+def _find_nothing(_: HandoverView) -> Results:
+    return Results.create_empty()
 
 
 @dataclass(frozen=True, slots=True)
-class Auto:
+class AutoPolicy:
     """The last candidate must be one that can always be asked."""
 
     candidates: tuple[Candidate, ...]
-    results: Callable[[HandoverView], Results] = _nothing
+    results: Callable[[HandoverView], Results] = _find_nothing
     """Of hand-overs like the one shown, whenever they ended: only ended ones are looked at. The
     seam for others than the cards': a service's own hand-overs, an evaluation's."""
     how: Weighing = field(default_factory=Weighing)
@@ -91,7 +91,7 @@ class Auto:
 
     @property
     def asks_twin(self) -> bool:
-        return any(wants_twin(c.policy) for c in self.candidates)
+        return any(should_ask_twin(c.policy) for c in self.candidates)
 
     def outright(self, view: HandoverView) -> Decision | None:
         """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
@@ -100,42 +100,44 @@ class Auto:
         """
         if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
             why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
-            return self._by(_PLAIN, view, why)
+            return self._decide_with(_PLAIN, view, why)
         if view.can_pin:
-            return self._by(_PINS, view, ", since the standby may be pinned")
+            return self._decide_with(_PINS, view, ", since the standby may be pinned")
         return None
 
     def decide(self, view: HandoverView) -> Decision:
         settled = self.outright(view)
         if settled is not None:
             return settled
-        choice = self.choose(view)
+        choice = self.choose_candidate(view)
         self.told(choice)
-        return self._by(choice.policy, view, choice.because)
+        return self._decide_with(choice.policy, view, choice.because)
 
-    def _by(self, policy: Policy, view: HandoverView, because: str) -> Decision:
+    def _decide_with(self, policy: Policy, view: HandoverView, because: str) -> Decision:
         decision = policy.decide(view)
         # Nobody but who pins is asked about one that stands on nodes which it has to leave.
         stuck = view.position is Position.PINNED and not view.can_pin
         if stuck and decision.action is Action.WAIT:
-            decision = replace(off_its_nodes(policy.name), forecast=decision.forecast)
+            decision = replace(move_off_nodes(policy.name), forecast=decision.forecast)
         reason = f"{policy.name} decides{because}: {decision.reason}"
         return replace(decision, policy=self.name, reason=reason)
 
-    def choose(self, view: HandoverView) -> Choice:
+    def choose_candidate(self, view: HandoverView) -> Choice:
         """As of the predecessor's start: were it chosen anew at each instant, the successor would
         be freed as soon as any that is chosen in passing frees it."""
-        order = sorted(self.candidates, key=lambda c: c.place(view.cluster))
-        faults = {c.name: unfit(c.policy, view) for c in order}
+        order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
+        faults = {c.name: explain_unfit(c.policy, view) for c in order}
         asked = [c for c in order if faults[c.name] is None]
         began = view.predecessor_start
         if began is None:
             began = view.predecessor_end - view.time_limit_s
-        results = self.results(view).known(min(began, view.now))
-        load = load_h(_before(view.jobs, began), view.nodes, view.time_limit_s)
-        weights = self.how.weights(results, began, load)
+        results = self.results(view).select_known(min(began, view.now))
+        load = compute_load_h(
+            _select_started_before(view.jobs, began), view.nodes, view.time_limit_s
+        )
+        weights = self.how.compute_weights(results, began, load)
         names = [c.name for c in asked]
-        name, dearer = choose(names, results, weights, view.overlap_price, self.how)
+        name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.how)
         chosen = asked[names.index(name)]
         before = order[: order.index(chosen)]
         return Choice(
@@ -145,7 +147,7 @@ class Auto:
         )
 
 
-def _before(jobs: Waits, at: int) -> Waits:
+def _select_started_before(jobs: Waits, at: int) -> Waits:
     """Those that had started; all where none is as old."""
     early = jobs.start <= at
     if early.all() or not early.any():
@@ -158,5 +160,5 @@ def _before(jobs: Waits, at: int) -> Waits:
     )
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join(words)

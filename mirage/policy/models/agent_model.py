@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import HandoverView
 from mirage.policy.models import model_input
-from mirage.policy.models.model_output import Verdict
-from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, WINDOW, check
+from mirage.policy.models.model_output import ModelOutput
+from mirage.policy.models.onnx_session import (
+    ADVANTAGE,
+    INPUT,
+    KNOWN,
+    PRICE,
+    WINDOW,
+    check_signature,
+)
 
 
-class Unit(StrEnum):
+class AdvantageUnit(StrEnum):
     """Of an advantage. Above 0 the standby is freed."""
 
     HOURS = "hours"
@@ -23,39 +30,41 @@ class Unit(StrEnum):
     """That it frees: a policy network."""
 
 
-class AdvantageModel:
+class AgentModel:
     """Frees when that is worth more than waiting."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
         told = card["advantage"]
-        self.unit = Unit(told["unit"])
+        self.unit = AdvantageUnit(told["unit"])
         least, greatest = map(float, told["prices"])
         self.prices = (least, greatest)
         """That it has learned from."""
         self.window = int(told["window"])
         """How many observations it looks back on; 0 for none but the present one."""
         looks_back = {WINDOW, KNOWN} if self.window else set()
-        check(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
-        self._with_twin = model_input.with_twin(card)
+        check_signature(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
+        self._with_twin = model_input.has_twin_inputs(card)
         self._session = session
 
-    def advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+    def predict_advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
         """[R], of inputs by the names of `policy.graph`."""
         (found,) = self._session.run([ADVANTAGE], dict(inputs))
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage
 
-    def verdict(self, view: HandoverView) -> Verdict | str:
-        inputs = self._inputs(view)
+    def predict_handover(self, view: HandoverView) -> ModelOutput | str:
+        inputs = self._build_inputs(view)
         if isinstance(inputs, str):
             return inputs
-        found = float(self.advantage(inputs)[0])
+        found = float(self.predict_advantage(inputs)[0])
         if not np.isfinite(found):
             return "the model gave no number"
-        return Verdict(frees=found > 0.0, reason=_reason(found, self.unit, view.overlap_price))
+        return ModelOutput(
+            frees=found > 0.0, reason=_format_reason(found, self.unit, view.overlap_price)
+        )
 
-    def _inputs(self, view: HandoverView) -> dict[str, NDArray[np.float32]] | str:
-        row = model_input.row(view, twin=self._with_twin)
+    def _build_inputs(self, view: HandoverView) -> dict[str, NDArray[np.float32]] | str:
+        row = model_input.build_input_row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row
         now = row[None, :].astype(np.float32)
@@ -66,11 +75,11 @@ class AdvantageModel:
             return "there is no window of observations"
         if not np.isfinite(view.window).all():
             return "the window holds numbers that are not finite"
-        window, known = padded(view.window, self.window)
+        window, known = pad_window(view.window, self.window)
         return inputs | {WINDOW: window[None], KNOWN: known[None]}
 
 
-def padded(
+def pad_window(
     observations: NDArray[np.float32], length: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The last `length` of [W, F], zeros before the first; and [length], 1 where there is one."""
@@ -82,8 +91,8 @@ def padded(
     return window, known
 
 
-def _reason(advantage: float, unit: Unit, price: float) -> str:
-    if unit is Unit.HOURS:
+def _format_reason(advantage: float, unit: AdvantageUnit, price: float) -> str:
+    if unit is AdvantageUnit.HOURS:
         beside = "less" if advantage > 0.0 else "more"
         return (
             f"freed now it is expected to cost {abs(advantage):.2f} h {beside} than waiting on, "

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from mirage.errors import UnfitModel
 from mirage.features.observation import spec
-from mirage.policy.models.agent_model import AdvantageModel
+from mirage.policy.models.agent_model import AgentModel
 from mirage.policy.models.model_output import Model
-from mirage.policy.models.onnx_session import ADVANTAGE, session
+from mirage.policy.models.onnx_session import ADVANTAGE, open_session
 from mirage.policy.models.scope import Scope
-from mirage.policy.models.tree_model import LateModel
+from mirage.policy.models.tree_model import TreeModel
 from mirage.policy.results import card_results
 
 FORMAT = "mirage-model/1"
@@ -40,25 +40,25 @@ Observations = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TrainingRange:
     """The least and the greatest of each number learned from: [F]."""
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
-    def nearest(self, observations: Observations) -> Observations:
+    def clamp_to_learned(self, observations: Observations) -> Observations:
         """[..., F]: with what tables do not have as it was learned from."""
         nearest, at = observations.copy(), _NOT_IN_TABLES
         nearest[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
         return nearest
 
-    def strange(self, observation: Observations) -> str | None:
+    def explain_out_of_range(self, observation: Observations) -> str | None:
         """Why a model should not be asked about this observation [F]."""
         if observation.shape != self.low.shape:
             return f"the observation has {observation.size} numbers, not {self.low.size}"
         if not np.isfinite(observation).all():
             return "the observation holds numbers that are not finite"
-        observation = self.nearest(observation)
+        observation = self.clamp_to_learned(observation)
         beyond = np.maximum(self.low - observation, observation - self.high)
         worst = int(beyond.argmax())
         if beyond[worst] > STRANGE_BY:
@@ -71,24 +71,24 @@ class Artefact:
 
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
-        self.seen = Seen(
+        self.seen = TrainingRange(
             # What the twin foretells is hours: more of them than were learned from are just long.
             *(
                 np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
                 for end in ("low", "high")
             )
         )
-        self.scope = Scope.of(card)
-        self.judged = card_results.sets(card)
-        kind = AdvantageModel if ADVANTAGE in card else LateModel
-        self.model: Model = kind(card, session(graph))
+        self.scope = Scope.from_card(card)
+        self.judged = card_results.parse_card(card)
+        kind = AgentModel if ADVANTAGE in card else TreeModel
+        self.model: Model = kind(card, open_session(graph))
 
     @classmethod
     def load(cls, folder: Path) -> "Artefact":
         """Raises UnfitModel where the folder holds none that this program can run."""
         card = read_card(folder)
-        graph = _read(folder / GRAPH)
-        _check(folder, card, hashlib.sha256(graph).hexdigest())
+        graph = _read_file(folder / GRAPH)
+        _check_card(folder, card, hashlib.sha256(graph).hexdigest())
         try:
             return cls(card, graph)
         # onnxruntime has a dozen errors of its own, and a card may hold anything.
@@ -99,12 +99,12 @@ class Artefact:
 def read_card(folder: Path) -> dict[str, Any]:
     """card.json, its keys checked. Raises UnfitModel."""
     try:
-        card = json.loads(_read(folder / CARD))
+        card = json.loads(_read_file(folder / CARD))
     except ValueError as error:
         raise UnfitModel(f"{folder}: {CARD} does not read as JSON") from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UnfitModel(f"{folder}: {CARD} is not of the format {FORMAT}")
-    absent = [key for key in _keys(card) if key not in card]
+    absent = [key for key in _list_required_keys(card) if key not in card]
     if absent:
         raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
     return card
@@ -118,28 +118,28 @@ def check_graph(folder: Path, card: dict[str, Any]) -> None:
         now = path.stat()
     except OSError as error:
         raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
-    _check(folder, card, _digest(path, now.st_mtime_ns, now.st_size))
+    _check_card(folder, card, _hash_file(path, now.st_mtime_ns, now.st_size))
 
 
 @lru_cache(maxsize=512)
-def _digest(path: Path, _changed_ns: int, _size: int) -> str:
-    return hashlib.sha256(_read(path)).hexdigest()
+def _hash_file(path: Path, _changed_ns: int, _size: int) -> str:
+    return hashlib.sha256(_read_file(path)).hexdigest()
 
 
-def _check(folder: Path, card: dict[str, Any], digest: str) -> None:
+def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
     if digest != card["sha256"]:
         raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
     if card["features_fingerprint"] != spec.FINGERPRINT:
         raise UnfitModel(f"{folder} was trained on other features than this program's")
 
 
-def _keys(card: dict[str, Any]) -> Sequence[str]:
+def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:
     """What a card must have: an agent's advantage, or a boundary on the forecast of trees."""
     kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
     return ("sha256", "features_fingerprint", "seen", "family", *kind)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

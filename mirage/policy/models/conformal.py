@@ -1,6 +1,6 @@
 """The conformal adjustment: what each quantile of a forecast would have needed lately.
 
-Residuals are log(1 + wait in hours) less the forecast's log quantiles (`quantiles.settled`), of
+Residuals are log(1 + wait in hours) less the forecast's log quantiles (`quantiles.normalize_quantiles`), of
 forecasts that had not learned from the wait. A quantile is moved by the residuals' quantile at its
 own level, over the hand-overs of a recent window, so that as many waits lie below it as it says
 (split conformal; Vovk, Gammerman and Shafer, 2005), for each size of chain apart.
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Shifts:
+class QuantileShifts:
     """What to add to each log quantile."""
 
     all: Floats
@@ -43,15 +43,15 @@ class Shifts:
     """[Q] each."""
 
     @classmethod
-    def found(cls, residuals: Floats, start_point: Ints, nodes: Ints) -> Self:
+    def from_residuals(cls, residuals: Floats, start_point: Ints, nodes: Ints) -> Self:
         """Of hand-overs whose waits are known: residuals [E, D, Q], start points and nodes [E]."""
         sizes, count = np.unique(nodes, return_counts=True)
         enough = sizes[count >= FEWEST].tolist()
-        own = {n: shift(residuals[nodes == n], start_point[nodes == n]) for n in enough}
-        return cls(shift(residuals, start_point), own)
+        own = {n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in enough}
+        return cls(compute_shift(residuals, start_point), own)
 
     @classmethod
-    def read(cls, forecast: Mapping[str, Any]) -> Self:
+    def from_card(cls, forecast: Mapping[str, Any]) -> Self:
         """From a card's `forecast`; older cards have one for all sizes."""
         own = forecast.get("shift_by_nodes", {})
         return cls(
@@ -59,37 +59,39 @@ class Shifts:
             {int(nodes): np.array(told, dtype=np.float64) for nodes, told in own.items()},
         )
 
-    def card(self) -> dict[str, Any]:
-        """What `read` reads."""
+    def to_card(self) -> dict[str, Any]:
+        """What `from_card` reads."""
         own = {str(nodes): told.tolist() for nodes, told in self.by_nodes.items()}
         return {"shift": self.all.tolist(), "shift_by_nodes": own}
 
-    def of(self, nodes: Ints) -> Floats:
+    def select_by_nodes(self, nodes: Ints) -> Floats:
         """[R, Q], for chains of so many nodes [R]."""
         return np.array([self.by_nodes.get(n, self.all) for n in nodes.tolist()])
 
 
-def sizes(observations: NDArray[np.float32]) -> Ints:
+def decode_nodes(observations: NDArray[np.float32]) -> Ints:
     """[...]: the successor's nodes, of observations [..., F]."""
     return np.rint(np.expm1(observations[..., _NODES].astype(np.float64))).astype(np.int64)
 
 
-def shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) -> Floats:
+def compute_shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) -> Floats:
     """[Q], by the newest of hand-overs whose waits are known: residuals [E, D, Q]; zeros of few."""
     if len(start_point) < FEWEST:
         return np.zeros(len(LEVELS))
     recent = start_point > start_point.max() - window_days * _DAY_S
     days = len(np.unique(start_point[recent] // _DAY_S))
-    return shift_of(residuals[recent].reshape(-1, len(LEVELS)), days)
+    return compute_residual_quantiles(residuals[recent].reshape(-1, len(LEVELS)), days)
 
 
-def shift_of(residuals: Floats, days: int, levels: Sequence[float] = LEVELS) -> Floats:
+def compute_residual_quantiles(
+    residuals: Floats, days: int, levels: Sequence[float] = LEVELS
+) -> Floats:
     """[Q]: what each quantile would have needed: residuals [n, Q], of so many days."""
-    pairs = zip(residuals.T, _levels(days, levels), strict=True)
+    pairs = zip(residuals.T, _adjust_levels(days, levels), strict=True)
     return np.array([np.quantile(column, level) for column, level in pairs])
 
 
-def rolling(
+def compute_rolling_shifts(
     residuals: Floats,
     start_point: Ints,
     known_at: Ints,
@@ -105,11 +107,11 @@ def rolling(
     found = np.zeros((*at.shape, len(LEVELS)))
     for count in np.unique(counts).tolist():
         seen = order[:count]
-        found[counts == count] = shift(residuals[seen], start_point[seen], window_days)
+        found[counts == count] = compute_shift(residuals[seen], start_point[seen], window_days)
     return found
 
 
-def _levels(days: int, levels: Sequence[float] = LEVELS) -> Floats:
+def _adjust_levels(days: int, levels: Sequence[float] = LEVELS) -> Floats:
     """[Q]: k / (n + 1) = level, as numpy counts: (k - 1) / (n - 1)."""
     n = max(days, 2)
     wider: Floats = 0.5 + (np.asarray(levels) - 0.5) * (n + 1) / (n - 1)

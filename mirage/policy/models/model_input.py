@@ -13,7 +13,7 @@ from mirage.policy.twin.twin_policy import NOT_ASKED
 Observations = NDArray[np.float32]
 
 
-def with_twin(card: Mapping[str, Any]) -> bool:
+def has_twin_inputs(card: Mapping[str, Any]) -> bool:
     """Whether a model learned from the twin. Raises ValueError for other numbers of it."""
     twin = card.get("twin")
     if twin not in (None, twin_features.FINGERPRINT):
@@ -21,7 +21,7 @@ def with_twin(card: Mapping[str, Any]) -> bool:
     return twin is not None
 
 
-def row(view: HandoverView, *, twin: bool) -> Observations | str:
+def build_input_row(view: HandoverView, *, twin: bool) -> Observations | str:
     """[F]: what a graph takes as its observation; or why there is none."""
     if view.observation is None:
         return "there is no observation"

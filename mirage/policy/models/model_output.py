@@ -7,7 +7,7 @@ from mirage.domain.decision import Forecast, HandoverView
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ModelOutput:
     frees: bool
     reason: str
     """The sentence an admin reads."""
@@ -20,6 +20,6 @@ class Model(Protocol):
     prices: tuple[float, float]
     """The least and the greatest overlap price that it may be asked at."""
 
-    def verdict(self, view: HandoverView) -> Verdict | str:
+    def predict_handover(self, view: HandoverView) -> ModelOutput | str:
         """Of a view whose observation is there and familiar; or why the model cannot say."""
         ...

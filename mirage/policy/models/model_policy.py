@@ -7,8 +7,8 @@ import numpy as np
 
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.policy.models.artefact import Artefact
-from mirage.policy.models.unavailable_model import stand_in
-from mirage.policy.rules.late_threshold import threshold
+from mirage.policy.models.unavailable_model import decide_without_model
+from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import NOT_ASKED
 
@@ -16,7 +16,7 @@ _RULE = Quantile()
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ModelPolicy:
     """Where the model cannot be asked the twin decides, or a rule where that was not asked either,
     and the reason says why."""
 
@@ -37,32 +37,32 @@ class Served:
     def decide(self, view: HandoverView) -> Decision:
         unfit = self.unfit(view)
         if unfit is not None:
-            return stand_in(view, self.name, unfit)
-        verdict = self.artefact.model.verdict(self._as_learned(view))
+            return decide_without_model(view, self.name, unfit)
+        verdict = self.artefact.model.predict_handover(self._clamp_view(view))
         if isinstance(verdict, str):
-            return stand_in(view, self.name, verdict)
+            return decide_without_model(view, self.name, verdict)
         return Decision(
             action=Action.FREE if verdict.frees else Action.WAIT,
             reason=verdict.reason,
             policy=self.name,
             forecast=verdict.forecast,
-            release_at=self._release_at(view, verdict.forecast),
+            release_at=self._compute_release_at(view, verdict.forecast),
         )
 
-    def _release_at(self, view: HandoverView, forecast: Forecast | None) -> int | None:
+    def _compute_release_at(self, view: HandoverView, forecast: Forecast | None) -> int | None:
         """When it expects to release: it knows no more of later instants than its forecast of now.
 
         Where it makes none, a rule expects in its place.
         """
         if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
             return _RULE.decide(view).release_at
-        least = threshold(view.overlap_price, getattr(self.artefact.model, "factor", 1.0))
+        least = compute_threshold(view.overlap_price, getattr(self.artefact.model, "factor", 1.0))
         waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
         return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
 
     def unfit(self, view: HandoverView) -> str | None:
         """Why it cannot be asked about this hand-over now; None where it can."""
-        outside = self.artefact.scope.outside(view.nodes, view.time_limit_s)
+        outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)
         if outside is not None:
             return outside
         if view.observation is None:
@@ -75,10 +75,14 @@ class Served:
                 f"the overlap price {view.overlap_price:g} is not one of those learned from, "
                 f"{least:g} to {greatest:g}"
             )
-        return self.artefact.seen.strange(view.observation)
+        return self.artefact.seen.explain_out_of_range(view.observation)
 
-    def _as_learned(self, view: HandoverView) -> HandoverView:
-        nearest, observation, window = self.artefact.seen.nearest, view.observation, view.window
+    def _clamp_view(self, view: HandoverView) -> HandoverView:
+        nearest, observation, window = (
+            self.artefact.seen.clamp_to_learned,
+            view.observation,
+            view.window,
+        )
         return replace(
             view,
             observation=None if observation is None else nearest(observation),

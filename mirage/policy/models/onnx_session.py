@@ -16,7 +16,7 @@ ADVANTAGE = "advantage"
 """Of an agent: float32[R, 1], of freeing now over waiting."""
 
 
-def session(graph: bytes) -> Any:
+def open_session(graph: bytes) -> Any:
     """An onnxruntime session on one thread: a decision is too small to share out."""
     import onnxruntime  # noqa: PLC0415 - a fifth of a second, and only a model needs it
 
@@ -26,7 +26,7 @@ def session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def check(session: Any, takes: set[str], gives: set[str]) -> None:
+def check_signature(session: Any, takes: set[str], gives: set[str]) -> None:
     """Raises ValueError for a graph of another kind of model."""
     inputs = {told.name for told in session.get_inputs()}
     outputs = {told.name for told in session.get_outputs()}

@@ -17,7 +17,7 @@ lie below all quantiles."""
 _ATOM_LOG = float(np.log1p(ATOM_H))
 
 
-def of_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
+def invert_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
     """[R, Q]: log(1 + hours) at `LEVELS`, from P(wait <= t) [R, J]; linear between thresholds.
 
     A wait of 0 has a probability of its own. Beyond the last threshold nothing is known: it is
@@ -25,10 +25,10 @@ def of_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
     """
     logs = np.log1p(np.asarray(thresholds_h, dtype=np.float64))
     rising = np.maximum.accumulate(np.asarray(within, dtype=np.float64), axis=1)
-    return np.array([[_reached(row, logs, level) for level in LEVELS] for row in rising])
+    return np.array([[_find_quantile(row, logs, level) for level in LEVELS] for row in rising])
 
 
-def _reached(rising: Floats, logs: Floats, level: float) -> float:
+def _find_quantile(rising: Floats, logs: Floats, level: float) -> float:
     j = int(np.searchsorted(rising, level))
     if j == 0:
         return float(logs[0])
@@ -38,14 +38,18 @@ def _reached(rising: Floats, logs: Floats, level: float) -> float:
     return float(logs[j - 1] + share * (logs[j] - logs[j - 1]))
 
 
-def settled(log_quantiles: ArrayLike) -> Floats:
+def normalize_quantiles(log_quantiles: ArrayLike) -> Floats:
     """[R, Q]: in order, and under `ATOM_H` exactly 0."""
     ordered = np.sort(np.asarray(log_quantiles, dtype=np.float64), axis=-1)
     found: Floats = np.where(ordered < _ATOM_LOG, 0.0, ordered)
     return found
 
 
-def hours(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
+def to_shifted_hours(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
     """[R, Q], hours: the adjustment [Q] or [R, Q] added, in order, none below 0."""
-    found: Floats = np.expm1(settled(settled(log_quantiles) + np.asarray(shift, dtype=np.float64)))
+    found: Floats = np.expm1(
+        normalize_quantiles(
+            normalize_quantiles(log_quantiles) + np.asarray(shift, dtype=np.float64)
+        )
+    )
     return found

@@ -19,7 +19,7 @@ class Scope:
     """Cluster, and the last start point of what it has learned from, epoch seconds."""
 
     @classmethod
-    def of(cls, card: Mapping[str, Any]) -> Self:
+    def from_card(cls, card: Mapping[str, Any]) -> Self:
         tables = card.get("trained_on", [])
         return cls(
             clusters=frozenset(str(t["cluster"].get("name", "")) for t in tables) - {""},
@@ -35,15 +35,15 @@ class Scope:
         is as little unseen: nobody could have had the model."""
         return any(c == cluster and since < last for c, last in self.learned)
 
-    def outside(self, nodes: int, time_limit_s: int) -> str | None:
+    def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:
         """Why it is not for chains of this size; sizes between two that were trained for are in."""
         if self.nodes and not self.nodes[0] <= nodes <= self.nodes[-1]:
             sizes = " and ".join(dict.fromkeys(map(str, (self.nodes[0], self.nodes[-1]))))
             return f"it was trained for {sizes} node(s), not {nodes}"
-        if self.limits_s and not any(_alike(limit, time_limit_s) for limit in self.limits_s):
+        if self.limits_s and not any(_is_alike(limit, time_limit_s) for limit in self.limits_s):
             return f"it was trained for a time limit of {self.limits_s[0]} s, not {time_limit_s} s"
         return None
 
 
-def _alike(one: int, other: int) -> bool:
+def _is_alike(one: int, other: int) -> bool:
     return one <= other * ALIKE and other <= one * ALIKE

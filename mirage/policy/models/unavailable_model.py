@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from mirage.domain.decision import Decision, HandoverView
-from mirage.policy.rules.fallback import instead
+from mirage.policy.rules.fallback import decide_by_fallback
 from mirage.policy.rules.lead_rules import Quantile
-from mirage.policy.twin.twin_policy import Foretold
+from mirage.policy.twin.twin_policy import TwinPolicy
 
-_TWIN, _RULE = Foretold(), Quantile()
+_TWIN, _RULE = TwinPolicy(), Quantile()
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class UnavailableModel:
     """A model that is gone, damaged or made for other features."""
 
     name: str
@@ -21,10 +21,10 @@ class Unserved:
         return self.why
 
     def decide(self, view: HandoverView) -> Decision:
-        return stand_in(view, self.name, self.why)
+        return decide_without_model(view, self.name, self.why)
 
 
-def stand_in(view: HandoverView, name: str, why: str) -> Decision:
+def decide_without_model(view: HandoverView, name: str, why: str) -> Decision:
     """Of the model `name`, which cannot be asked."""
     asked = _TWIN.unfit(view) is None
-    return instead(_TWIN if asked else _RULE, view, name, why)
+    return decide_by_fallback(_TWIN if asked else _RULE, view, name, why)

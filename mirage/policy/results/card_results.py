@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from mirage.domain.decision import HandoverView
-from mirage.policy.results.comparison import Ints, Results, together
+from mirage.policy.results.comparison import Ints, Results, merge_results
 
 MODEL = "model"
 SIZE_WITHIN = 2.0
@@ -26,7 +26,7 @@ _LEAST_PRICE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class CardResults:
     """The results of one kind of chain, by the overlap price at which it was decided."""
 
     cluster: str
@@ -36,44 +36,44 @@ class Set:
     by_price: Mapping[float, Results]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
+    def from_card(cls, told: Mapping[str, Any]) -> Self:
         """From a card. Raises KeyError and ValueError where it is none."""
-        start_point, known_at, load_s = (_ints(told[name]) for name in _COLUMNS)
+        start_point, known_at, load_s = (_parse_column(told[name]) for name in _COLUMNS)
         by_price = {}
         for price, columns in told["x_s"].items():
-            x_h = np.column_stack([_ints(text) / _HOUR_S for text in columns.values()])
+            x_h = np.column_stack([_parse_column(text) / _HOUR_S for text in columns.values()])
             by_price[float(price)] = Results(
                 tuple(columns), start_point, known_at, load_s / _HOUR_S, x_h
             )
         partition = told.get("partition", "")
         return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)
 
-    def at(self, price: float, model: str) -> Results:
+    def get_results_at(self, price: float, model: str) -> Results:
         """Those of the nearest price that there is, the model by its name."""
-        found = self.by_price[min(self.by_price, key=lambda p: _apart(p, price))]
+        found = self.by_price[min(self.by_price, key=lambda p: _measure_distance(p, price))]
         return replace(found, names=tuple(model if n == MODEL else n for n in found.names))
 
 
 _COLUMNS = ("start_point", "known_at", "load_s")
 
 
-def sets(card: Mapping[str, Any]) -> tuple[Set, ...]:
-    return tuple(Set.of(told) for told in card.get("judged", ()))
+def parse_card(card: Mapping[str, Any]) -> tuple[CardResults, ...]:
+    return tuple(CardResults.from_card(told) for told in card.get("judged", ()))
 
 
-class Judged:
+class CardResultsLookup:
     """The results in some cards, as `auto` asks for them."""
 
-    def __init__(self, models: Mapping[str, Sequence[Set]]) -> None:
+    def __init__(self, models: Mapping[str, Sequence[CardResults]]) -> None:
         """By the models' names."""
         self._sets = [(name, one) for name, found in models.items() for one in found]
-        self._of = lru_cache(maxsize=256)(self._found)
+        self._of = lru_cache(maxsize=256)(self._find_results)
 
     def __call__(self, view: HandoverView) -> Results:
         kind = (view.cluster, view.partition, view.time_limit_s)
         return self._of(kind, view.nodes, view.overlap_price)
 
-    def _like(self, kind: tuple[str, str, int]) -> list[tuple[str, Set]]:
+    def _list_like(self, kind: tuple[str, str, int]) -> list[tuple[str, CardResults]]:
         """Of that partition; where there are none, of tables that name no partition."""
         cluster, named, time_limit_s = kind
         for partition in (named, ""):
@@ -85,24 +85,26 @@ class Judged:
                 return like
         return []
 
-    def _found(self, kind: tuple[str, str, int], nodes: int, price: float) -> Results:
-        like = self._like(kind)
+    def _find_results(self, kind: tuple[str, str, int], nodes: int, price: float) -> Results:
+        like = self._list_like(kind)
         if not kind[0] or not like:
-            return Results.none()
-        nearest = min((s.nodes for _, s in like), key=lambda n: _apart(n, nodes))
-        if _apart(nearest, nodes) > log(SIZE_WITHIN):
-            return Results.none()
-        return together([s.at(price, name) for name, s in like if s.nodes == nearest])
+            return Results.create_empty()
+        nearest = min((s.nodes for _, s in like), key=lambda n: _measure_distance(n, nodes))
+        if _measure_distance(nearest, nodes) > log(SIZE_WITHIN):
+            return Results.create_empty()
+        return merge_results(
+            [s.get_results_at(price, name) for name, s in like if s.nodes == nearest]
+        )
 
 
-def as_text(column: Ints) -> str:
+def format_column(column: Ints) -> str:
     """As cards have it."""
     return " ".join(map(str, column.tolist()))
 
 
-def _ints(text: str) -> Ints:
+def _parse_column(text: str) -> Ints:
     return np.array(text.split(), dtype=np.int64)
 
 
-def _apart(one: float, other: float) -> float:
+def _measure_distance(one: float, other: float) -> float:
     return abs(log(max(one, _LEAST_PRICE)) - log(max(other, _LEAST_PRICE)))

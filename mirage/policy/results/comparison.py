@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Waits
-from mirage.policy.rules.lead_rules import like_waits
+from mirage.policy.rules.lead_rules import select_like_waits
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,25 +31,25 @@ class Results:
     known_at: Ints
     """[N]: when the predecessor and its successors under all policies had ended or started."""
     load_h: Floats
-    """[N]: `load_h` of the waits that were known when the predecessor started."""
+    """[N]: `compute_load_h` of the waits that were known when the predecessor started."""
     x_h: Floats
     """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
 
     @classmethod
-    def none(cls) -> Self:
+    def create_empty(cls) -> Self:
         nothing = np.zeros(0, dtype=np.int64)
         return cls((), nothing, nothing, np.zeros(0), np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.start_point)
 
-    def known(self, at: int) -> Self:
+    def select_known(self, at: int) -> Self:
         """Those that had ended by then."""
         if (self.known_at <= at).all():
             return self
-        return self.part(self.known_at <= at)
+        return self.select_rows(self.known_at <= at)
 
-    def part(self, which: Ints | NDArray[np.bool_]) -> Self:
+    def select_rows(self, which: Ints | NDArray[np.bool_]) -> Self:
         """Some of the hand-overs."""
         return type(self)(
             self.names,
@@ -59,7 +59,7 @@ class Results:
             self.x_h[which],
         )
 
-    def cost_h(self, name: str, price: float) -> Floats:
+    def compute_cost_h(self, name: str, price: float) -> Floats:
         """[N]; NaN where the policy has no outcome."""
         if name not in self.names:
             return np.full(len(self), np.nan)
@@ -68,7 +68,7 @@ class Results:
         return found
 
 
-def together(parts: Sequence[Results]) -> Results:
+def merge_results(parts: Sequence[Results]) -> Results:
     """One set: a start point that several know becomes one row, of a later part where both tell."""
     names = tuple(dict.fromkeys(name for part in parts for name in part.names))
     points = [np.zeros(0, dtype=np.int64), *(part.start_point for part in parts)]
@@ -86,9 +86,9 @@ def together(parts: Sequence[Results]) -> Results:
     return Results(names, start_point, known_at, load_h, x_h)
 
 
-def load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
+def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
     """The mean wait of jobs like it that started lately, hours; 0 where none has."""
-    waits = like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
+    waits = select_like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
     return float(waits.mean()) / _HOUR_S if len(waits) else 0.0
 
 
@@ -102,14 +102,14 @@ class Weighing:
     fewest_days: float = 4.0
     """With results of fewer days nothing is held against the order. In days of equal weight."""
 
-    def weights(self, results: Results, now: int, load: float) -> Floats:
+    def compute_weights(self, results: Results, now: int, load: float) -> Floats:
         """[N], at most 1."""
         age_days = (now - results.start_point) / _DAY_S
         off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
         found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
         return found
 
-    def clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
+    def is_clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
         """Whether the mean of `values` [N] exceeds its standard error, days being independent.
 
         Hand-overs of one day share the cluster's load: a day's come together. NaN counts for none.
@@ -130,7 +130,7 @@ class Weighing:
         return bool(mean > error)
 
 
-def choose(
+def choose_cheapest(
     order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
 ) -> tuple[str, tuple[str, ...]]:
     """The first of the order, unless a later one has clearly cost less; and so on from that one.
@@ -140,8 +140,8 @@ def choose(
     day = results.start_point // _DAY_S
     chosen, dearer = order[0], list[str]()
     for other in order[1:]:
-        saved = results.cost_h(chosen, price) - results.cost_h(other, price)
-        if how.clearly_positive(saved, weights, day):
+        saved = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)
+        if how.is_clearly_positive(saved, weights, day):
             dearer.append(chosen)
             chosen = other
     return chosen, tuple(dearer)

@@ -6,7 +6,7 @@ from mirage.domain.decision import Decision, HandoverView
 from mirage.ports import Policy
 
 
-def instead(rule: Policy, view: HandoverView, name: str, why: str) -> Decision:
+def decide_by_fallback(rule: Policy, view: HandoverView, name: str, why: str) -> Decision:
     """The decision of `rule`, which stands in for `name`."""
     decision = rule.decide(view)
     reason = f"{why}, so {rule.name} decides: {decision.reason}"

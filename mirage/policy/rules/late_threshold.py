@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def threshold(price: float, factor: float) -> float:
+def compute_threshold(price: float, factor: float) -> float:
     """P(late) at which its odds are `factor` x the overlap price; factor 1 is the newsvendor's."""
     odds = factor * price
     return odds / (1.0 + odds)
 
 
-def late_enough(late: ArrayLike, price: float, factor: float) -> NDArray[np.bool_]:
+def is_late_enough(late: ArrayLike, price: float, factor: float) -> NDArray[np.bool_]:
     """Whether to free, where P(late) is as forecast."""
-    found: NDArray[np.bool_] = np.asarray(late) >= threshold(price, factor)
+    found: NDArray[np.bool_] = np.asarray(late) >= compute_threshold(price, factor)
     return found

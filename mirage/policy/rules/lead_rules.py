@@ -50,9 +50,9 @@ class Average:
     def decide(self, view: HandoverView) -> Decision:
         waits = view.jobs.wait_s[-self.last :]
         if not len(waits):
-            return _no_history(self.name)
+            return _wait_without_history(self.name)
         forecast = Forecast(p50_s=float(waits.mean()), samples=len(waits))
-        return by_lead(view, forecast.p50_s, forecast, self.name)
+        return decide_by_lead(view, forecast.p50_s, forecast, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Quantile:
 
     With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
     (the newsvendor's fractile). Like jobs: nodes and time limit within a factor of two. As QBETS
-    does, the history before a change point is dropped (`since_change`).
+    does, the history before a change point is dropped (`drop_before_change`).
     """
 
     last: int = 200
@@ -69,13 +69,15 @@ class Quantile:
     name: str = "quantile"
 
     def decide(self, view: HandoverView) -> Decision:
-        like = like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
         waits = like[-self.last :]
         if not len(waits):
-            return _no_history(self.name)
-        fractile = best_fractile(view.overlap_price)
-        recent = since_change(waits, fractile)
-        return by_lead(view, quantile(recent, fractile), forecast_of(recent), self.name)
+            return _wait_without_history(self.name)
+        fractile = compute_best_fractile(view.overlap_price)
+        recent = drop_before_change(waits, fractile)
+        return decide_by_lead(
+            view, compute_quantile(recent, fractile), build_forecast(recent), self.name
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +90,18 @@ class FixedLead:
 
     def decide(self, view: HandoverView) -> Decision:
         waits = view.handovers.wait_s[-self.last :]
-        lead_s = self.lead_s(view)
+        lead_s = self.find_lead_s(view)
         if lead_s is None:
             reason = f"{len(waits)} past hand-overs of this size, {self.enough} are needed"
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
-        return by_lead(view, lead_s, forecast_of(waits), self.name)
+        return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
 
-    def lead_s(self, view: HandoverView) -> float | None:
+    def find_lead_s(self, view: HandoverView) -> float | None:
         """None: there are too few past hand-overs."""
         waits = view.handovers.wait_s[-self.last :]
         if len(waits) < self.enough:
             return None
-        return quantile(waits, best_fractile(view.overlap_price))
+        return compute_quantile(waits, compute_best_fractile(view.overlap_price))
 
 
 class SlurmEstimate:
@@ -121,20 +123,20 @@ class SlurmEstimate:
         rivals = queue.pending_mask & in_line & alike
         planned = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
         if not len(planned):
-            return self._without_plan(view, rivals_waiting=bool(rivals.any()))
+            return self._decide_without_plan(view, rivals_waiting=bool(rivals.any()))
         wait_s = float(max(0, planned.max() - view.now))
-        return by_lead(view, wait_s, Forecast(p50_s=wait_s, samples=len(planned)), self.name)
+        return decide_by_lead(view, wait_s, Forecast(p50_s=wait_s, samples=len(planned)), self.name)
 
-    def _without_plan(self, view: HandoverView, *, rivals_waiting: bool) -> Decision:
+    def _decide_without_plan(self, view: HandoverView, *, rivals_waiting: bool) -> Decision:
         if rivals_waiting or view.free_nodes < view.nodes:
             reason = "Slurm plans no start for the jobs ahead"
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
-        return by_lead(view, 0.0, Forecast(p50_s=0.0), self.name)
+        return decide_by_lead(view, 0.0, Forecast(p50_s=0.0), self.name)
 
 
-def by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
-    """Free when no more time is left than `lead_s`."""
-    left, lead = _span(view.time_left_s), _span(lead_s)
+def decide_by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
+    """Free when no more time is left than `find_lead_s`."""
+    left, lead = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
         action, reason = Action.FREE, f"{left} left, and the lead is {lead}"
     else:
@@ -148,27 +150,27 @@ def by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) 
     )
 
 
-def best_fractile(overlap_price: float) -> float:
+def compute_best_fractile(overlap_price: float) -> float:
     """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
     return 1.0 / (1.0 + overlap_price)
 
 
-def quantile(waits: NDArray[np.int64], fractile: float) -> float:
+def compute_quantile(waits: NDArray[np.int64], fractile: float) -> float:
     """The least observed wait at or above the fractile: nothing is interpolated."""
     return float(np.quantile(waits, fractile, method="inverted_cdf"))
 
 
 def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None:
     """How long such a job would wait if submitted now, as `Quantile` sees it; None: no history."""
-    waits = waits_of_like(jobs, nodes, time_limit_s)
-    return forecast_of(waits) if len(waits) else None
+    waits = sample_like_waits(jobs, nodes, time_limit_s)
+    return build_forecast(waits) if len(waits) else None
 
 
-def waits_of_like(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.int64]:
+def sample_like_waits(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.int64]:
     """The sample that `forecast_wait` goes by, oldest first; empty without a history."""
     rule = Quantile()
-    waits = like_waits(jobs, nodes, time_limit_s, enough=rule.enough)[-rule.last :]
-    return since_change(waits, best_fractile(OVERLAP_PRICE)) if len(waits) else waits
+    waits = select_like_waits(jobs, nodes, time_limit_s, enough=rule.enough)[-rule.last :]
+    return drop_before_change(waits, compute_best_fractile(OVERLAP_PRICE)) if len(waits) else waits
 
 
 class Likeness(StrEnum):
@@ -180,21 +182,23 @@ class Likeness(StrEnum):
     """But the partition."""
 
 
-def like_waits(jobs: Waits, nodes: int, time_limit_s: int, *, enough: int) -> NDArray[np.int64]:
+def select_like_waits(
+    jobs: Waits, nodes: int, time_limit_s: int, *, enough: int
+) -> NDArray[np.int64]:
     """Waits of jobs like it; of the same width; of all: the first that has enough."""
-    return jobs.wait_s[_alike(jobs, nodes, time_limit_s, enough)[1]]
+    return jobs.wait_s[_select_alike(jobs, nodes, time_limit_s, enough)[1]]
 
 
-def likeness(jobs: Waits, nodes: int, time_limit_s: int) -> Likeness:
+def classify_likeness(jobs: Waits, nodes: int, time_limit_s: int) -> Likeness:
     """Of those that `forecast_wait` goes by."""
-    return _alike(jobs, nodes, time_limit_s, Quantile().enough)[0]
+    return _select_alike(jobs, nodes, time_limit_s, Quantile().enough)[0]
 
 
-def _alike(
+def _select_alike(
     jobs: Waits, nodes: int, time_limit_s: int, enough: int
 ) -> tuple[Likeness, NDArray[np.bool_]]:
-    same_nodes = _within_factor_two(jobs.nodes, nodes)
-    same_limit = _within_factor_two(jobs.time_limit_s, time_limit_s)
+    same_nodes = _is_within_factor_two(jobs.nodes, nodes)
+    same_limit = _is_within_factor_two(jobs.time_limit_s, time_limit_s)
     narrower = ((Likeness.SHAPE, same_nodes & same_limit), (Likeness.NODES, same_nodes))
     for kind, chosen in narrower:
         if chosen.sum() >= enough:
@@ -202,12 +206,12 @@ def _alike(
     return Likeness.NOTHING, np.ones(len(jobs.wait_s), dtype=bool)
 
 
-def forecast_of(waits: NDArray[np.int64]) -> Forecast:
-    p10, p50, p90 = (quantile(waits, q) for q in (0.1, 0.5, 0.9))
+def build_forecast(waits: NDArray[np.int64]) -> Forecast:
+    p10, p50, p90 = (compute_quantile(waits, q) for q in (0.1, 0.5, 0.9))
     return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(waits))
 
 
-def since_change(
+def drop_before_change(
     waits: NDArray[np.int64], fractile: float, *, keep: int = 20, significance: float = 0.05
 ) -> NDArray[np.int64]:
     """The waits after the last change point, oldest first; at least `keep` of them.
@@ -216,17 +220,17 @@ def since_change(
     than `significance` (Brevik, Nurmi, Wolski: QBETS). Waits of neighbours are alike, so the run
     asked for is stretched by (1+r)/(1-r), r the lag-1 correlation of the exceedances.
     """
-    above = waits > quantile(waits, fractile)
+    above = waits > compute_quantile(waits, fractile)
     if len(waits) <= keep or above.all() or not above[-1]:
         return waits
     run = len(above) - 1 - int(np.flatnonzero(~above)[-1])
     # Of the history before the run: the change itself would look like correlation.
-    rho = _lag_correlation(above[:-run])
+    rho = _compute_lag_correlation(above[:-run])
     needed = np.log(significance) / np.log(1.0 - fractile) * (1 + rho) / (1 - rho)
     return waits if run < needed else waits[-max(run, keep) :]
 
 
-def _lag_correlation(above: NDArray[np.bool_]) -> float:
+def _compute_lag_correlation(above: NDArray[np.bool_]) -> float:
     """Of neighbours, between 0 and 0.95; 0 where nothing varies."""
     earlier, later = above[:-1], above[1:]
     if len(above) < 3 or len({*earlier}) < 2 or len({*later}) < 2:  # noqa: PLR2004
@@ -234,16 +238,16 @@ def _lag_correlation(above: NDArray[np.bool_]) -> float:
     return float(np.clip(np.corrcoef(earlier, later)[0, 1], 0.0, 0.95))
 
 
-def _within_factor_two(column: NDArray[np.int64], value: int) -> NDArray[np.bool_]:
+def _is_within_factor_two(column: NDArray[np.int64], value: int) -> NDArray[np.bool_]:
     return (column * 2 >= value) & (column <= value * 2)
 
 
-def _no_history(policy: str) -> Decision:
+def _wait_without_history(policy: str) -> Decision:
     reason = "no started jobs are known yet"
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """In minutes, where those tell a lead from what is left."""
     if abs(seconds) < _FEW_MINUTES * _MINUTE_S:
         return f"{seconds:.0f} s"

@@ -25,11 +25,11 @@ class Pin:
 
     def decide(self, view: HandoverView) -> Decision:
         if view.position is Position.FREE:
-            return is_free(self.name)
+            return keep_free(self.name)
         if view.position is Position.PINNED:
-            return stays(view, self.name) if view.can_pin else off_its_nodes(self.name)
+            return keep_pinned(view, self.name) if view.can_pin else move_off_nodes(self.name)
         if view.can_pin:
-            return pins(self.name)
+            return pin_standby(self.name)
         reason = "it may not be pinned here, and this rule does nothing else"
         return Decision(action=Action.WAIT, reason=reason, policy=self.name)
 
@@ -49,18 +49,22 @@ class PinThenFree:
 
     def decide(self, view: HandoverView) -> Decision:
         if view.position is Position.FREE:
-            return is_free(self.name)
+            return keep_free(self.name)
         if view.can_pin:
-            return self._pinned(view) if view.position is Position.PINNED else pins(self.name)
+            return (
+                self._decide_pinned(view)
+                if view.position is Position.PINNED
+                else pin_standby(self.name)
+            )
         answer = replace(self.otherwise.decide(view), policy=self.name)
         if view.position is Position.PINNED and answer.action is Action.WAIT:
-            return off_its_nodes(self.name)
+            return move_off_nodes(self.name)
         return answer
 
-    def _pinned(self, view: HandoverView) -> Decision:
+    def _decide_pinned(self, view: HandoverView) -> Decision:
         if view.time_left_s > self.share * view.time_limit_s or not is_late(view):
-            return stays(view, self.name)
-        reason = f"{stays(view, self.name).reason}: any nodes will do"
+            return keep_pinned(view, self.name)
+        reason = f"{keep_pinned(view, self.name).reason}: any nodes will do"
         return Decision(action=Action.FREE, reason=reason, policy=self.name)
 
 
@@ -70,12 +74,12 @@ def is_late(view: HandoverView) -> bool:
     return view.planned_start is not None and (view.planned_start > view.predecessor_end + SLACK_S)
 
 
-def pins(policy: str) -> Decision:
+def pin_standby(policy: str) -> Decision:
     reason = "on its predecessor's nodes it earns age and cannot start early"
     return Decision(action=Action.PIN, reason=reason, policy=policy)
 
 
-def stays(view: HandoverView, policy: str) -> Decision:
+def keep_pinned(view: HandoverView, policy: str) -> Decision:
     if view.planned_start is None:
         reason = "pinned; Slurm has no plan for it yet"
     else:
@@ -84,10 +88,10 @@ def stays(view: HandoverView, policy: str) -> Decision:
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
 
 
-def is_free(policy: str) -> Decision:
+def keep_free(policy: str) -> Decision:
     return Decision(action=Action.WAIT, reason="it is free already", policy=policy)
 
 
-def off_its_nodes(policy: str) -> Decision:
+def move_off_nodes(policy: str) -> Decision:
     reason = "its predecessor's nodes are not to be waited for"
     return Decision(action=Action.HOLD, reason=reason, policy=policy)

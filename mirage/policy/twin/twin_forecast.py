@@ -39,17 +39,17 @@ class TwinForecast:
     """Samples in which it had not started by the horizon; their wait is the horizon."""
     cost_ms: float
 
-    def quantile(self, fractile: float) -> float:
+    def compute_quantile(self, fractile: float) -> float:
         """The least sample at or above the fractile, seconds: nothing is interpolated."""
         return float(np.quantile(self.wait_s, fractile, method="inverted_cdf"))
 
-    def quantiles(self) -> NDArray[np.int32]:
+    def compute_quantiles(self) -> NDArray[np.int32]:
         """[19], at `features.foretold.LEVELS`, seconds."""
-        return np.array([round(self.quantile(level)) for level in LEVELS], dtype=np.int32)
+        return np.array([round(self.compute_quantile(level)) for level in LEVELS], dtype=np.int32)
 
-    def forecast(self) -> Forecast:
+    def to_forecast(self) -> Forecast:
         """The three quantiles that decisions are shown with."""
-        p10, p50, p90 = (self.quantile(q) for q in (0.1, 0.5, 0.9))
+        p10, p50, p90 = (self.compute_quantile(q) for q in (0.1, 0.5, 0.9))
         return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(self.wait_s))
 
 
@@ -63,7 +63,7 @@ class Twin:
     clock: Callable[[], float] = time.perf_counter
     """Seconds, for the cost."""
 
-    def of_simulator(
+    def forecast_from_simulator(
         self, simulator: Simulator, link: HandoverInput, history: SubmissionHistory, *, seed: int
     ) -> TwinForecast:
         """From a simulator's present instant, which is left as it is.
@@ -71,16 +71,16 @@ class Twin:
         The same seed gives the same samples. A successor that does not stand there yet
         (`link.job_id` 0) is submitted now.
         """
-        return self._told(simulator, link, history, seed, None)
+        return self._simulate_waits(simulator, link, history, seed, None)
 
-    def of_look(
+    def forecast_from_queue(
         self, look: SnapshotObserver, link: HandoverInput, history: SubmissionHistory, *, seed: int
     ) -> TwinForecast:
         """From a live queue: by the simulator that was stood up for all links of an instant."""
         # A stand-in knows no fair share of users without waiting jobs (features/standin).
-        return self._told(look.stood, link, history, seed, look.build_view(link).priority)
+        return self._simulate_waits(look.stood, link, history, seed, look.build_view(link).priority)
 
-    def _told(
+    def _simulate_waits(
         self,
         simulator: Simulator,
         link: HandoverInput,
@@ -94,19 +94,19 @@ class Twin:
         link = replace(link, job_id=link.job_id or present.submit_job(link.build_successor(now)))
         present.clear_restrictions(link.job_id, priority)
         futures = FutureSampler(present, recent, history.run_times, link, self.how)
-        starts = self._starts(present, futures, link.job_id, np.random.default_rng(seed))
+        starts = self._simulate_starts(present, futures, link.job_id, np.random.default_rng(seed))
         waits = np.array([self.horizon_s if s is None else s - now for s in starts], dtype=np.int64)
         cost_ms = (self.clock() - begun) * 1000.0
         return TwinForecast(np.sort(waits), starts.count(None), cost_ms)
 
-    def _starts(
+    def _simulate_starts(
         self, present: Present, futures: FutureSampler, job_id: int, rng: np.random.Generator
     ) -> list[int | None]:
         """One a sample; None: not by the horizon."""
         drawn = (futures.draw_future(rng) for _ in range(self.samples))
-        return [self._start(present, future, job_id) for future in drawn]
+        return [self._simulate_start(present, future, job_id) for future in drawn]
 
-    def _start(self, present: Present, future: SampledFuture, job_id: int) -> int | None:
+    def _simulate_start(self, present: Present, future: SampledFuture, job_id: int) -> int | None:
         """Looked for on the first day, where nearly all start, before the whole horizon."""
         for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
             until = present.now + ahead_s

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.features.twin_features import LEVELS, compute_late_probability
-from mirage.policy.rules.fallback import instead
-from mirage.policy.rules.late_threshold import threshold
+from mirage.policy.rules.fallback import decide_by_fallback
+from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.ports import Policy
 
@@ -25,7 +25,7 @@ _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class TwinPolicy:
     """Where the twin was not asked, a rule decides, and the reason says so."""
 
     name: str = "twin"
@@ -35,10 +35,10 @@ class Foretold:
     def decide(self, view: HandoverView) -> Decision:
         why = self.unfit(view)
         if why is not None:
-            return instead(_RULE, view, self.name, why)
+            return decide_by_fallback(_RULE, view, self.name, why)
         assert view.twin_s is not None  # noqa: S101 - `unfit` looked
         odds = float(compute_late_probability(view.twin_s, np.array(view.time_left_s)))
-        least = threshold(view.overlap_price, self.factor)
+        least = compute_threshold(view.overlap_price, self.factor)
         frees = odds >= least
         return Decision(
             action=Action.FREE if frees else Action.WAIT,
@@ -47,8 +47,8 @@ class Foretold:
                 f"it is freed from {least:.0%} on"
             ),
             policy=self.name,
-            forecast=_forecast(view.twin_s),
-            release_at=view.predecessor_end - _lead_s(view.twin_s, least),
+            forecast=_build_forecast(view.twin_s),
+            release_at=view.predecessor_end - _find_lead_s(view.twin_s, least),
         )
 
     def unfit(self, view: HandoverView) -> str | None:
@@ -56,18 +56,18 @@ class Foretold:
         return NOT_ASKED if view.twin_s is None else None
 
 
-def wants_twin(policy: Policy) -> bool:
+def should_ask_twin(policy: Policy) -> bool:
     """Whether it decides by what the twin foretells, where it can."""
     return bool(getattr(policy, "asks_twin", False))
 
 
-def _lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
+def _find_lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
     """The most time left with which it is late often enough, were its wait the same then."""
     times = np.unique(np.concatenate([[0], quantile_s - 1]).clip(min=0))
     often = times[compute_late_probability(quantile_s, times) >= least]
     return int(often.max(initial=0))
 
 
-def _forecast(quantile_s: NDArray[np.int32]) -> Forecast:
+def _build_forecast(quantile_s: NDArray[np.int32]) -> Forecast:
     p10, p50, p90 = quantile_s[[_P10, _P50, _P90]].tolist()
     return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
-from mirage.policy.models.conformal import WINDOW_DAYS, shift_of
+from mirage.policy.models.conformal import WINDOW_DAYS, compute_residual_quantiles
 from mirage.services.forecasts.new_jobs import newcomers
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials
@@ -88,7 +88,7 @@ def judged(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
     days = len({o.at // _DAY_S for o in known})
     residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
-    shift = shift_of(residuals, days, _LEVELS) if enough else None
+    shift = compute_residual_quantiles(residuals, days, _LEVELS) if enough else None
     low, middle, high = told_s.T
     return ForecastAccuracy(
         jobs=len(known),

@@ -13,7 +13,7 @@ import numpy as np
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints, Queue
 from mirage.features.twin_features import LEVELS
-from mirage.policy.rules.lead_rules import waits_of_like
+from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.forecasts.new_jobs import newcomers
 from mirage.services.provision.decision_context import RECENT_JOBS
@@ -59,7 +59,7 @@ def made(
         first = min(job.submit for job in mine)
         waits = job_history.read_waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
         for job in mine:
-            like = waits_of_like(waits, job.nodes, job.time_limit_s or 0)
+            like = sample_like_waits(waits, job.nodes, job.time_limit_s or 0)
             if len(like) >= LEAST_SAMPLES:
                 yield JobForecast(
                     job_id=job.job_id,

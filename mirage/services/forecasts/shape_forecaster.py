@@ -147,7 +147,11 @@ def _answer(asked: _Asked, shape: JobShape) -> Forecast | str:
         return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
     try:
         link = _link(asked.params, shape, asked.now)
-        return Twin().of_look(asked.look, link, asked.history, seed=asked.now).forecast()
+        return (
+            Twin()
+            .forecast_from_queue(asked.look, link, asked.history, seed=asked.now)
+            .to_forecast()
+        )
     except MirageError as error:
         return str(error)
     except Exception as error:

@@ -11,7 +11,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import WHOLE_NODES, ForecastAccuracy, JobShape, ShapeForecast
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NeverStarts, NotFound, TooMany
-from mirage.policy.rules.lead_rules import Likeness, forecast_wait, likeness
+from mirage.policy.rules.lead_rules import Likeness, classify_likeness, forecast_wait
 from mirage.services.forecasts import forecast_calibration
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
@@ -217,7 +217,7 @@ def _of_like(
         raise NotFound(f"no started jobs of partition {shape.partition} are known")
     if made.samples < least:
         raise NotFound("too few jobs like it have started to tell of them without telling whose")
-    return made, likeness(waits, shape.nodes, shape.time_limit_s)
+    return made, classify_likeness(waits, shape.nodes, shape.time_limit_s)
 
 
 def sentences(found: Foretold, now: int) -> tuple[str, ...]:

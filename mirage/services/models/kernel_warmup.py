@@ -63,7 +63,7 @@ def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
     )
     look.observe_link(link)
     history = SubmissionHistory.from_accounting(params, past, past[-1].submit, _NOW)
-    Twin(samples=2).of_look(look, link, history, seed=1)
+    Twin(samples=2).forecast_from_queue(look, link, history, seed=1)
 
 
 def _job(params: Params, job_id: int, at: int, state: JobState) -> Job:

@@ -42,17 +42,17 @@ _LONG = ("seen", "metrics", "judged", "trained_on")
 
 def listed(under: Path) -> list[Line]:
     """All versions of all names."""
-    return [_line(folder) for folder in registry.models(under)]
+    return [_line(folder) for folder in registry.list_model_folders(under)]
 
 
 def whole(model: str, under: Path) -> Whole:
     """Raises InputError where there is none."""
-    folder = registry.folder_of(model, under)
+    folder = registry.resolve_folder(model, under)
     try:
         card = {k: v for k, v in read_card(folder).items() if k not in _LONG}
     except (UnfitModel, OSError, ValueError):
         card = {}
-    records = registry.promotions(folder.parent)
+    records = registry.list_promotions(folder.parent)
     return Whole(line=_line(folder), card=card, promotions=tuple(records))
 
 
@@ -79,7 +79,7 @@ def summary(card: Mapping[str, Any]) -> dict[str, Any]:
 
 def _line(folder: Path) -> Line:
     """A card that does not read is told, not skipped."""
-    promoted = registry.promoted(folder.parent) == folder.name
+    promoted = registry.find_promoted_version(folder.parent) == folder.name
     try:
         card = read_card(folder)
         told = summary(card)
@@ -87,7 +87,7 @@ def _line(folder: Path) -> Line:
     except UnfitModel as error:
         return _faulty(folder, promoted, str(error))
     return Line(
-        model=registry.shown(folder),
+        model=registry.format_model_name(folder),
         family=str(card["family"]),
         promoted=promoted,
         fault=None,
@@ -97,7 +97,7 @@ def _line(folder: Path) -> Line:
 
 def _faulty(folder: Path, promoted: bool, why: str) -> Line:
     return Line(
-        model=registry.shown(folder),
+        model=registry.format_model_name(folder),
         family=None,
         promoted=promoted,
         trained_on=None,

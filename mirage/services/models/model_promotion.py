@@ -16,7 +16,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features.observation import spec
 from mirage.policy import registry
-from mirage.policy.models.model_policy import Served
+from mirage.policy.models.model_policy import ModelPolicy
 from mirage.ports import Policy
 
 
@@ -96,17 +96,19 @@ def judged(model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: 
     `force`: it may, whatever the one in use would do. Raises InputError for no model, for one that
     cannot be used, and where tables are missing or of no use.
     """
-    new = registry.model(model, under)
-    folder = registry.folder_of(model, under)
-    before = registry.promoted(folder.parent)
+    new = registry.load_model(model, under)
+    folder = registry.resolve_folder(model, under)
+    before = registry.find_promoted_version(folder.parent)
     found = None
     if before not in (None, folder.name) and not force:
-        old = registry.model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
+        old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
         found = compared(new, old, paths, ask)
     return Judged(folder=folder, new=new.name, before=before, comparison=found, forced=force)
 
 
-def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Comparison | None:
+def compared(
+    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: Asker
+) -> Comparison | None:
     """On the tables of `paths`; None where both make the same decisions.
 
     Raises InputError for no table, and for one that cannot be used.
@@ -131,7 +133,7 @@ def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Com
     )
 
 
-def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
+def unseen(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
     """Raises InputError where one of the models was trained on later days than its first, where
     `asked` is not for such chains (what stands in for it would be judged), and for a load that
     never was."""
@@ -141,7 +143,7 @@ def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
     about = table.about
     if not about.has_logged_load:
         raise InputError(f"{path} is of {about.load} times the load: no days that were")
-    outside = asked.artefact.scope.outside(about.nodes, about.time_limit_s)
+    outside = asked.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
     if outside is not None:
         raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")
     for served in (asked, *others):
@@ -150,7 +152,7 @@ def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
     return table
 
 
-def _handovers(served: Served, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+def _handovers(served: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
     parts = [
         HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, served, OVERLAP_PRICE))
         for t in tables

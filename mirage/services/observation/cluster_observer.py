@@ -153,8 +153,10 @@ class Sight:
         assert self._observer is not None  # noqa: S101 - the caller looked
         if self._history is None:
             self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
-        told = Twin().of_look(look, link, self._history, seed=self._snapshot.queue.taken_at)
-        return told.quantiles()
+        told = Twin().forecast_from_queue(
+            look, link, self._history, seed=self._snapshot.queue.taken_at
+        )
+        return told.compute_quantiles()
 
     def _look(self) -> "SnapshotObserver":
         if self._observer is None:

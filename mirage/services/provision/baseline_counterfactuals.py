@@ -75,5 +75,5 @@ def leads_s(view: HandoverView) -> dict[str, float]:
         forecast = rule.decide(view).forecast
         if forecast is not None:
             found[rule.name] = forecast.p50_s
-    fixed = _FIXED.lead_s(view)
+    fixed = _FIXED.find_lead_s(view)
     return found if fixed is None else found | {_FIXED.name: fixed}

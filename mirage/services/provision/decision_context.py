@@ -14,9 +14,9 @@ from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
-from mirage.policy.models.unavailable_model import Unserved
+from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
-from mirage.policy.twin.twin_policy import wants_twin
+from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import NextLink, Policy, decide_outright, should_keep_window, should_observe
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
@@ -226,7 +226,7 @@ class Desk:
                 return settled
             if should_observe(policy):
                 view = self._observed(handover, view, looks_back=should_keep_window(policy))
-            if wants_twin(policy):
+            if should_ask_twin(policy):
                 foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
                 # A pinned one that comes here has to leave its nodes now.
@@ -237,7 +237,7 @@ class Desk:
         except Exception as error:
             _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
             if is_model(name):
-                return Unserved(name, f"the model failed: {error}").decide(view)
+                return UnavailableModel(name, f"the model failed: {error}").decide(view)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
 
     def _policy(self, name: str) -> Policy:
@@ -354,4 +354,4 @@ def found(rules: Rules, name: str) -> Policy:
         if not is_model(name):
             raise
         _log.warning("a model cannot be used", policy=name, error=str(error))
-        return Unserved(name, str(error))
+        return UnavailableModel(name, str(error))

@@ -129,8 +129,8 @@ class _Maker:
         for asked_s in self._asked_s:
             now = world.start + asked_s
             heard.follow_world(world.sim, now)
-            told = self._twin.of_simulator(world.sim, link, heard.history, seed=now)
-            found.append(told.quantiles())
+            told = self._twin.forecast_from_simulator(world.sim, link, heard.history, seed=now)
+            found.append(told.compute_quantiles())
         return found
 
 
