@@ -19,7 +19,7 @@ from mirage.features import twin_features
 from mirage.features.observation import spec
 from mirage.learn import settings
 from mirage.learn.agents import agent_export
-from mirage.learn.agents.agent_training import Plan
+from mirage.learn.agents.agent_training import AgentPlan
 from mirage.learn.agents.networks import ENCODERS
 from mirage.learn.agents.trajectories import WINDOW
 from mirage.policy.models.artefact import Artefact
@@ -27,11 +27,11 @@ from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.models.onnx_session import ADVANTAGE
 
 
-def served(plan: Plan, *, twin: bool) -> ModelPolicy:
+def served(plan: AgentPlan, *, twin: bool) -> ModelPolicy:
     features = len(spec.NAMES) + twin * len(twin_features.NAMES)
     told = {"unit": plan.unit, "prices": [0.1, 2.0], "window": WINDOW if plan.part else 0}
     seen = {"low": [-9.0] * features, "high": [9.0] * features}
-    graph = agent_export.graph(plan.new(features), plan.unit, plan.part)
+    graph = agent_export.export_net(plan.create_net(features), plan.unit, plan.part)
     card = {ADVANTAGE: told, "seen": seen, "twin": twin_features.FINGERPRINT if twin else None}
     return ModelPolicy(Artefact(card, graph), "models/new/1")
 
@@ -72,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> None:
     shown = view(np.random.default_rng(0))
     print(f"{'encoder':24} {'p50 ms':>8} {'p99 ms':>8}")
     for encoder, twin in product(ENCODERS, (False, True)):
-        policy = served(Plan("dqn", encoder, settings.defaults(), 0), twin=twin)
+        policy = served(AgentPlan("dqn", encoder, settings.load_defaults(), 0), twin=twin)
         policy.decide(shown)
         p50, p99 = np.percentile(times_ms(policy, shown, given.decisions), (50, 99))
         name = f"{encoder} with the twin" if twin else encoder

@@ -21,9 +21,9 @@ from mirage.cli.policies.trainers import EVERY
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import time_splits
-from mirage.learn.settings import read
+from mirage.learn.settings import load_settings
 from mirage.learn.trees import stopping
-from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.stopping import FACTORS
 from mirage.learn.trees.tree_training import PRICES
 
@@ -37,7 +37,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--twin", action="store_true")
     parser.add_argument("--windows", type=int, default=3)
     options = parser.parse_args(arguments)
-    rows = Rows.of([EpisodeTable.load(path) for path in options.tables], EVERY, twin=options.twin)
+    rows = Rows.from_tables(
+        [EpisodeTable.load(path) for path in options.tables], EVERY, twin=options.twin
+    )
     totals: dict[str, list[Floats]] = {}
     for window in _windows(rows, options.windows):
         for name, line in window.items():
@@ -51,15 +53,15 @@ def main(arguments: list[str]) -> int:
 
 def _windows(rows: Rows, count: int) -> Iterator[dict[str, Floats]]:
     """What each way to choose in the past of a window costs in it: [P] hours, summed."""
-    trees = family("ensemble", read(None), 0)
-    for learned, window in time_splits.rolling(rows, count):
-        past, later = rows.part(learned), rows.part(window)
-        before = stopping.cross_fitted(past, trees)
-        late = stopping.fitted(past, trees).predict(later.flat).reshape(len(later), -1)
+    trees = create_family("ensemble", load_settings(None), 0)
+    for learned, window in time_splits.split_rolling(rows, count):
+        past, later = rows.select_episodes(learned), rows.select_episodes(window)
+        before = stopping.predict_cross_fitted(past, trees)
+        late = stopping.fit_late_trees(past, trees).predict(later.flat).reshape(len(later), -1)
         _say(f"{len(past)} hand-overs, then {len(later)}; price", np.array(PRICES))
         for factor in FACTORS:
             _say(f"  {factor:.3g}", _costs(later, late, factor).mean(axis=0))
-        costs = {"reactive": stopping.costs(later.outcome_h, PRICES)[:, -1]}
+        costs = {"reactive": stopping.compute_costs(later.outcome_h, PRICES)[:, -1]}
         for name, factor in _choices(past, before).items():
             costs[name] = _costs(later, late, factor)
             _say(f"  {name}: {factor:.3g}", costs[name].mean(axis=0))
@@ -67,10 +69,10 @@ def _windows(rows: Rows, count: int) -> Iterator[dict[str, Floats]]:
 
 
 def _choices(past: Rows, late: Floats) -> dict[str, float]:
-    plain_h = stopping.costs(past.outcome_h, PRICES)[:, -1].mean(axis=0)
+    plain_h = stopping.compute_costs(past.outcome_h, PRICES)[:, -1].mean(axis=0)
     share = np.array([(_costs(past, late, f) / plain_h).mean(axis=1) for f in FACTORS])
     day = past.start_point // _DAY_S
-    cheapest = stopping.factor(past, late, PRICES)
+    cheapest = stopping.choose_factor(past, late, PRICES)
     return {
         "cheapest": cheapest,
         "nearest to 1": _nearest(share, day),
@@ -96,7 +98,9 @@ def _bagged(share: Floats, day: np.ndarray) -> float:
 
 def _costs(rows: Rows, late: Floats, factor: float) -> Floats:
     """[E, P]: what each hand-over costs, hours."""
-    return stopping.spent(stopping.costs(rows.outcome_h, PRICES), late, PRICES, factor)
+    return stopping.compute_costs_at_factor(
+        stopping.compute_costs(rows.outcome_h, PRICES), late, PRICES, factor
+    )
 
 
 def _standard_errors(values: Floats, day: np.ndarray) -> Floats:

@@ -19,9 +19,9 @@ from gymnasium.vector import VectorEnv
 
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
-from mirage.learn.environment.live_library import LiveLibrary, Observed
+from mirage.learn.environment.live_library import LiveLibrary, ObservationKind
 from mirage.learn.environment.protocols import Library
-from mirage.learn.environment.start_states import Starts, collect
+from mirage.learn.environment.start_states import StartStates, collect_start_states
 from mirage.learn.environment.table_library import TableLibrary
 from mirage.sim.types import Params
 from mirage.traces.workloads import synthetic
@@ -39,7 +39,7 @@ def tables() -> Library:
     )
 
 
-def starts(preset: str) -> Starts:
+def starts(preset: str) -> StartStates:
     first = synthetic.EPOCH + _WARM_UP_DAYS * _DAY_S
     settings = PairSettings(
         nodes=1,
@@ -49,7 +49,7 @@ def starts(preset: str) -> Starts:
         until=first + _START_DAYS * _DAY_S,
     )
     jobs = synthetic.generate_workload(preset, days=_WARM_UP_DAYS + _START_DAYS + 14, seed=0)
-    return collect(Params(), jobs, settings)
+    return collect_start_states(Params(), jobs, settings)
 
 
 def vectored(envs: VectorEnv[Any, Any, Any], seconds: float, most: int) -> float:
@@ -86,7 +86,7 @@ def measured(envs: int, live_envs: int, seconds: float, preset: str) -> dict[str
         told[f"{name}, random"] = vectored(many, seconds, library.positions - 1)
         told[f"{name}, held"] = vectored(many, seconds, 0)
         told[f"{name}, random, one alone"] = alone(ChainEnv(library), seconds)
-    full = ChainEnv(LiveLibrary(found, Observed.FULL))
+    full = ChainEnv(LiveLibrary(found, ObservationKind.FULL))
     told[f"live, {preset}, full observation, one alone"] = alone(full, seconds)
     return told
 

@@ -25,11 +25,11 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import twin_features
 from mirage.features.observation import spec
-from mirage.learn.dataset import Flags, Floats, Ints, Rows, decisions
+from mirage.learn.dataset import Flags, Floats, Ints, Rows, list_decision_instants
 from mirage.learn.evaluation import forecast_metrics, time_splits
-from mirage.learn.settings import defaults
+from mirage.learn.settings import load_defaults
 from mirage.learn.trees import tree_training
-from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_families import Family
 from mirage.policy import registry
 from mirage.policy.models import conformal
@@ -63,10 +63,10 @@ class Queue:
 
     @classmethod
     def of(cls, tables: Sequence[EpisodeTable], *, twin: bool = False) -> Self:
-        """`twin`: trees learn from it. Raises InputError as `Rows.of`."""
-        rows = Rows.of(tables, EVERY, twin=twin)
+        """`twin`: trees learn from it. Raises InputError as `Rows.from_tables`."""
+        rows = Rows.from_tables(tables, EVERY, twin=twin)
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
-        taken = decisions(len(tables[0].instant_s), EVERY)[:-1]
+        taken = list_decision_instants(len(tables[0].instant_s), EVERY)[:-1]
         at = np.concatenate([t.instants[:, taken] for t in tables])[order]
         asked = [t.twins.get_forecasts(taken) for t in tables if t.twins is not None]
         if len(asked) < len(tables):
@@ -96,11 +96,11 @@ class Trained:
 
 def fitted(queue: Queue, past: Flags, later: Flags, kind: Family) -> Trained:
     """As `mirage train` does."""
-    rows = queue.rows.part(past)
-    newest, residuals = tree_training.held_back(rows, kind)
-    forecast = kind.forecast(rows.flat, rows.wait_h)
+    rows = queue.rows.select_episodes(past)
+    newest, residuals = tree_training.compute_newest_residuals(rows, kind)
+    forecast = kind.fit_forecast(rows.flat, rows.wait_h)
     return Trained(
-        _by_handover(forecast.log_quantiles(queue.rows.part(later).flat), queue),
+        _by_handover(forecast.predict_log_quantiles(queue.rows.select_episodes(later).flat), queue),
         conformal.QuantileShifts.from_residuals(residuals, newest.start_point, newest.nodes),
         np.flatnonzero(past)[-len(newest) :],
         residuals,
@@ -109,8 +109,10 @@ def fitted(queue: Queue, past: Flags, later: Flags, kind: Family) -> Trained:
 
 def served(queue: Queue, past: Flags, later: Flags, kind: Family, model: TreeModel) -> Trained:
     """A model's own graph and shifts; what it said before is its family's, fitted without."""
-    newest, residuals = tree_training.held_back(queue.rows.part(past), kind)
-    logs = model.predict_log_quantiles(queue.rows.part(later).flat)
+    newest, residuals = tree_training.compute_newest_residuals(
+        queue.rows.select_episodes(past), kind
+    )
+    logs = model.predict_log_quantiles(queue.rows.select_episodes(later).flat)
     held = np.flatnonzero(past)[-len(newest) :]
     return Trained(_by_handover(logs, queue), model.shifts, held, residuals)
 
@@ -190,7 +192,7 @@ class Scored:
         levels = np.asarray(LEVELS)
         loss = np.maximum(levels * over, (levels - 1.0) * over)
         flat = quantile_h.reshape(-1, len(LEVELS))
-        u = forecast_metrics.pit(flat, wait_h.ravel(), SEED).reshape(wait_h.shape)
+        u = forecast_metrics.compute_pit(flat, wait_h.ravel(), SEED).reshape(wait_h.shape)
         error = np.abs(over[..., P50])
         return cls(
             loss.mean(axis=(1, 2)),
@@ -256,7 +258,7 @@ class Split:
 def splits(rows: Rows, since: int | None, windows: int) -> list[Split]:
     """All from `since` on, or rolling windows of the newer half."""
     if since is None:
-        return [Split(*masks) for masks in time_splits.rolling(rows, windows)]
+        return [Split(*masks) for masks in time_splits.split_rolling(rows, windows)]
     later = rows.start_point >= since
     return [Split((rows.known_at <= since) & ~later, later)]
 
@@ -354,7 +356,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     later, learned = ([EpisodeTable.load(p) for p in ps] for ps in (words.tables, words.learned))
-    kind, twin, model = family(words.family, defaults(), SEED), words.twin, None
+    kind, twin, model = create_family(words.family, load_defaults(), SEED), words.twin, None
     if words.model:
         if not learned:
             parser.error("--model needs --learned: the tables that it was trained on")
@@ -371,7 +373,9 @@ def main() -> None:
 def _as_in(card: Mapping[str, Any]) -> Family:
     told_of = card["settings"]
     settings = told_of if card["family"] == "ensemble" else {card["family"]: told_of}
-    return family(card["family"], {**defaults(), **{k: _plain(v) for k, v in settings.items()}}, 0)
+    return create_family(
+        card["family"], {**load_defaults(), **{k: _plain(v) for k, v in settings.items()}}, 0
+    )
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

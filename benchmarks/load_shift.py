@@ -23,15 +23,15 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.features.observation import spec
 from mirage.learn.dataset import Flags, Floats, Observations, Rows
 from mirage.learn.evaluation import time_splits
-from mirage.learn.settings import defaults
+from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping
-from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES
 
 WINDOWS = 4
 _THIRDS = ("light third", "medium third", "heavy third")
 _WEEK_S = 7 * 86400
-_TREES = family("ensemble", defaults(), 0)
+_TREES = create_family("ensemble", load_defaults(), 0)
 
 Ways = dict[str, Floats]
 """P(late) [R] by way."""
@@ -43,11 +43,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path)
     paths = parser.parse_args(words).tables
-    rows = Rows.of([EpisodeTable.load(path) for path in paths], EVERY, twin=True)
+    rows = Rows.from_tables([EpisodeTable.load(path) for path in paths], EVERY, twin=True)
     told: dict[str, list[tuple[str, Floats]]] = {}
     for name, learned, judged in splits(rows):
         _say(f"{name}: from {learned.sum()}", [f"{judged.sum()} hand-overs"])
-        for way, cost_h in costs(rows.part(learned), rows.part(judged)).items():
+        for way, cost_h in costs(
+            rows.select_episodes(learned), rows.select_episodes(judged)
+        ).items():
             told.setdefault(way, []).append((name, cost_h))
             _say(f"  {way}", cost_h.mean(axis=0))
     plain = told.pop("plain Slurm")
@@ -73,7 +75,7 @@ def _share(cost_h: Floats, plain_h: Floats) -> float:
 
 
 def splits(rows: Rows) -> Iterator[Split]:
-    for learned, judged in time_splits.rolling(rows, WINDOWS):
+    for learned, judged in time_splits.split_rolling(rows, WINDOWS):
         yield "window", learned, judged
     week = rows.start_point // _WEEK_S
     number, week_of = np.unique(week, return_inverse=True)
@@ -96,20 +98,24 @@ def _apart(rows: Rows, judged: Flags) -> Flags:
 
 def costs(past: Rows, later: Rows) -> dict[str, Floats]:
     """[E, P] by way, hours."""
-    cost_h = stopping.costs(later.outcome_h, PRICES)
+    cost_h = stopping.compute_costs(later.outcome_h, PRICES)
     found = {"plain Slurm": cost_h[:, -1]}
     before, after = _cross_fitted(past), fitted(past, later)
     for way, late in after.items():
-        factor = stopping.factor(past, before[way].reshape(len(past), -1), PRICES)
-        found[way] = stopping.spent(cost_h, late.reshape(len(later), -1), PRICES, factor)
+        factor = stopping.choose_factor(past, before[way].reshape(len(past), -1), PRICES)
+        found[way] = stopping.compute_costs_at_factor(
+            cost_h, late.reshape(len(later), -1), PRICES, factor
+        )
     return found
 
 
 def _cross_fitted(rows: Rows) -> Ways:
-    """What `stopping.cross_fitted` does, of each way."""
+    """What `stopping.predict_cross_fitted` does, of each way."""
     found: Ways = {}
-    for learned, judged in time_splits.apart(rows, stopping.BLOCKS):
-        for way, late in fitted(rows.part(learned), rows.part(judged)).items():
+    for learned, judged in time_splits.split_into_blocks(rows, stopping.BLOCKS):
+        for way, late in fitted(
+            rows.select_episodes(learned), rows.select_episodes(judged)
+        ).items():
             whole = found.setdefault(way, np.zeros((len(rows), len(rows.left_h))))
             whole[judged] = late.reshape(-1, len(rows.left_h))
     return found
@@ -117,7 +123,7 @@ def _cross_fitted(rows: Rows) -> Ways:
 
 def fitted(past: Rows, later: Rows) -> Ways:
     """P(late) later, [E x D] each."""
-    late, twin = stopping.late(past), later.flat[:, -1].astype(np.float64)
+    late, twin = stopping.label_late(past), later.flat[:, -1].astype(np.float64)
     missed = late - past.flat[:, -1]
     trees = _fit(past.flat, late, later.flat)
     blind = _fit(_own(past), late, _own(later))
@@ -134,7 +140,7 @@ def fitted(past: Rows, later: Rows) -> Ways:
 
 
 def _fit(learned: Observations, target: Floats, asked: Observations) -> Floats:
-    return _TREES.mean(learned, target[:, None]).predict(asked)[:, 0]
+    return _TREES.fit_mean(learned, target[:, None]).predict(asked)[:, 0]
 
 
 def _own(rows: Rows) -> Observations:

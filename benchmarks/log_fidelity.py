@@ -119,7 +119,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     by_class(taken, start, every)
 
     plan = Plan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
-    found = calibrate(taken, site, plan, optuna_search.search)
+    found = calibrate(taken, site, plan, optuna_search.search_knobs)
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])

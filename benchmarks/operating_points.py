@@ -25,10 +25,10 @@ from mirage.episodes.judge.day_bootstrap import compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Ints, Rows
 from mirage.learn.evaluation import time_splits
-from mirage.learn.evaluation.operating_points import OVERLAPS_H, PRICES, bound
-from mirage.learn.settings import defaults
+from mirage.learn.evaluation.operating_points import OVERLAPS_H, PRICES, compute_overlap_bound
+from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping
-from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES as FACTOR_PRICES
 from mirage.policy.rules.late_threshold import is_late_enough
 
@@ -103,7 +103,7 @@ def _heavier(seen: Decided) -> Floats:
 
 
 def _fortnight(seen: Decided) -> Floats:
-    return np.array([bound(h, seen.start_point) for h in seen.overlap_h])
+    return np.array([compute_overlap_bound(h, seen.start_point) for h in seen.overlap_h])
 
 
 WAYS: dict[str, Way] = {
@@ -174,23 +174,25 @@ def _told(found: list[Cell], budget_h: float) -> dict[str, Any]:
 
 def decided_by_window(rows: Rows, windows: int) -> dict[int, Decided]:
     """By size of chain."""
-    trees = family("ensemble", defaults(), 0)
+    trees = create_family("ensemble", load_defaults(), 0)
     parts, window = [], []
-    for place, (learned, judged) in enumerate(time_splits.rolling(rows, windows)):
-        past, later = rows.part(learned), rows.part(judged)
-        factor = stopping.factor(past, stopping.cross_fitted(past, trees), FACTOR_PRICES)
-        late = stopping.fitted(past, trees).predict(later.flat).reshape(len(later), -1)
+    for place, (learned, judged) in enumerate(time_splits.split_rolling(rows, windows)):
+        past, later = rows.select_episodes(learned), rows.select_episodes(judged)
+        factor = stopping.choose_factor(
+            past, stopping.predict_cross_fitted(past, trees), FACTOR_PRICES
+        )
+        late = stopping.fit_late_trees(past, trees).predict(later.flat).reshape(len(later), -1)
         parts.append(outcomes(later.outcome_h, late, factor))
         window.append(np.full(len(later), place))
         sys.stderr.write(f"{len(past)} hand-overs, then {len(later)}: factor {factor}\n")
     x_h, at = np.concatenate(parts, axis=1), np.concatenate(window)
-    return by_size(rows.part(np.arange(len(rows)) >= len(rows) - len(at)), x_h, at)
+    return by_size(rows.select_episodes(np.arange(len(rows)) >= len(rows) - len(at)), x_h, at)
 
 
 def outcomes(outcome_h: Floats, late: Floats, factor: float) -> Floats:
     """[P, E]."""
     episodes = np.arange(len(outcome_h))
-    frees = (stopping.first_free(is_late_enough(late, price, factor)) for price in PRICES)
+    frees = (stopping.find_first_free(is_late_enough(late, price, factor)) for price in PRICES)
     return np.array([outcome_h[episodes, k] for k in frees])
 
 
@@ -207,7 +209,9 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=8)
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
-    rows = Rows.of([EpisodeTable.load(path) for path in words.tables], EVERY, twin=words.twin)
+    rows = Rows.from_tables(
+        [EpisodeTable.load(path) for path in words.tables], EVERY, twin=words.twin
+    )
     found = {n: report(d) for n, d in decided_by_window(rows, words.windows).items()}
     print(json.dumps(found) if words.json else "\n".join(shown(found)))
 

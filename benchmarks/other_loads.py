@@ -27,13 +27,13 @@ from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import time_splits
-from mirage.learn.settings import defaults
+from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping
-from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES
 
 WINDOWS = 3
-_TREES = family("ensemble", defaults(), 0)
+_TREES = create_family("ensemble", load_defaults(), 0)
 _LOGGED, _OTHERS, _TWIN = "logged load alone", "other loads too", "twin"
 _MEAN, _FACTOR = ", mean with the twin", ", factor as logged"
 
@@ -73,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if 1.0 not in by_load:
         sys.exit("other_loads: a table at the trace's own load is needed")
     logged = _rows(by_load[1.0])
-    windows = (window for _, window in time_splits.rolling(logged, WINDOWS))
+    windows = (window for _, window in time_splits.split_rolling(logged, WINDOWS))
     edges = [int(logged.start_point[window].min()) for window in windows]
     for load in sorted(by_load):
         parts = []
@@ -86,16 +86,16 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _rows(tables: Sequence[EpisodeTable]) -> Rows:
-    return Rows.of(tables, EVERY, twin=all(table.twins is not None for table in tables))
+    return Rows.from_tables(tables, EVERY, twin=all(table.twins is not None for table in tables))
 
 
 def _windows(rows: Rows, edges: Sequence[int]) -> Iterator[Rows]:
     for since, until in zip(edges, [*edges[1:], sys.maxsize], strict=True):
-        yield rows.part((rows.start_point >= since) & (rows.start_point < until))
+        yield rows.select_episodes((rows.start_point >= since) & (rows.start_point < until))
 
 
 def _judged(by_load: dict[float, list[EpisodeTable]], load: float, judged: Rows) -> Judged:
-    cost_h = stopping.costs(judged.outcome_h, PRICES)
+    cost_h = stopping.compute_costs(judged.outcome_h, PRICES)
     begins = int(judged.start_point.min())
     others = [t for at, ts in by_load.items() if at == 1.0 or at != load for t in ts]
     logged = _before(_rows(by_load[1.0]), begins)
@@ -107,27 +107,27 @@ def _judged(by_load: dict[float, list[EpisodeTable]], load: float, judged: Rows)
 
 
 def _before(rows: Rows, begins: int) -> Rows:
-    return rows.part(rows.known_at <= begins)
+    return rows.select_episodes(rows.known_at <= begins)
 
 
 def _spent(past: Rows, judged: Rows, cost_h: Floats, way: str) -> dict[str, Floats]:
     """By way: of the ensemble that has learned from the past, and of its mean with the twin."""
-    known = stopping.cross_fitted(past, _TREES)
-    late = stopping.fitted(past, _TREES).predict(judged.flat).reshape(len(judged), -1)
+    known = stopping.predict_cross_fitted(past, _TREES)
+    late = stopping.fit_late_trees(past, _TREES).predict(judged.flat).reshape(len(judged), -1)
     found = {way: _by(known, late, past, cost_h)}
     if judged.twin is not None:
         with_twin = (known + _twin(past)) / 2, (late + _twin(judged)) / 2
         found[way + _MEAN] = _by(*with_twin, past, cost_h)
     if not past.as_logged.all():
         at = past.as_logged
-        found[way + _FACTOR] = _by(known[at], late, past.part(at), cost_h)
+        found[way + _FACTOR] = _by(known[at], late, past.select_episodes(at), cost_h)
     return found
 
 
 def _by(known: Floats, late: Floats, past: Rows, cost_h: Floats) -> Floats:
     """[E, P]: freed by P(late), the factor found by what was `known` of it in the past."""
-    factor = stopping.factor(past, known, PRICES)
-    return stopping.spent(cost_h, late, PRICES, factor)
+    factor = stopping.choose_factor(past, known, PRICES)
+    return stopping.compute_costs_at_factor(cost_h, late, PRICES, factor)
 
 
 def _twin(rows: Rows) -> Floats:

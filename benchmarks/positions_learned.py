@@ -29,7 +29,7 @@ from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.live_library import LiveLibrary
 from mirage.learn.environment.protocols import Position
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
-from mirage.learn.environment.start_states import Starts, collect
+from mirage.learn.environment.start_states import StartStates, collect_start_states
 
 Floats = NDArray[np.float64]
 Act = Callable[[NDArray[np.float32]], NDArray[np.int64]]
@@ -37,7 +37,7 @@ EVERY_H, ENVS, REWARD_UNIT_H = 6, 64, 10.0
 PINNED, HELD, LEARNED = "pin", "reactive", "ppo"
 
 
-def begun(regime: str, nodes: int) -> tuple[Starts, Starts]:
+def begun(regime: str, nodes: int) -> tuple[StartStates, StartStates]:
     """Hand-overs to learn from, and those to judge on."""
     site = Site.of(next(r for r in REGIMES if r.name == regime))
     settings = PairSettings(
@@ -48,7 +48,7 @@ def begun(regime: str, nodes: int) -> tuple[Starts, Starts]:
         until=UNTIL,
         user=site.user,
     )
-    starts = collect(site.params, site.jobs, settings)
+    starts = collect_start_states(site.params, site.jobs, settings)
     cut = 2 * len(starts.found) // 3
     known = max(max(s.world.end, s.reactive_start) for s in starts.found[:cut])
     later = tuple(s for s in starts.found[cut:] if s.world.start >= known)
@@ -57,7 +57,7 @@ def begun(regime: str, nodes: int) -> tuple[Starts, Starts]:
     return replace(starts, found=starts.found[:cut]), replace(starts, found=later)
 
 
-def learned(starts: Starts, steps: int, seed: int) -> Act:
+def learned(starts: StartStates, steps: int, seed: int) -> Act:
     torch.set_num_threads(1)
     envs = ChainVecEnv(ChainVectorEnv(LiveLibrary(starts), ENVS), REWARD_UNIT_H)
     agent = PPO(
@@ -81,7 +81,7 @@ def learned(starts: Starts, steps: int, seed: int) -> Act:
     return act
 
 
-def outcomes_h(starts: Starts, act: Act) -> Floats:
+def outcomes_h(starts: StartStates, act: Act) -> Floats:
     """[E]: start of the successor - end of the predecessor, hours, of each hand-over."""
     library = LiveLibrary(starts)
     envs = ChainVectorEnv(library, len(library))

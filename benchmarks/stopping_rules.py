@@ -39,27 +39,27 @@ def advantages(cost_h: Floats, frees: Flags) -> Floats:
 
 
 def monte_carlo(past: Rows, later: Rows, family: Family) -> Chosen:
-    cost_h = stopping.costs(past.outcome_h, PRICES)
-    leads = [tree_training.best_constant(past, price) for price in PRICES]
+    cost_h = stopping.compute_costs(past.outcome_h, PRICES)
+    leads = [tree_training.find_best_constant(past, price) for price in PRICES]
     frees = np.arange(len(past.left_h))[:, None] >= np.array(leads)
     frees = np.broadcast_to(frees, (len(past), *frees.shape))
     for _ in range(ROUNDS - 1):
         frees = _improved(past, advantages(cost_h, frees), family)
     model = _regression(past, advantages(cost_h, frees), family)
-    return [stopping.first_free(d) for d in np.moveaxis(_decisions(model, later), 2, 0)]
+    return [stopping.find_first_free(d) for d in np.moveaxis(_decisions(model, later), 2, 0)]
 
 
 def _improved(rows: Rows, target: Floats, family: Family) -> Flags:
     """Cross-fitted: trees that know the outcomes would think waiting too cheap."""
     frees = np.zeros(target.shape, dtype=np.bool_)
-    for learned, judged in time_splits.apart(rows, stopping.BLOCKS):
-        model = _regression(rows.part(learned), target[learned], family)
-        frees[judged] = _decisions(model, rows.part(judged))
+    for learned, judged in time_splits.split_into_blocks(rows, stopping.BLOCKS):
+        model = _regression(rows.select_episodes(learned), target[learned], family)
+        frees[judged] = _decisions(model, rows.select_episodes(judged))
     return frees
 
 
 def _regression(rows: Rows, target: Floats, family: Family) -> Trees:
-    return family.mean(rows.flat, target.reshape(-1, len(PRICES)))
+    return family.fit_mean(rows.flat, target.reshape(-1, len(PRICES)))
 
 
 def _decisions(model: Trees, rows: Rows) -> Flags:
@@ -68,17 +68,17 @@ def _decisions(model: Trees, rows: Rows) -> Flags:
 
 
 def boundaries(past: Rows, later: Rows, family: Family) -> Iterator[tuple[str, Chosen]]:
-    searched = stopping.factor(past, stopping.cross_fitted(past, family), PRICES)
-    late = stopping.fitted(past, family).predict(later.flat).reshape(len(later), -1)
+    searched = stopping.choose_factor(past, stopping.predict_cross_fitted(past, family), PRICES)
+    late = stopping.fit_late_trees(past, family).predict(later.flat).reshape(len(later), -1)
     for name, factor in (("newsvendor", 1.0), ("searched", searched)):
         frees = [is_late_enough(late, price, factor) for price in PRICES]
-        yield f"{family.name} {name}", [stopping.first_free(f) for f in frees]
+        yield f"{family.name} {name}", [stopping.find_first_free(f) for f in frees]
 
 
 def rules(past: Rows, later: Rows) -> Iterator[tuple[str, Chosen]]:
     last = len(later.left_h)
     yield "reactive", [np.full(len(later), last) for _ in PRICES]
-    leads = (tree_training.best_constant(past, price) for price in PRICES)
+    leads = (tree_training.find_best_constant(past, price) for price in PRICES)
     yield "constant lead", [np.full(len(later), k) for k in leads]
     for kind in (Forest, Boosted):
         family = kind()
@@ -89,10 +89,10 @@ def rules(past: Rows, later: Rows) -> Iterator[tuple[str, Chosen]]:
 def costs_by_rule(rows: Rows, windows: int) -> dict[str, list[Floats]]:
     """[P] for each window: mean cost, hours."""
     found: dict[str, list[Floats]] = {}
-    for learned, window in time_splits.rolling(rows, windows):
-        later = rows.part(window)
-        cost_h = stopping.costs(later.outcome_h, PRICES)
-        for name, chosen in rules(rows.part(learned), later):
+    for learned, window in time_splits.split_rolling(rows, windows):
+        later = rows.select_episodes(window)
+        cost_h = stopping.compute_costs(later.outcome_h, PRICES)
+        for name, chosen in rules(rows.select_episodes(learned), later):
             by_price = [cost_h[np.arange(len(later)), k, p].mean() for p, k in enumerate(chosen)]
             found.setdefault(name, []).append(np.array(by_price))
         found.setdefault("oracle", []).append(cost_h.min(axis=1).mean(axis=0))
@@ -103,7 +103,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path)
     given = parser.parse_args(words)
-    rows = Rows.of([EpisodeTable.load(path) for path in given.tables], EVERY)
+    rows = Rows.from_tables([EpisodeTable.load(path) for path in given.tables], EVERY)
     print("rule, by price", *PRICES, "(mean of the windows; the windows at 0.5)", sep="  ")
     for name, windows in costs_by_rule(rows, 3).items():
         means = "  ".join(f"{cost:5.2f}" for cost in np.mean(windows, axis=0))

@@ -39,26 +39,30 @@ class Rows:
     """[E]: at the trace's own load. Others are learned from; no model is judged by them."""
 
     @classmethod
-    def of(cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False) -> Self:
+    def from_tables(
+        cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False
+    ) -> Self:
         """Every `every`-th instant, counted back from the predecessor's end.
 
         `twin`: with the numbers that the twin foretold; InputError where it was not asked.
         Raises InputError for no episode, other features than this program's, tables whose
         predecessors run for different times, and observations that are not finite.
         """
-        _check(tables)
+        _check_tables(tables)
         instant_s = tables[0].instant_s.astype(np.int64)
-        taken = decisions(len(instant_s), every)
+        taken = list_decision_instants(len(instant_s), every)
         whole = cls(
-            observations=np.concatenate([_seen(t, taken[:-1], twin=twin) for t in tables]),
+            observations=np.concatenate(
+                [_build_observations(t, taken[:-1], twin=twin) for t in tables]
+            ),
             outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
-            known_at=np.concatenate([_known_at(t) for t in tables]),
+            known_at=np.concatenate([_compute_known_at(t) for t in tables]),
             as_logged=np.concatenate([np.full(len(t), t.about.has_logged_load) for t in tables]),
         )
         _check_finite(whole)
-        return whole.part(np.argsort(whole.start_point, kind="stable"))
+        return whole.select_episodes(np.argsort(whole.start_point, kind="stable"))
 
     def __len__(self) -> int:
         return len(self.start_point)
@@ -84,7 +88,7 @@ class Rows:
         """[E]: of the successor."""
         return conformal.decode_nodes(self.observations[:, 0])
 
-    def residuals(self, log_quantiles: Floats) -> Floats:
+    def compute_residuals(self, log_quantiles: Floats) -> Floats:
         """[E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
         found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.normalize_quantiles(
             log_quantiles
@@ -92,11 +96,11 @@ class Rows:
         return found.reshape(len(self), len(self.left_h), -1)
 
     @property
-    def logged(self) -> Self:
+    def logged_rows(self) -> Self:
         """Those at the trace's own load."""
-        return self.part(self.as_logged)
+        return self.select_episodes(self.as_logged)
 
-    def part(self, which: Flags | Ints) -> Self:
+    def select_episodes(self, which: Flags | Ints) -> Self:
         """Some of the episodes."""
         return type(self)(
             observations=self.observations[which],
@@ -108,13 +112,13 @@ class Rows:
         )
 
 
-def decisions(instants: int, every: int) -> Ints:
+def list_decision_instants(instants: int, every: int) -> Ints:
     """Every `every`-th instant, counted back from the predecessor's end, which is the last."""
     taken = np.arange(instants - 1, -1, -every)[::-1]
     return taken if len(taken) > 1 else np.array([0, instants - 1])
 
 
-def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
+def build_twin_features(table: EpisodeTable, taken: Ints) -> Observations:
     """[E, len(taken), len(foretold.NAMES)]. Raises InputError where the twin was not asked."""
     if table.twins is None:
         raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
@@ -122,20 +126,20 @@ def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
     return twin_features.compute_twin_features(table.twins.get_forecasts(taken), left_s)
 
 
-def _seen(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:
+def _build_observations(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:
     """[E, D, F], of the instants `taken`."""
     observations: Observations = table.observations[:, taken]
     if not twin:
         return observations
-    return np.concatenate([observations, told_by_twin(table, taken)], axis=2)
+    return np.concatenate([observations, build_twin_features(table, taken)], axis=2)
 
 
-def _known_at(table: EpisodeTable) -> Ints:
+def _compute_known_at(table: EpisodeTable) -> Ints:
     latest: Ints = table.outcome_s.max(axis=1).astype(np.int64)
     return table.predecessor_end + np.maximum(latest, 0)
 
 
-def _check(tables: Sequence[EpisodeTable]) -> None:
+def _check_tables(tables: Sequence[EpisodeTable]) -> None:
     if not sum(map(len, tables)):
         raise InputError("There is no episode to learn from.")
     if any(t.about.features_fingerprint != spec.FINGERPRINT for t in tables):

@@ -8,7 +8,7 @@ from mirage.errors import InputError
 from mirage.traces.calibration.search_space import SearchSetting, SearchTrial
 
 
-def search(
+def search_knobs(
     knobs: Sequence[SearchSetting],
     score: Callable[[Mapping[str, int]], float],
     *,
@@ -20,22 +20,22 @@ def search(
 
     The same seed gives the same trials. Raises InputError where Optuna is not installed.
     """
-    optuna = _optuna()
+    optuna = _import_optuna()
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in knobs})
     done: list[SearchTrial] = []
 
-    def objective(trial: Any) -> float:
+    def run_trial(trial: Any) -> float:
         values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in knobs}
         done.append(SearchTrial(values=values, score=score(values)))
         return done[-1].score
 
-    study.optimize(objective, n_trials=trials)
+    study.optimize(run_trial, n_trials=trials)
     return done
 
 
-def _optuna() -> ModuleType:
+def _import_optuna() -> ModuleType:
     try:
         import optuna  # noqa: PLC0415  a second to import, and not always installed
     except ImportError:

@@ -22,18 +22,18 @@ _POSITIVE = frozenset(
 
 
 @cache
-def defaults() -> Mapping[str, Settings]:
+def load_defaults() -> Mapping[str, Settings]:
     """By table: settings.toml beside this file, which says what each number is."""
     return tomllib.loads(files("mirage.learn").joinpath("settings.toml").read_text("utf-8"))
 
 
-def read(path: Path | None) -> Mapping[str, Settings]:
+def load_settings(path: Path | None) -> Mapping[str, Settings]:
     """The defaults, with what the file changes.
 
     Raises InputError where it does not read, or names what there is not, or another kind of value.
     """
     if path is None:
-        return defaults()
+        return load_defaults()
     try:
         changed = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -41,18 +41,18 @@ def read(path: Path | None) -> Mapping[str, Settings]:
     except ValueError as error:
         raise InputError(f"{path} does not read as TOML: {error}") from error
     for table, values in changed.items():
-        _check(path, table, values)
-    return {name: {**kept, **changed.get(name, {})} for name, kept in defaults().items()}
+        _check_table(path, table, values)
+    return {name: {**kept, **changed.get(name, {})} for name, kept in load_defaults().items()}
 
 
-def _check(path: Path, table: str, values: Any) -> None:
-    if table not in defaults() or not isinstance(values, dict):
+def _check_table(path: Path, table: str, values: Any) -> None:
+    if table not in load_defaults() or not isinstance(values, dict):
         raise InputError(f"{path}: there is no table [{table}] of settings")
     for name, value in values.items():
-        if name not in defaults()[table]:
+        if name not in load_defaults()[table]:
             raise InputError(f"{path}: [{table}] has no setting {name}")
-        known = defaults()[table][name]
-        if not _alike(known, value):
+        known = load_defaults()[table][name]
+        if not _is_alike(known, value):
             raise InputError(f"{path}: [{table}] {name} should be like {known!r}, not {value!r}")
         if name in _POSITIVE and value == 0:
             raise InputError(f"{path}: [{table}] {name} should be above 0")
@@ -60,7 +60,7 @@ def _check(path: Path, table: str, values: Any) -> None:
             raise InputError(f"{path}: [{table}] {name} is a share: at most 1, not {value!r}")
 
 
-def _alike(known: Any, value: Any) -> bool:
+def _is_alike(known: Any, value: Any) -> bool:
     """The same kind of value; numbers are not negative, and a whole number may be a fraction's."""
     kinds = (int, float) if isinstance(known, float) else (type(known),)
     if isinstance(value, bool) or not isinstance(value, kinds):

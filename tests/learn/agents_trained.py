@@ -9,9 +9,9 @@ import torch
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn import settings
 from mirage.learn.agents import agent_card, agent_export, agent_training
-from mirage.learn.agents.agent_training import Agent, Plan
-from mirage.learn.agents.checkpoints import Stages
-from mirage.learn.agents.trajectories import Runs
+from mirage.learn.agents.agent_training import Agent, AgentPlan
+from mirage.learn.agents.checkpoints import Checkpoints
+from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.artefact import model_card, safetensors_io
 from tests.learn.queue_tables import foretold, queue_table
 
@@ -44,12 +44,14 @@ def named(kind: tuple[str, str]) -> str:
     return "-".join(kind)
 
 
-def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: Any) -> Plan:
+def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: Any) -> AgentPlan:
     """`changed` are settings, `more` are the plan's own."""
-    made = {name: {**kept, **QUICK.get(name, {})} for name, kept in settings.defaults().items()}
+    made = {
+        name: {**kept, **QUICK.get(name, {})} for name, kept in settings.load_defaults().items()
+    }
     for name, values in (changed or {}).items():
         made[name] |= values
-    return Plan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
+    return AgentPlan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
 
 
 @cache
@@ -58,12 +60,12 @@ def learned() -> EpisodeTable:
 
 
 @cache
-def runs(*, twin: bool = False) -> Runs:
-    return Runs.of([foretold(learned()) if twin else learned()], EVERY, twin=twin)
+def runs(*, twin: bool = False) -> Trajectories:
+    return Trajectories.from_tables([foretold(learned()) if twin else learned()], EVERY, twin=twin)
 
 
-def fit(made: Plan, folder: Path, of: Runs | None = None) -> Agent:
-    return agent_training.fit(of or runs(), made, Stages(folder), "all")
+def fit(made: AgentPlan, folder: Path, of: Trajectories | None = None) -> Agent:
+    return agent_training.fit_agent(of or runs(), made, Checkpoints(folder), "all")
 
 
 def save(
@@ -78,9 +80,12 @@ def save(
     """An artefact."""
     made, of = plan(family, encoder, changed=changed), runs(twin=twin)
     agent = fit(made, scratch, of)
-    graph = agent_export.graph(agent.net, made.unit, made.part)
-    described = agent_card.card(made, of, [learned()], None)
-    model_card.save(
-        folder, described, graph, safetensors_io.pack(agent_training.dump(agent.net), {})
+    graph = agent_export.export_net(agent.net, made.unit, made.part)
+    described = agent_card.build_agent_card(made, of, [learned()], None)
+    model_card.save_artefact(
+        folder,
+        described,
+        graph,
+        safetensors_io.pack_weights(agent_training.dump_weights(agent.net), {}),
     )
     return folder

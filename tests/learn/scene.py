@@ -3,8 +3,8 @@
 from functools import cache
 
 from mirage.episodes.table.pair_settings import PairSettings
-from mirage.learn.environment.live_library import LiveLibrary, Observed
-from mirage.learn.environment.start_states import Starts, collect
+from mirage.learn.environment.live_library import LiveLibrary, ObservationKind
+from mirage.learn.environment.start_states import StartStates, collect_start_states
 from mirage.sim.types import Params, SimJob
 from mirage.traces.workloads import synthetic
 
@@ -31,9 +31,11 @@ def jobs() -> tuple[SimJob, ...]:
 
 
 @cache
-def starts(accrue_always: bool = False) -> Starts:
-    return collect(params(accrue_always), jobs(), SETTINGS)
+def starts(accrue_always: bool = False) -> StartStates:
+    return collect_start_states(params(accrue_always), jobs(), SETTINGS)
 
 
-def library(accrue_always: bool = False, observed: Observed = Observed.SMALL) -> LiveLibrary:
+def library(
+    accrue_always: bool = False, observed: ObservationKind = ObservationKind.SMALL
+) -> LiveLibrary:
     return LiveLibrary(starts(accrue_always), observed)

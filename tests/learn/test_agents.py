@@ -10,10 +10,10 @@ from mirage.episodes.judge import policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import agent_export, agent_training, training_tensors
-from mirage.learn.agents.agent_training import Agent, Plan
-from mirage.learn.agents.checkpoints import Stages
-from mirage.learn.agents.training_tensors import Lesson
-from mirage.learn.agents.trajectories import Runs
+from mirage.learn.agents.agent_training import Agent, AgentPlan
+from mirage.learn.agents.checkpoints import Checkpoints
+from mirage.learn.agents.training_tensors import TrainingTensors
+from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_training
 from tests.episodes.tables import MONDAY
@@ -28,24 +28,26 @@ def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
 
 
-def agent_cost_h(agent: Agent, made: Plan) -> float:
-    seen = Runs.of([LATER], EVERY)
-    chosen = training_tensors.chosen(agent.net, Lesson.of(seen, made.part), PRICE, made.unit)
+def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
+    seen = Trajectories.from_tables([LATER], EVERY)
+    chosen = training_tensors.choose_instants(
+        agent.net, TrainingTensors.from_trajectories(seen, made.part), PRICE, made.unit
+    )
     return cost_h(LATER, seen.taken[chosen])
 
 
 def fixed_lead_cost_h(table: EpisodeTable) -> float:
-    best = tree_training.best_constant(Rows.of([table]), PRICE)
+    best = tree_training.find_best_constant(Rows.from_tables([table]), PRICE)
     return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
 @pytest.fixture(params=KINDS, ids=named)
-def made(request: pytest.FixtureRequest) -> Plan:
+def made(request: pytest.FixtureRequest) -> AgentPlan:
     return plan(*request.param)
 
 
 def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
-    made: Plan, tmp_path: Path
+    made: AgentPlan, tmp_path: Path
 ) -> None:
     agent = fit(made, tmp_path)
     reactive, oracle = (
@@ -58,15 +60,17 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
     spent = agent_cost_h(agent, made)
     assert spent < fixed_lead_cost_h(learned())
     assert (reactive - spent) / (reactive - oracle) > 0.5
-    graph = agent_export.graph(agent.net, made.unit, made.part)
-    apart = agent_export.parity(graph, agent.net, made.unit, made.part, runs())
+    graph = agent_export.export_net(agent.net, made.unit, made.part)
+    apart = agent_export.measure_parity(graph, agent.net, made.unit, made.part, runs())
     assert max(apart.values()) < 1e-4
     assert len(graph) < 1_000_000
 
 
-def test_shuffled_labels_teach_no_more_than_a_constant_lead(made: Plan, tmp_path: Path) -> None:
+def test_shuffled_labels_teach_no_more_than_a_constant_lead(
+    made: AgentPlan, tmp_path: Path
+) -> None:
     nonsense = shuffled(learned())
-    agent = fit(made, tmp_path, Runs.of([nonsense], EVERY))
+    agent = fit(made, tmp_path, Trajectories.from_tables([nonsense], EVERY))
     assert agent_cost_h(agent, made) > fixed_lead_cost_h(nonsense) - 0.05
 
 
@@ -74,8 +78,10 @@ def test_shuffled_labels_teach_no_more_than_a_constant_lead(made: Plan, tmp_path
 def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> None:
     told = []
     for turn in ("first", "second"):
-        stages = Stages(tmp_path / turn)
-        told.append(agent_training.judge(runs(), plan(family, "mlp", changed=BRIEF), 1, stages))
+        stages = Checkpoints(tmp_path / turn)
+        told.append(
+            agent_training.judge_agent(runs(), plan(family, "mlp", changed=BRIEF), 1, stages)
+        )
     assert told[0] == told[1]
     assert set(told[0]["policies"]) == {
         "reactive", "oracle", "fixed-lead", family, f"{family} offline",
@@ -96,9 +102,10 @@ def test_it_leaves_nothing_in_tmp(
 def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
     made = plan("policy-gradient", "mlp")
     agent = fit(made, tmp_path)
-    seen = Lesson.of(Runs.of([LATER], EVERY), 0)
+    seen = TrainingTensors.from_trajectories(Trajectories.from_tables([LATER], EVERY), 0)
     cheap, dear = (
-        training_tensors.chosen(agent.net, seen, price, made.unit).mean() for price in (0.1, 2.0)
+        training_tensors.choose_instants(agent.net, seen, price, made.unit).mean()
+        for price in (0.1, 2.0)
     )
     assert cheap < dear
 
@@ -110,10 +117,10 @@ def test_a2c_learns_too(tmp_path: Path) -> None:
 
 def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
     first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
-    weights = agent_training.dump(first.net)
+    weights = agent_training.dump_weights(first.net)
     on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
-    begun = on.net(runs())
-    for name, array in agent_training.dump(begun).items():
+    begun = on.prepare_net(runs())
+    for name, array in agent_training.dump_weights(begun).items():
         np.testing.assert_array_equal(array, weights[name])
     again = fit(on, tmp_path / "second")
     assert again.facts["tuned"] <= again.facts["offline"]
@@ -121,6 +128,8 @@ def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
 
 def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> None:
     until = int(runs().rows.start_point[-1]) + 1
-    on = plan("dqn", "mlp", start=agent_training.dump(plan("dqn", "mlp").net(runs())))
+    on = plan(
+        "dqn", "mlp", start=agent_training.dump_weights(plan("dqn", "mlp").prepare_net(runs()))
+    )
     late = plan("dqn", "mlp", start=on.start, start_until=until)
-    assert agent_training.judge(runs(), late, 2, Stages(tmp_path))["policies"] == {}
+    assert agent_training.judge_agent(runs(), late, 2, Checkpoints(tmp_path))["policies"] == {}

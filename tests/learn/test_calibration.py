@@ -22,7 +22,9 @@ def true_quantiles(rows: int) -> Floats:
 
 def test_a_true_forecast_covers_what_it_says_with_an_atom_at_zero() -> None:
     waits = with_an_atom(20_000)
-    told = forecast_metrics.figures(true_quantiles(20_000), waits, true_quantiles(20_000), seed=1)
+    told = forecast_metrics.measure_forecast(
+        true_quantiles(20_000), waits, true_quantiles(20_000), seed=1
+    )
     assert told["coverage_p10_p90_pct"] == pytest.approx(80.0, abs=1.5)
     assert told["below_p90_pct"] == pytest.approx(90.0, abs=1.0)
     assert told["pinball_h"] == told["pinball_empirical_h"]
@@ -31,15 +33,15 @@ def test_a_true_forecast_covers_what_it_says_with_an_atom_at_zero() -> None:
 def test_a_forecast_that_is_too_narrow_covers_less() -> None:
     waits = with_an_atom(5_000)
     narrow = np.full((5_000, len(LEVELS)), 3.0) + np.arange(len(LEVELS)) * 0.01
-    told = forecast_metrics.figures(narrow, waits, true_quantiles(5_000), seed=1)
+    told = forecast_metrics.measure_forecast(narrow, waits, true_quantiles(5_000), seed=1)
     assert told["coverage_p10_p90_pct"] < 20.0
     assert told["pinball_h"] > told["pinball_empirical_h"]
 
 
 def test_pinball_loss_by_hand() -> None:
     quantiles = np.ones((1, len(LEVELS)))
-    assert forecast_metrics.pinball_h(quantiles, np.array([2.0])) == pytest.approx(0.5)
-    assert forecast_metrics.pinball_h(quantiles, np.array([0.0])) == pytest.approx(0.5)
+    assert forecast_metrics.compute_pinball_h(quantiles, np.array([2.0])) == pytest.approx(0.5)
+    assert forecast_metrics.compute_pinball_h(quantiles, np.array([0.0])) == pytest.approx(0.5)
 
 
 def test_quantiles_of_a_distribution_are_read_between_its_thresholds() -> None:

@@ -19,9 +19,9 @@ def named(family: Kind) -> str:
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 @pytest.mark.parametrize("seed", [0, 9])
 def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
-    rows = Rows.of([queue_table(40, seed)])
+    rows = Rows.from_tables([queue_table(40, seed)])
     made = fitted(family)
-    apart = tree_export.parity(graph(family), made.late, made.wait, rows.flat)
+    apart = tree_export.measure_parity(graph(family), made.late, made.wait, rows.flat)
     assert set(apart) == {LATE, WAIT}
     assert max(apart.values()) < MOST
 
@@ -29,9 +29,9 @@ def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     # Numbers that were learned from lie next to thresholds; rounded ones lie on them.
-    rows = np.round(Rows.of([learned()]).flat, 1)
+    rows = np.round(Rows.from_tables([learned()]).flat, 1)
     made = fitted(family)
-    apart = tree_export.parity(graph(family), made.late, made.wait, rows)
+    apart = tree_export.measure_parity(graph(family), made.late, made.wait, rows)
     assert max(apart.values()) < MOST
 
 

@@ -7,11 +7,11 @@ from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from tests.learn.queue_tables import at_load, queue_table
 
-ROWS = Rows.of([queue_table(120)], every=6)
+ROWS = Rows.from_tables([queue_table(120)], every=6)
 
 
 def test_a_window_follows_everything_that_is_learned_from() -> None:
-    splits = time_splits.rolling(ROWS, 3)
+    splits = time_splits.split_rolling(ROWS, 3)
     assert len(splits) == 3
     for learned, window in splits:
         assert ROWS.known_at[learned].max() <= ROWS.start_point[window].min()
@@ -20,7 +20,7 @@ def test_a_window_follows_everything_that_is_learned_from() -> None:
 
 
 def test_the_newest_are_held_back() -> None:
-    earlier, newest = time_splits.newest(ROWS, 0.2)
+    earlier, newest = time_splits.split_newest(ROWS, 0.2)
     assert newest.sum() == 24
     assert newest[-1]
     assert ROWS.known_at[earlier].max() <= ROWS.start_point[newest].min()
@@ -28,7 +28,7 @@ def test_the_newest_are_held_back() -> None:
 
 def test_blocks_share_no_time_with_what_is_learned_from() -> None:
     seen = 0
-    for learned, block in time_splits.apart(ROWS, 4):
+    for learned, block in time_splits.split_into_blocks(ROWS, 4):
         begins, ends = ROWS.start_point[block].min(), ROWS.known_at[block].max()
         overlaps = (ROWS.start_point < ends) & (ROWS.known_at > begins)
         assert not (learned & overlaps).any()
@@ -38,21 +38,23 @@ def test_blocks_share_no_time_with_what_is_learned_from() -> None:
 
 def test_other_loads_are_learned_from_and_nobody_is_judged_by_them() -> None:
     others = [at_load(queue_table(40, seed=n), load) for n, load in ((5, 0.8), (6, 1.2))]
-    mixed = Rows.of([queue_table(120), *others], every=6)
-    alone = time_splits.rolling(ROWS, 3)
-    for (learned, window), (_, as_before) in zip(time_splits.rolling(mixed, 3), alone, strict=True):
+    mixed = Rows.from_tables([queue_table(120), *others], every=6)
+    alone = time_splits.split_rolling(ROWS, 3)
+    for (learned, window), (_, as_before) in zip(
+        time_splits.split_rolling(mixed, 3), alone, strict=True
+    ):
         assert mixed.as_logged[window].all()
         assert list(mixed.start_point[window]) == list(ROWS.start_point[as_before])
         assert (~mixed.as_logged[learned]).any()
         assert mixed.known_at[learned].max() <= mixed.start_point[window].min()
-    _, newest = time_splits.newest(mixed, 0.2)
+    _, newest = time_splits.split_newest(mixed, 0.2)
     assert mixed.as_logged[newest].all()
     assert newest.sum() == 24
 
 
 def test_too_few_episodes_are_refused() -> None:
-    few = Rows.of([queue_table(6)])
+    few = Rows.from_tables([queue_table(6)])
     with pytest.raises(InputError, match="too few episodes"):
-        time_splits.rolling(few, 3)
+        time_splits.split_rolling(few, 3)
     with pytest.raises(InputError, match="too few episodes"):
-        list(time_splits.apart(few, 4))
+        list(time_splits.split_into_blocks(few, 4))

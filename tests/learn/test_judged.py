@@ -8,7 +8,7 @@ import pytest
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.features.observation import spec
-from mirage.learn.artefact.holdout_metrics import Judging
+from mirage.learn.artefact.holdout_metrics import HoldoutMetrics
 from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
@@ -25,10 +25,10 @@ EVERY = 6
 
 def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
     table = queue_table()
-    rows = Rows.of([table], EVERY)
-    judging = Judging(rows, [table], EVERY)
-    metrics = tree_training.judge(rows, FAMILIES[1], 2, 0, heard=judging)
-    sets = card_results.parse_card({"judged": judging.told()})
+    rows = Rows.from_tables([table], EVERY)
+    judging = HoldoutMetrics(rows, [table], EVERY)
+    metrics = tree_training.judge_family(rows, FAMILIES[1], 2, 0, heard=judging)
+    sets = card_results.parse_card({"judged": judging.list_results()})
     asked = CardResultsLookup({"models/made/1": sets})
     limit_s = table.about.time_limit_s
     found = asked(view(0, cluster="made", time_limit_s=limit_s))
@@ -45,12 +45,12 @@ def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
 
 def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     table = queue_table()
-    rows = Rows.of([table], EVERY)
-    judging = Judging(rows, [table], EVERY)
+    rows = Rows.from_tables([table], EVERY)
+    judging = HoldoutMetrics(rows, [table], EVERY)
     window = np.arange(len(table)) < 10
     for price in (0.15, 1.5):
         judging(window, price, np.full(10, 2 if price < 1.0 else 4))
-    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.told()})})
+    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.list_results()})})
     limit_s = table.about.time_limit_s
 
     def told(**fields: object) -> int:
@@ -78,9 +78,9 @@ def test_results_of_one_partition_are_none_of_anothers() -> None:
     tables = [queue_table(12, seed=s) for s in (1, 2)]
     for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
         table.about = replace(table.about, partition=partition)
-    judging = Judging(Rows.of(tables, EVERY), tables, EVERY)
+    judging = HoldoutMetrics(Rows.from_tables(tables, EVERY), tables, EVERY)
     judging(np.ones(24, dtype=np.bool_), 0.5, np.full(24, 2))
-    sets = card_results.parse_card({"judged": judging.told()})
+    sets = card_results.parse_card({"judged": judging.list_results()})
     limit_s = tables[0].about.time_limit_s
 
     def cost_h(asked: CardResultsLookup, partition: str) -> list[float]:
@@ -106,46 +106,46 @@ def test_where_the_last_step_is_shorter_rules_are_asked_as_often() -> None:
     columns |= {"instant_s": at, "predecessor_end": whole.predecessor_end - 60}
     odd = EpisodeTable(whole.about, columns)
     for table in (whole, odd):
-        judging = Judging(Rows.of([table], EVERY), [table], EVERY)
+        judging = HoldoutMetrics(Rows.from_tables([table], EVERY), [table], EVERY)
         judging(np.ones(len(table), dtype=np.bool_), 0.5, np.full(len(table), 2))
-        (found,) = judging.told()
+        (found,) = judging.list_results()
         columns_s = found["x_s"]["0.5"]
         assert columns_s["fixed-lead"] != columns_s["reactive"]
 
 
 def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
     table = queue_table()
-    judging = Judging(Rows.of([table], EVERY), [table], EVERY)
+    judging = HoldoutMetrics(Rows.from_tables([table], EVERY), [table], EVERY)
     last = table.outcome_s.shape[1] - 1
     taken = np.arange(last, -1, -EVERY)[::-1]
     window = np.arange(len(table)) < 60
     for price, instant in ((0.3, 0), (1.0, 2), (2.0, len(taken) - 1)):
         judging(window, price, np.full(60, instant))
-    found = judging.operating_points()
+    found = judging.list_operating_points()
     x_h = {p: table.outcome_h[:60, taken[k]] for p, k in ((0.3, 0), (1.0, 2), (2.0, -1))}
     for point, limit in zip(found, operating_points.OVERLAPS_H, strict=True):
         assert point["overlap_at_most_h"] == limit
         assert point["nodes"] == table.about.nodes
-        wanted = operating_points.point(x_h, table.start_point[:60], limit)
+        wanted = operating_points.find_operating_point(x_h, table.start_point[:60], limit)
         assert {name: point[name] for name in wanted} == wanted
     assert found[0]["price"] > found[1]["price"]
 
 
 def test_a_table_without_judged_hand_overs_is_left_out() -> None:
     table = queue_table()
-    judging = Judging(Rows.of([table], EVERY), [table], EVERY)
-    assert judging.told() == []
-    assert [point["price"] for point in judging.operating_points()] == [None, None]
+    judging = HoldoutMetrics(Rows.from_tables([table], EVERY), [table], EVERY)
+    assert judging.list_results() == []
+    assert [point["price"] for point in judging.list_operating_points()] == [None, None]
 
 
 def test_a_table_at_another_load_tells_no_results() -> None:
     """It is of the same chains as the logged one, and would take its place."""
     tables = [queue_table(24), at_load(queue_table(24, seed=3), 1.2)]
-    rows = Rows.of(tables, EVERY)
-    judging = Judging(rows, tables, EVERY)
+    rows = Rows.from_tables(tables, EVERY)
+    judging = HoldoutMetrics(rows, tables, EVERY)
     judging(rows.as_logged, 0.5, np.full(24, 2))
-    assert len(judging.told()) == 1
-    assert len(judging.operating_points()) == len(operating_points.OVERLAPS_H)
+    assert len(judging.list_results()) == 1
+    assert len(judging.list_operating_points()) == len(operating_points.OVERLAPS_H)
 
 
 def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
@@ -159,9 +159,9 @@ def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     seen = np.zeros((12, 4, len(spec.NAMES)), dtype=np.float32)
     columns = {name: made._columns[name] for name in made._columns} | {"observations": seen}
     short = EpisodeTable(about, columns)
-    judging = Judging(Rows.of([short], EVERY), [short], EVERY)
+    judging = HoldoutMetrics(Rows.from_tables([short], EVERY), [short], EVERY)
     judging(np.ones(12, dtype=np.bool_), 0.5, np.zeros(12, dtype=np.int64))
-    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.told()})})
+    asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.list_results()})})
     found = asked(view(0, cluster="made", time_limit_s=1800))
     rule, reactive = (found.x_h[:, found.names.index(n)] for n in ("fixed-lead", "reactive"))
     assert -0.5 in rule.tolist()

@@ -12,9 +12,9 @@ from mirage.episodes.generation.replay_fork import ReplayFork
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
-from mirage.learn.environment.live_library import ForkBatch, LiveLibrary, Observed
+from mirage.learn.environment.live_library import ForkBatch, LiveLibrary, ObservationKind
 from mirage.learn.environment.protocols import Position
-from mirage.learn.environment.start_states import Start, collect
+from mirage.learn.environment.start_states import StartState, collect_start_states
 from mirage.learn.environment.table_library import TableLibrary
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params, SimJob
@@ -23,7 +23,7 @@ from tests.learn import scene
 REGIMES = pytest.mark.parametrize("accrue_always", [False, True], ids=["default", "ACCRUE_ALWAYS"])
 
 
-def freed_then(start: Start, instant: int) -> float:
+def freed_then(start: StartState, instant: int) -> float:
     """Outcome of one move, by a fork of its own: eligible from `instant` on, hours."""
     world = start.world
     fork = world.sim.fork()
@@ -69,8 +69,8 @@ def test_one_move_agrees_with_the_table_exactly(accrue_always: bool) -> None:
 def test_the_full_form_is_the_episode_file_step_by_step(accrue_always: bool) -> None:
     """Observations and rewards, to the last bit, against what `mirage episodes` makes."""
     made = build_episodes(scene.params(accrue_always), scene.jobs(), scene.SETTINGS)
-    table = ChainEnv(TableLibrary.of([made]))
-    live = ChainEnv(scene.library(accrue_always, Observed.FULL))
+    table = ChainEnv(TableLibrary.from_tables([made]))
+    live = ChainEnv(scene.library(accrue_always, ObservationKind.FULL))
     assert live.library.features == table.library.features
     assert len(live.library) == len(table.library)
     for handover in range(0, len(made), 4):
@@ -101,7 +101,7 @@ def test_pinned_throughout_never_overlaps_and_gains() -> None:
     library = scene.library()
     env = ChainEnv(library)
     pinned = np.array([outcome(env, h, [Position.PINNED])[0] for h in range(len(library))])
-    reactive = np.array([library.describe(h)["reactive_h"] for h in range(len(library))])
+    reactive = np.array([library.describe_episode(h)["reactive_h"] for h in range(len(library))])
     assert (pinned >= 0).all()
     assert pinned.mean() < reactive.mean()
 
@@ -152,15 +152,15 @@ def test_points_without_a_hand_over_are_said() -> None:
     forever = SimJob(job_id=1, submit=0, nodes=2, time_limit_s=10**9, run_s=10**9)
     settings = PairSettings(nodes=1, time_limit_s=3600, every_s=100, since=100, until=300)
     with pytest.raises(InputError, match="does not start"):
-        collect(Params(nodes=2), [forever], settings)
+        collect_start_states(Params(nodes=2), [forever], settings)
     with pytest.raises(InputError, match="does not fit"):
-        collect(Params(nodes=2), [forever], replace(settings, nodes=3))
+        collect_start_states(Params(nodes=2), [forever], replace(settings, nodes=3))
 
 
 def test_a_predecessor_that_loses_its_node_is_left_out() -> None:
     lost = NodeEvent(at=2000, node=0, outage=Outage.DOWN)
     settings = PairSettings(nodes=1, time_limit_s=3600, every_s=4000, since=1000, until=6000)
-    starts = collect(Params(nodes=2, node_events=(lost,)), [], settings)
+    starts = collect_start_states(Params(nodes=2, node_events=(lost,)), [], settings)
     assert starts.skipped == {"the predecessor does not run to its limit": (1000,)}
     assert [s.world.start for s in starts.found] == [5000]
 
@@ -178,10 +178,13 @@ def test_simulators_one_by_one_and_states_together_go_alike(accrue_always: bool)
     """The compiled batch against the public moves of `Simulator`, positions at random."""
     library = scene.library(accrue_always)
     size = len(library)
-    one_by_one, together = ForkBatch(library.starts, library.step_s, size), library.batch(size)
+    one_by_one, together = (
+        ForkBatch(library.starts, library.step_s, size),
+        library.create_batch(size),
+    )
     every = np.arange(size)
     for batch in (one_by_one, together):
-        batch.begin(every, every)
+        batch.begin_episodes(every, every)
     ends = 0
     for row in np.random.default_rng(0).choice(3, p=[0.6, 0.1, 0.3], size=(150, size)):
         ended = together.step(row)
@@ -190,7 +193,7 @@ def test_simulators_one_by_one_and_states_together_go_alike(accrue_always: bool)
         np.testing.assert_array_equal(together.outcome_h[over], one_by_one.outcome_h[over])
         np.testing.assert_array_equal(together.instant, one_by_one.instant)
         for batch in (one_by_one, together):
-            batch.begin(over, over)
+            batch.begin_episodes(over, over)
         ends += len(over)
     assert ends > size
 
@@ -202,10 +205,10 @@ def test_a_batch_makes_room_where_a_state_grows_too_small() -> None:
         for i in range(1, 1500)
     ]
     settings = PairSettings(nodes=1, time_limit_s=7200, every_s=10, since=1000, until=1010)
-    library = LiveLibrary(collect(Params(nodes=4), burst, settings))
+    library = LiveLibrary(collect_start_states(Params(nodes=4), burst, settings))
     env = ChainEnv(library)
-    assert library.describe(0)["reactive_h"] > 1
-    assert outcome(env, 0, [Position.HELD])[0] == library.describe(0)["reactive_h"]
+    assert library.describe_episode(0)["reactive_h"] > 1
+    assert outcome(env, 0, [Position.HELD])[0] == library.describe_episode(0)["reactive_h"]
 
 
 @REGIMES

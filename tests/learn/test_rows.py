@@ -20,7 +20,7 @@ def with_observations(made: EpisodeTable, value: float) -> EpisodeTable:
 
 def test_the_predecessors_end_is_no_decision_but_an_outcome() -> None:
     made = queue_table(12)
-    rows = Rows.of([made])
+    rows = Rows.from_tables([made])
     assert rows.observations.shape[:2] == (12, INSTANTS - 1)
     np.testing.assert_array_equal(rows.outcome_h, made.outcome_h)
     assert rows.left_h[0] == 4.0
@@ -34,20 +34,20 @@ def test_the_wait_is_the_outcome_and_what_was_left() -> None:
     known = replace(
         made.about, features=about.features, features_fingerprint=about.features_fingerprint
     )
-    rows = Rows.of([EpisodeTable(known, {**made._columns, "observations": seen})])
+    rows = Rows.from_tables([EpisodeTable(known, {**made._columns, "observations": seen})])
     np.testing.assert_allclose(rows.wait_h, [-0.25 + 1 / 3, 1 / 6])
     assert rows.known_at.tolist() == [MONDAY + 1200 + HOUR_S // 2]
 
 
 def test_thinned_rows_are_counted_back_from_the_end() -> None:
-    rows = Rows.of([queue_table(6)], every=6)
+    rows = Rows.from_tables([queue_table(6)], every=6)
     np.testing.assert_allclose(rows.left_h, [4.0, 3.0, 2.0, 1.0])
     assert rows.outcome_h.shape == (6, 5)
 
 
 def test_tables_are_put_in_the_order_of_time() -> None:
     later = queue_table(6, seed=1, first=MONDAY + 86400 * 7)
-    rows = Rows.of([later, queue_table(6)])
+    rows = Rows.from_tables([later, queue_table(6)])
     assert (np.diff(rows.start_point) > 0).all()
     np.testing.assert_array_equal(rows.outcome_h[6:], later.outcome_h)
 
@@ -55,11 +55,11 @@ def test_tables_are_put_in_the_order_of_time() -> None:
 def test_what_cannot_be_learned_from_is_refused_in_a_sentence() -> None:
     made = queue_table(6)
     with pytest.raises(InputError, match="other features"):
-        Rows.of([table([[0.0, 1.0]])])
+        Rows.from_tables([table([[0.0, 1.0]])])
     with pytest.raises(InputError, match="no episode"):
-        Rows.of([])
+        Rows.from_tables([])
     with pytest.raises(InputError, match="not finite"):
-        Rows.of([with_observations(made, np.nan)])
+        Rows.from_tables([with_observations(made, np.nan)])
     short = EpisodeTable(
         made.about,
         {
@@ -69,4 +69,4 @@ def test_what_cannot_be_learned_from_is_refused_in_a_sentence() -> None:
         | {"instant_s": made.instant_s[:-1]},
     )
     with pytest.raises(InputError, match="time limit"):
-        Rows.of([made, short])
+        Rows.from_tables([made, short])

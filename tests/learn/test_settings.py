@@ -6,14 +6,14 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.learn import settings
-from mirage.learn.trees.ensemble import family as made
+from mirage.learn.trees.ensemble import create_family as made
 from tests.learn.agents_trained import plan
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text("[forest]\ntrees = 7\n[offline]\nrate = 1\n")
-    changed, kept = settings.read(path), settings.defaults()
+    changed, kept = settings.load_settings(path), settings.load_defaults()
     assert changed["forest"] == {**kept["forest"], "trees": 7}
     assert changed["offline"]["rate"] == 1
     assert {n: t for n, t in changed.items() if n not in ("forest", "offline")} == {
@@ -23,8 +23,8 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["forest", "xgboost"])
 def test_trees_have_the_shipped_settings(family: str) -> None:
-    told = made(family, settings.defaults(), seed=3).settings()
-    assert told == {"seed": 3, **settings.defaults()[family]}
+    told = made(family, settings.load_defaults(), seed=3).list_settings()
+    assert told == {"seed": 3, **settings.load_defaults()[family]}
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_trees_have_the_shipped_settings(family: str) -> None:
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "my.toml").write_text(text)
     with pytest.raises(InputError, match=why):
-        settings.read(tmp_path / "my.toml")
+        settings.load_settings(tmp_path / "my.toml")
 
 
 def test_no_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        settings.read(tmp_path / "nowhere.toml")
+        settings.load_settings(tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mirage.learn.agents import agent_training
-from mirage.learn.agents.checkpoints import Stage, Stages
+from mirage.learn.agents.checkpoints import Checkpoints, Stage
 from tests.learn.agents_trained import BRIEF, plan, runs
 
 
@@ -24,34 +24,36 @@ def interrupting(after: int) -> Callable[[], None]:
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
 def test_the_same_network_comes_out(family: str, tmp_path: Path) -> None:
     made = plan(family, "mlp", changed=BRIEF)
-    whole = agent_training.fit(runs(), made, Stages(tmp_path / "whole"), "all")
-    cut = Stages(tmp_path / "cut", told=interrupting(2))
+    whole = agent_training.fit_agent(runs(), made, Checkpoints(tmp_path / "whole"), "all")
+    cut = Checkpoints(tmp_path / "cut", told=interrupting(2))
     with pytest.raises(KeyboardInterrupt):
-        agent_training.fit(runs(), made, cut, "all")
+        agent_training.fit_agent(runs(), made, cut, "all")
     assert len(cut) == 3
-    again = agent_training.fit(runs(), made, Stages(tmp_path / "cut"), "all")
+    again = agent_training.fit_agent(runs(), made, Checkpoints(tmp_path / "cut"), "all")
     assert again.facts == whole.facts
-    for name, array in agent_training.dump(whole.net).items():
-        np.testing.assert_array_equal(agent_training.dump(again.net)[name], array)
+    for name, array in agent_training.dump_weights(whole.net).items():
+        np.testing.assert_array_equal(agent_training.dump_weights(again.net)[name], array)
 
 
 def test_what_was_kept_is_not_made_again(tmp_path: Path) -> None:
-    stages = Stages(tmp_path / "kept")
+    stages = Checkpoints(tmp_path / "kept")
     made: list[int] = []
 
     def stage() -> Stage:
         made.append(len(made))
         return {"a": np.ones(2, dtype=np.float32)}, {"turn": len(made)}
 
-    assert stages.make("one", stage)[1] == stages.make("one", stage)[1] == {"turn": 1}
-    assert stages.make("two", stage)[1] == {"turn": 2}
+    assert (
+        stages.load_or_make("one", stage)[1] == stages.load_or_make("one", stage)[1] == {"turn": 1}
+    )
+    assert stages.load_or_make("two", stage)[1] == {"turn": 2}
     assert (len(made), len(stages)) == (2, 2)
-    stages.forget()
+    stages.delete_folder()
     assert len(stages) == 0
     assert not (tmp_path / "kept").exists()
 
 
 def test_another_command_has_another_folder(tmp_path: Path) -> None:
-    one, same, other = (Stages.beside(tmp_path / "1", {"seed": s}) for s in (0, 0, 1))
+    one, same, other = (Checkpoints.open_beside(tmp_path / "1", {"seed": s}) for s in (0, 0, 1))
     assert one.folder == same.folder != other.folder
     assert one.folder.name.startswith(".1.")

@@ -4,36 +4,36 @@ import numpy as np
 
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import stopping
-from mirage.learn.trees.tree_training import best_constant
+from mirage.learn.trees.tree_training import find_best_constant
 from tests.learn.queue_tables import queue_table
 
-ROWS = Rows.of([queue_table(120)], every=1)
+ROWS = Rows.from_tables([queue_table(120)], every=1)
 PRICES = (0.15, 0.5, 1.5)
 
 
 def test_costs_are_interruption_and_priced_overlap() -> None:
-    found = stopping.costs(np.array([2.0, -4.0]), (0.5, 1.0))
+    found = stopping.compute_costs(np.array([2.0, -4.0]), (0.5, 1.0))
     np.testing.assert_allclose(found, [[2.0, 2.0], [2.0, 4.0]])
 
 
 def test_the_first_instant_that_frees_decides() -> None:
     frees = np.array([[False, True, True], [False, False, False]])
-    assert stopping.first_free(frees).tolist() == [1, 3]
+    assert stopping.find_first_free(frees).tolist() == [1, 3]
 
 
 def test_right_probabilities_keep_the_newsvendors_boundary() -> None:
     # The outcome itself as a forecast: every boundary between 0 and 1 frees at the same instant.
-    sure = stopping.late(ROWS).reshape(len(ROWS), -1)
-    assert stopping.factor(ROWS, sure, PRICES) == 1.0
+    sure = stopping.label_late(ROWS).reshape(len(ROWS), -1)
+    assert stopping.choose_factor(ROWS, sure, PRICES) == 1.0
 
 
 def test_a_forecast_that_is_too_timid_moves_the_boundary() -> None:
-    timid = stopping.late(ROWS).reshape(len(ROWS), -1) * 0.1
-    assert stopping.factor(ROWS, timid, PRICES) < 1.0
+    timid = stopping.label_late(ROWS).reshape(len(ROWS), -1) * 0.1
+    assert stopping.choose_factor(ROWS, timid, PRICES) < 1.0
 
 
 def test_weeks_without_load_teach_nothing() -> None:
-    idle = Rows.of([queue_table(120, load_until=0.0)])
+    idle = Rows.from_tables([queue_table(120, load_until=0.0)])
     never = np.zeros((len(idle), len(idle.left_h)))
-    assert stopping.factor(idle, never, PRICES) == 1.0
-    assert best_constant(idle, 0.5) == len(idle.left_h)
+    assert stopping.choose_factor(idle, never, PRICES) == 1.0
+    assert find_best_constant(idle, 0.5) == len(idle.left_h)

@@ -96,12 +96,12 @@ def test_a_file_s_episodes_are_taken_whole(tmp_path: Path) -> None:
         (outcome_s / 3600).tolist(), outcome_s=outcome_s, outcome_aged_s=aged_s, observations=seen
     ).save(tmp_path / "e.npz")
     read = EpisodeTable.load(tmp_path / "e.npz")
-    library = TableLibrary.of([read, read])
+    library = TableLibrary.from_tables([read, read])
     assert library.features == ("time_left_s", "index")
     np.testing.assert_array_equal(library.outcome_h, np.tile(outcome_s.ravel(), 2) / 3600)
     np.testing.assert_array_equal(library.observations, np.tile(seen.reshape(20, 2), (2, 1)))
     assert list(library.last - library.first) == [4] * 8
-    aged = TableLibrary.of([read], aged=True)
+    aged = TableLibrary.from_tables([read], aged=True)
     np.testing.assert_array_equal(aged.outcome_h, aged_s.ravel() / 3600)
 
 
@@ -110,9 +110,9 @@ def test_files_of_other_features_do_not_go_together() -> None:
     other = copy(one)
     other.about = made.about(features_fingerprint="other")
     with pytest.raises(InputError, match="different features"):
-        TableLibrary.of([one, other])
+        TableLibrary.from_tables([one, other])
     with pytest.raises(InputError, match="at least one"):
-        TableLibrary.of([])
+        TableLibrary.from_tables([])
 
 
 def test_the_columns_names_are_kept() -> None:

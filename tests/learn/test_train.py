@@ -25,12 +25,12 @@ def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
 
 
-def policy_cost_h(made: tree_training.Fitted) -> float:
-    return cost_h(LATER, made.chosen(Rows.of([LATER]), (PRICE,))[PRICE])
+def policy_cost_h(made: tree_training.TreePolicy) -> float:
+    return cost_h(LATER, made.choose_instants(Rows.from_tables([LATER]), (PRICE,))[PRICE])
 
 
 def fixed_lead_cost_h() -> float:
-    best = tree_training.best_constant(Rows.of([learned()]), PRICE)
+    best = tree_training.find_best_constant(Rows.from_tables([learned()]), PRICE)
     return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
@@ -50,21 +50,23 @@ def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> None:
-    made = tree_training.fit(Rows.of([shuffled(learned())]), family)
+    made = tree_training.fit_policy(Rows.from_tables([shuffled(learned())]), family)
     assert policy_cost_h(made) > fixed_lead_cost_h() - 0.05
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_a_dearer_overlap_frees_later(family: Kind) -> None:
-    rows, made = Rows.of([LATER]), fitted(family)
-    cheap, dear = made.chosen(rows, (0.1, 2.0)).values()
+    rows, made = Rows.from_tables([LATER]), fitted(family)
+    cheap, dear = made.choose_instants(rows, (0.1, 2.0)).values()
     assert (cheap <= dear).all()
     assert cheap.mean() < dear.mean()
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
-    told = tree_training.judge(Rows.of([learned()], every=3), family, windows=2, seed=0)
+    told = tree_training.judge_family(
+        Rows.from_tables([learned()], every=3), family, windows=2, seed=0
+    )
     assert len(told["forecast"]) == 2
     for window in told["forecast"]:
         assert window["pinball_h"] < 0.7 * window["pinball_empirical_h"]
@@ -76,21 +78,21 @@ def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
-    rows = Rows.of([learned()])
-    again = tree_training.fit(rows, family)
+    rows = Rows.from_tables([learned()])
+    again = tree_training.fit_policy(rows, family)
     np.testing.assert_array_equal(
         again.late.predict(rows.flat), fitted(family).late.predict(rows.flat)
     )
-    np.testing.assert_array_equal(again.wait_h(rows), fitted(family).wait_h(rows))
+    np.testing.assert_array_equal(again.predict_wait_h(rows), fitted(family).predict_wait_h(rows))
 
 
 def test_trees_judge_no_row_that_they_have_seen() -> None:
     # A forest of one-row leaves knows each outcome it has seen; cross-fitted it does not.
     family = Forest(trees=15, leaf=1)
-    rows = Rows.of([shuffled(learned())], every=4)
-    truth = stopping.late(rows).reshape(len(rows), -1)
-    unseen = stopping.cross_fitted(rows, family)
-    seen = stopping.fitted(rows, family).predict(rows.flat).reshape(truth.shape)
+    rows = Rows.from_tables([shuffled(learned())], every=4)
+    truth = stopping.label_late(rows).reshape(len(rows), -1)
+    unseen = stopping.predict_cross_fitted(rows, family)
+    seen = stopping.fit_late_trees(rows, family).predict(rows.flat).reshape(truth.shape)
     assert np.abs(unseen - truth).mean() > np.abs(seen - truth).mean() + 0.05
 
 
@@ -98,9 +100,11 @@ def test_trees_judge_no_row_that_they_have_seen() -> None:
 def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
     made = queue_table(60)
     at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
-    idle = Rows.of([EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3)
-    never = tree_training.fit(idle, family)
-    assert (never.chosen(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()
-    assert never.wait_h(idle).max() == 0.0
-    data = tree_export.graph(never.late, never.wait, idle.flat.shape[1])
-    assert max(tree_export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0
+    idle = Rows.from_tables(
+        [EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3
+    )
+    never = tree_training.fit_policy(idle, family)
+    assert (never.choose_instants(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()
+    assert never.predict_wait_h(idle).max() == 0.0
+    data = tree_export.export_trees(never.late, never.wait, idle.flat.shape[1])
+    assert max(tree_export.measure_parity(data, never.late, never.wait, idle.flat).values()) == 0.0

@@ -17,7 +17,9 @@ MADE = {
 
 
 def test_what_was_packed_is_unpacked() -> None:
-    found, told = safetensors_io.unpack(safetensors_io.pack(MADE, {"said": "so"}), "it")
+    found, told = safetensors_io.unpack_weights(
+        safetensors_io.pack_weights(MADE, {"said": "so"}), "it"
+    )
     assert told == {"said": "so"}
     assert set(found) == set(MADE)
     for name, array in MADE.items():
@@ -26,7 +28,7 @@ def test_what_was_packed_is_unpacked() -> None:
 
 
 def test_the_bytes_are_laid_out_as_the_format_says() -> None:
-    data = safetensors_io.pack({"a": MADE["a"]}, {})
+    data = safetensors_io.pack_weights({"a": MADE["a"]}, {})
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     assert length % 8 == 0
@@ -34,7 +36,7 @@ def test_the_bytes_are_laid_out_as_the_format_says() -> None:
     assert data[8 + length :] == np.arange(6, dtype="<f4").tobytes()
 
 
-PACKED = safetensors_io.pack(MADE, {})
+PACKED = safetensors_io.pack_weights(MADE, {})
 
 
 @pytest.mark.parametrize(
@@ -44,9 +46,9 @@ PACKED = safetensors_io.pack(MADE, {})
 )
 def test_what_is_not_weights_is_refused(data: bytes) -> None:
     with pytest.raises(UnfitModel, match="it does not read as weights"):
-        safetensors_io.unpack(data, "it")
+        safetensors_io.unpack_weights(data, "it")
 
 
 def test_no_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnfitModel, match="cannot be read"):
-        safetensors_io.load(tmp_path / "nowhere")
+        safetensors_io.load_weights(tmp_path / "nowhere")

@@ -10,7 +10,7 @@ from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_export, tree_training
 from mirage.learn.trees.ensemble import Ensemble
 from mirage.learn.trees.tree_families import Boosted, Forest
-from mirage.learn.trees.tree_training import Fitted
+from mirage.learn.trees.tree_training import TreePolicy
 from tests.learn.queue_tables import queue_table
 
 Kind = Forest | Boosted | Ensemble
@@ -24,19 +24,19 @@ def learned() -> EpisodeTable:
 
 
 @cache
-def fitted(family: Kind) -> Fitted:
-    return tree_training.fit(Rows.of([learned()]), family)
+def fitted(family: Kind) -> TreePolicy:
+    return tree_training.fit_policy(Rows.from_tables([learned()]), family)
 
 
 @cache
 def graph(family: Kind) -> bytes:
     made = fitted(family)
-    return tree_export.graph(made.late, made.wait, learned().observations.shape[2])
+    return tree_export.export_trees(made.late, made.wait, learned().observations.shape[2])
 
 
 def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
     """An artefact; `told` goes over what its card says."""
-    rows = Rows.of([learned()])
-    described = model_card.card(fitted(family), family, rows, [learned()])
-    model_card.save(folder, described | told, graph(family))
+    rows = Rows.from_tables([learned()])
+    described = model_card.build_tree_card(fitted(family), family, rows, [learned()])
+    model_card.save_artefact(folder, described | told, graph(family))
     return folder

@@ -10,9 +10,9 @@ from mirage.episodes.judge import policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import training_tensors
-from mirage.learn.agents.training_tensors import Lesson
-from mirage.learn.agents.trajectories import Runs
-from mirage.learn.trees.stopping import first_free
+from mirage.learn.agents.training_tensors import TrainingTensors
+from mirage.learn.agents.trajectories import Trajectories
+from mirage.learn.trees.stopping import find_first_free
 from mirage.policy import registry
 from mirage.policy.models.artefact import Artefact
 from mirage.policy.models.model_policy import ModelPolicy
@@ -64,10 +64,12 @@ def seen(episode: int, instant: int, **fields: object) -> HandoverView:
 def test_it_chooses_what_the_network_chooses(folder: Path, served: ModelPolicy) -> None:
     made = plan(served.artefact.card["family"], served.artefact.card["encoder"])
     agent = fit(made, folder.with_name("stages"), runs(twin=True))
-    later = Runs.of([LATER], EVERY, twin=True)
-    wanted = training_tensors.chosen(agent.net, Lesson.of(later, made.part), 0.5, made.unit)
+    later = Trajectories.from_tables([LATER], EVERY, twin=True)
+    wanted = training_tensors.choose_instants(
+        agent.net, TrainingTensors.from_trajectories(later, made.part), 0.5, made.unit
+    )
     decided = [[served.decide(seen(e, k)).action for k in later.taken[:-1]] for e in range(40)]
-    assert first_free(np.array(decided) == Action.FREE).tolist() == wanted.tolist()
+    assert find_first_free(np.array(decided) == Action.FREE).tolist() == wanted.tolist()
     assert len(set(wanted.tolist())) > 3
 
 

@@ -61,7 +61,7 @@ def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
 def test_it_chooses_what_the_trees_choose(served: ModelPolicy) -> None:
     table = queue_table(30, seed=8)
     chosen = policy_runner.run_policy(table, served, 0.5)
-    wanted = fitted(FAMILIES[1]).chosen(Rows.of([table]), (0.5,))[0.5]
+    wanted = fitted(FAMILIES[1]).choose_instants(Rows.from_tables([table]), (0.5,))[0.5]
     assert chosen.tolist() == wanted.tolist()
     assert len(set(chosen.tolist())) > 3
 

@@ -113,7 +113,7 @@ def recalibrate(
     Decisions stay as they are: they go by the odds of being late.
     """
     try:
-        from mirage.learn.artefact.model_card import save  # noqa: PLC0415 - an extra
+        from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
     except ImportError:
         raise no_packages() from None
     under = models_folder(config)
@@ -123,10 +123,10 @@ def recalibrate(
         raise InputError(f"{served.name} has no forecast of the wait")
     with working("adjusting the forecast"):
         tables = [unseen(path, served) for path in words]
-        rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
+        rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
         if len(rows) < FEWEST:
             raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
-        residuals = rows.residuals(trees.predict_log_quantiles(rows.flat))
+        residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
         found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
     graph = (registry.resolve_folder(model, under) / GRAPH).read_bytes()
     forecast = card["forecast"] | found.to_card()
@@ -134,7 +134,7 @@ def recalibrate(
     forecast["shift_by_nodes"] = (
         trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
     )
-    save(out, card | {"forecast": forecast}, graph)
+    save_artefact(out, card | {"forecast": forecast}, graph)
     typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
 
 

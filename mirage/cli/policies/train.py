@@ -17,7 +17,7 @@ from mirage.cli.policies.trainers import Agents, Asked, Maker, Trees
 from mirage.cli.policies.twin_tables import ask_twin
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.settings import read
+from mirage.learn.settings import load_settings
 from mirage.policy import registry
 from mirage.studies.output_check import check_makeable
 
@@ -139,7 +139,7 @@ def _maker(
     under: Path,
     twin: bool,
 ) -> Maker:
-    settings = read(changed)
+    settings = load_settings(changed)
     if family in _AGENTS:
         start = None if init is None else registry.resolve_folder(init, under)
         chosen = encoder or EncoderName.MLP
@@ -150,9 +150,9 @@ def _maker(
 
 
 def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
-    from mirage.learn.artefact.model_card import save  # noqa: PLC0415 - an extra
+    from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
 
-    save(out, card, graph, weights)
+    save_artefact(out, card, graph, weights)
 
 
 def _check_out(out: Path) -> None:

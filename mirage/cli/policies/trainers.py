@@ -13,7 +13,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 
 if TYPE_CHECKING:
-    from mirage.learn.agents.checkpoints import Stages
+    from mirage.learn.agents.checkpoints import Checkpoints
     from mirage.learn.trees.tree_families import Family
 
 EVERY = 6
@@ -61,7 +61,7 @@ class Trees:
             import onnxmltools  # noqa: F401, PLC0415 - an extra
             import skl2onnx  # noqa: F401, PLC0415 - an extra
 
-            from mirage.learn.trees.ensemble import family as made  # noqa: PLC0415 - an extra
+            from mirage.learn.trees.ensemble import create_family as made  # noqa: PLC0415 - an extra
         except ImportError:
             raise no_packages() from None
         self._family = made(family, settings, seed)
@@ -69,21 +69,26 @@ class Trees:
 
     def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
         from mirage.learn.artefact import model_card
-        from mirage.learn.artefact.holdout_metrics import Judging  # noqa: PLC0415
+        from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
         from mirage.learn.dataset import Rows  # noqa: PLC0415
         from mirage.learn.trees import tree_export, tree_training  # noqa: PLC0415 - an extra
 
         family = self._family
-        rows = Rows.of(tables, EVERY, twin=self._twin)
-        judging = Judging(rows, tables, EVERY)
+        rows = Rows.from_tables(tables, EVERY, twin=self._twin)
+        judging = HoldoutMetrics(rows, tables, EVERY)
         with counted(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
-            metrics = tree_training.judge(rows, family, asked.windows, asked.seed, told, judging)
-            fitted = tree_training.fit(rows, family, told)
-        graph = tree_export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
-        parity = tree_export.parity(graph, fitted.late, fitted.wait, rows.flat)
+            metrics = tree_training.judge_family(
+                rows, family, asked.windows, asked.seed, told, judging
+            )
+            fitted = tree_training.fit_policy(rows, family, told)
+        graph = tree_export.export_trees(fitted.late, fitted.wait, rows.flat.shape[1])
+        parity = tree_export.measure_parity(graph, fitted.late, fitted.wait, rows.flat)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
-        return Made(graph, model_card.card(fitted, family, rows, tables, **own))
+        own |= {
+            "judged": judging.list_results(),
+            "operating_points": judging.list_operating_points(),
+        }
+        return Made(graph, model_card.build_tree_card(fitted, family, rows, tables, **own))
 
     def tidy(self) -> None:
         """Nothing was kept."""
@@ -109,19 +114,19 @@ class Agents:
         try:
             import stable_baselines3  # noqa: F401, PLC0415 - an extra
 
-            from mirage.learn.agents.agent_card import Start  # noqa: PLC0415 - an extra
-            from mirage.learn.agents.agent_training import Plan  # noqa: PLC0415 - an extra
+            from mirage.learn.agents.agent_card import StartingAgent  # noqa: PLC0415 - an extra
+            from mirage.learn.agents.agent_training import AgentPlan  # noqa: PLC0415 - an extra
         except ImportError:
             raise no_packages() from None
-        self._start: Start | None = None
+        self._start: StartingAgent | None = None
         if init is not None:
-            self._start = Start.of(init, family, encoder, twin=twin)
+            self._start = StartingAgent.from_folder(init, family, encoder, twin=twin)
         self._twin = twin
-        plan = Plan(family, encoder, settings, seed)
+        plan = AgentPlan(family, encoder, settings, seed)
         if self._start is not None:
             plan = replace(plan, start=self._start.weights, start_until=self._start.until)
-        self._plan: Plan = plan
-        self._stages: Stages | None = None
+        self._plan: AgentPlan = plan
+        self._stages: Checkpoints | None = None
 
     def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
         """Ctrl-C keeps the stages that are done, and leaves with 130."""
@@ -135,49 +140,54 @@ class Agents:
 
     def tidy(self) -> None:
         if self._stages is not None:
-            self._stages.forget()
+            self._stages.delete_folder()
 
-    def _made(self, tables: Sequence[EpisodeTable], asked: Asked, stages: "Stages") -> Made:
+    def _made(self, tables: Sequence[EpisodeTable], asked: Asked, stages: "Checkpoints") -> Made:
         import torch  # noqa: PLC0415 - an extra
 
         from mirage.learn.agents import agent_card, agent_export, agent_training
-        from mirage.learn.agents.trajectories import Runs  # noqa: PLC0415
+        from mirage.learn.agents.trajectories import Trajectories  # noqa: PLC0415
         from mirage.learn.artefact import safetensors_io  # noqa: PLC0415
-        from mirage.learn.artefact.holdout_metrics import Judging  # noqa: PLC0415
+        from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
 
         # One core is enough for small networks, and the same numbers come out on every machine.
         torch.set_num_threads(1)
         plan = self._plan
-        runs = Runs.of(tables, EVERY, twin=self._twin)
-        judging = Judging(runs.rows, tables, EVERY)
+        runs = Trajectories.from_tables(tables, EVERY, twin=self._twin)
+        judging = HoldoutMetrics(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
         with counted(name, (asked.windows + 1) * agent_training.STAGES) as told:
             stages = replace(stages, told=told)
-            metrics = agent_training.judge(runs, plan, asked.windows, stages, judging)
-            agent = agent_training.fit(runs, plan, stages, "all")
-        graph = agent_export.graph(agent.net, plan.unit, plan.part)
-        parity = agent_export.parity(graph, agent.net, plan.unit, plan.part, runs)
+            metrics = agent_training.judge_agent(runs, plan, asked.windows, stages, judging)
+            agent = agent_training.fit_agent(runs, plan, stages, "all")
+        graph = agent_export.export_net(agent.net, plan.unit, plan.part)
+        parity = agent_export.measure_parity(graph, agent.net, plan.unit, plan.part, runs)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
-        card = agent_card.card(plan, runs, tables, self._start, fit=agent.facts, **own)
-        kept = safetensors_io.pack(agent_training.dump(agent.net), {"encoder": plan.encoder})
+        own |= {
+            "judged": judging.list_results(),
+            "operating_points": judging.list_operating_points(),
+        }
+        card = agent_card.build_agent_card(plan, runs, tables, self._start, fit=agent.facts, **own)
+        kept = safetensors_io.pack_weights(
+            agent_training.dump_weights(agent.net), {"encoder": plan.encoder}
+        )
         return Made(graph, card, kept)
 
-    def _stages_of(self, tables: Sequence[EpisodeTable], asked: Asked) -> "Stages":
-        from mirage.learn.agents.checkpoints import Stages  # noqa: PLC0415
+    def _stages_of(self, tables: Sequence[EpisodeTable], asked: Asked) -> "Checkpoints":
+        from mirage.learn.agents.checkpoints import Checkpoints  # noqa: PLC0415
         from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
 
-        return Stages.beside(
+        return Checkpoints.open_beside(
             asked.out,
             {
                 "kind": [self._plan.family, self._plan.encoder],
-                "settings": self._plan.used,
+                "settings": self._plan.used_settings,
                 "seed": asked.seed,
                 "windows": asked.windows,
                 "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.words],
                 "twin": [_digest(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
-                "versions": model_card.versions(),
+                "versions": model_card.list_versions(),
             },
         )
 

@@ -104,7 +104,7 @@ def calibrate(
         start = replace(start, nodes=look(taken, plan).nodes)
     say_if_compiling()
     with progress(trace.name) as told:
-        found = fit(taken, start, plan, optuna_search.search, told)
+        found = fit(taken, start, plan, optuna_search.search_knobs, told)
     _write(out, found, trace)
     if as_json:
         typer.echo(json.dumps(_as_json(found) | {"rows": rows_of(taken)}))

@@ -10,11 +10,11 @@ import numpy as np
 
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError, UnfitModel
-from mirage.learn.agents.agent_training import Plan
+from mirage.learn.agents.agent_training import AgentPlan
 from mirage.learn.agents.networks import PRICES
-from mirage.learn.agents.trajectories import WINDOW, Runs
+from mirage.learn.agents.trajectories import WINDOW, Trajectories
 from mirage.learn.artefact import safetensors_io
-from mirage.learn.artefact.model_card import WEIGHTS, begun, learned_from
+from mirage.learn.artefact.model_card import WEIGHTS, build_card_header, describe_training_data
 from mirage.learn.artefact.safetensors_io import Weights
 from mirage.policy.models.artefact import read_card
 from mirage.policy.models.model_input import has_twin_inputs
@@ -22,14 +22,14 @@ from mirage.policy.models.onnx_session import ADVANTAGE
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartingAgent:
     """An agent that training goes on from."""
 
     weights: Weights
     card: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
+    def from_folder(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
         """`twin`: of an agent that is to learn from what it foretells.
 
         Raises UnfitModel for what is damaged or was trained on other numbers, InputError for
@@ -39,7 +39,7 @@ class Start:
         if (card["family"], card.get("encoder")) != (family, encoder):
             raise InputError(f"{folder} is no {family} with the encoder {encoder}")
         _check_twin(folder, card, twin=twin)
-        found, _ = safetensors_io.load(folder / WEIGHTS)
+        found, _ = safetensors_io.load_weights(folder / WEIGHTS)
         read = (folder / WEIGHTS).read_bytes()
         if hashlib.sha256(read).hexdigest() != card.get("weights_sha256"):
             raise UnfitModel(f"{folder}: {WEIGHTS} is not the file that its card describes")
@@ -61,17 +61,21 @@ def _check_twin(folder: Path, card: Mapping[str, Any], *, twin: bool) -> None:
         raise InputError(f"{folder} was trained {told} the twin: go on from it with {option}")
 
 
-def card(
-    plan: Plan, runs: Runs, tables: Sequence[EpisodeTable], start: Start | None, **told: Any
+def build_agent_card(
+    plan: AgentPlan,
+    runs: Trajectories,
+    tables: Sequence[EpisodeTable],
+    start: StartingAgent | None,
+    **told: Any,
 ) -> dict[str, Any]:
     """Everything but the sha256; `told` are the run's own figures."""
     described = {
-        **begun(plan.family),
+        **build_card_header(plan.family),
         "encoder": plan.encoder,
         ADVANTAGE: {"unit": plan.unit, "prices": PRICES, "window": WINDOW if plan.part else 0},
-        "settings": plan.used,
+        "settings": plan.used_settings,
         **told,
-        **learned_from(runs.rows, tables),
+        **describe_training_data(runs.rows, tables),
     }
     if start is not None:
         before, seen = start.card, described["seen"]

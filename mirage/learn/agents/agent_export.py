@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mirage.features.observation import spec
-from mirage.learn.agents.networks import Answer, Net, Sight
-from mirage.learn.agents.trajectories import WINDOW, Runs, parted
+from mirage.learn.agents.networks import Net, NetInput, NetOutput
+from mirage.learn.agents.trajectories import WINDOW, Trajectories, split_windows
 from mirage.policy.models.agent_model import AdvantageUnit, pad_window
 from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, open_session
 from mirage.policy.models.onnx_session import WINDOW as WINDOW_INPUT
@@ -21,7 +21,7 @@ _MOST = 40
 """Runs on which a graph is compared: their windows are held in memory."""
 
 
-class _Served(nn.Module):
+class _ServingNet(nn.Module):
     """The network with the inputs that a service has."""
 
     def __init__(self, net: Net, unit: AdvantageUnit, part: int) -> None:
@@ -41,13 +41,13 @@ class _Served(nn.Module):
         if window is None or known is None:
             past, there = now[:, None][:, :0], now[:, :0]
         else:
-            past, there = parted(window, known, self._part)
-        answer: Answer = self.net(Sight(now, past, there), price[:, 0])
+            past, there = split_windows(window, known, self._part)
+        answer: NetOutput = self.net(NetInput(now, past, there), price[:, 0])
         hours = self.net.unit_h * (answer.free - answer.hold)
         return (answer.preference if self._unit is AdvantageUnit.LOG_ODDS else hours)[:, None]
 
 
-def graph(net: Net, unit: AdvantageUnit, part: int) -> bytes:
+def export_net(net: Net, unit: AdvantageUnit, part: int) -> bytes:
     """Inputs INPUT and PRICE, with `part` also WINDOW and KNOWN; output ADVANTAGE [R, 1]."""
     features = len(net.scaled.low)
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
@@ -58,7 +58,7 @@ def graph(net: Net, unit: AdvantageUnit, part: int) -> bytes:
         # The exporter that traces is called legacy; the new one needs a package more.
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
-            _Served(net, unit, part).eval(),
+            _ServingNet(net, unit, part).eval(),
             tuple(torch.ones(2, *shape) for shape in shapes.values()),
             data,  # type: ignore[arg-type]  # the exporter that traces takes a file that is open
             input_names=list(shapes),
@@ -70,13 +70,15 @@ def graph(net: Net, unit: AdvantageUnit, part: int) -> bytes:
     return data.getvalue()
 
 
-def parity(data: bytes, net: Net, unit: AdvantageUnit, part: int, runs: Runs) -> dict[str, float]:
+def measure_parity(
+    data: bytes, net: Net, unit: AdvantageUnit, part: int, runs: Trajectories
+) -> dict[str, float]:
     """The largest difference between graph and network, at prices from all that it serves.
 
     The graph is given windows as a service makes them, the network what it learned from.
     """
-    few = runs.part(np.arange(max(0, len(runs) - _MOST), len(runs)))
-    sight = few.sight(part)
+    few = runs.select_episodes(np.arange(max(0, len(runs) - _MOST), len(runs)))
+    sight = few.build_input(part)
     price = np.geomspace(0.1, 2.0, len(sight)).astype(np.float32)[:, None]
     inputs = {INPUT: sight.now.numpy(), PRICE: price}
     if part:

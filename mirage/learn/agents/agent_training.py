@@ -19,10 +19,10 @@ from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError, UnfitModel
 from mirage.learn.agents import networks, offline_training, training_tensors
 from mirage.learn.agents.algorithms import AGENTS, ALGORITHMS, Dqn, PolicyGradient
-from mirage.learn.agents.checkpoints import Stage, Stages
+from mirage.learn.agents.checkpoints import Checkpoints, Stage
 from mirage.learn.agents.networks import Net
-from mirage.learn.agents.training_tensors import Lesson
-from mirage.learn.agents.trajectories import WINDOW, Runs
+from mirage.learn.agents.training_tensors import TrainingTensors
+from mirage.learn.agents.trajectories import WINDOW, Trajectories
 from mirage.learn.artefact.safetensors_io import Weights
 from mirage.learn.evaluation import operating_points, time_splits
 from mirage.learn.settings import Settings
@@ -36,7 +36,7 @@ PRICES = tuple(price for price in operating_points.PRICES if price <= networks.P
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AgentPlan:
     """What kind of agent is asked for."""
 
     family: str
@@ -76,11 +76,11 @@ class Plan:
         return int(self.settings[self.encoder].get("part", 0))
 
     @property
-    def used(self) -> dict[str, Settings]:
+    def used_settings(self) -> dict[str, Settings]:
         """The tables of settings that matter."""
         return {name: self.settings[name] for name in (self.encoder, "offline", self.family)}
 
-    def new(self, features: int) -> Net:
+    def create_net(self, features: int) -> Net:
         """A network that has learned nothing."""
         torch.manual_seed(self.seed)
         left_out = ("part", "balance")
@@ -89,18 +89,18 @@ class Plan:
             shape["parts"] = WINDOW // self.part
         return Net(self.encoder, features, blind=self.settings["offline"]["blind"], **shape)
 
-    def agent(self, net: Net, learned: Lesson) -> Dqn | PolicyGradient:
+    def create_algorithm(self, net: Net, learned: TrainingTensors) -> Dqn | PolicyGradient:
         """Its algorithm, at work on a copy of the network."""
         return AGENTS[self.family][0](net, learned, self.settings[self.family], self.seed)
 
-    def net(self, runs: Runs) -> Net:
+    def prepare_net(self, runs: Trajectories) -> Net:
         """What learning from these runs begins with. Raises UnfitModel for another's weights."""
-        net = self.new(runs.rows.observations.shape[2])
-        net.scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
+        net = self.create_net(runs.rows.observations.shape[2])
+        net.fit_scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
         if self.start is not None:
             low, high = net.scaled.low.clone(), net.scaled.high.clone()
-            load(net, self.start)
-            net.scaled.reach(low, high)
+            restore_weights(net, self.start)
+            net.scaled.extend_range(low, high)
         return net
 
 
@@ -112,35 +112,39 @@ class Agent:
     facts: dict[str, Any]
 
 
-def fit(runs: Runs, plan: Plan, stages: Stages, name: str) -> Agent:
+def fit_agent(runs: Trajectories, plan: AgentPlan, stages: Checkpoints, name: str) -> Agent:
     """Raises InputError for too few runs."""
-    masks = time_splits.newest(runs.rows, plan.settings["offline"]["held_back"])
-    earlier, newest = (Lesson.of(runs.part(which), plan.part) for which in masks)
-    judge = partial(training_tensors.score, lesson=newest, unit=plan.unit)
-    begun = plan.net(runs.part(masks[0]))
-    kept, first = stages.make(f"{name}-stop", partial(_offline, begun, earlier, plan, judge))
-    tuned = partial(_tuned, _loaded(begun, kept), earlier, plan, judge)
-    _, second = stages.make(f"{name}-stop-tuned", tuned)
-    every, begun = Lesson.of(runs, plan.part), plan.net(runs)
-    again = partial(_offline, begun, every, plan, None, first["epochs"])
-    kept, _ = stages.make(name, again)
-    untuned = _loaded(begun, kept)
-    tuned = partial(_tuned_for, untuned, every, plan, second["rounds"])
-    kept, _ = stages.make(f"{name}-tuned", tuned)
-    return Agent(_loaded(begun, kept), untuned, first | second)
+    masks = time_splits.split_newest(runs.rows, plan.settings["offline"]["held_back"])
+    earlier, newest = (
+        TrainingTensors.from_trajectories(runs.select_episodes(which), plan.part) for which in masks
+    )
+    judge = partial(training_tensors.score_net, lesson=newest, unit=plan.unit)
+    begun = plan.prepare_net(runs.select_episodes(masks[0]))
+    kept, first = stages.load_or_make(
+        f"{name}-stop", partial(_train_offline, begun, earlier, plan, judge)
+    )
+    tuned = partial(_train_until_best, _copy_with_weights(begun, kept), earlier, plan, judge)
+    _, second = stages.load_or_make(f"{name}-stop-tuned", tuned)
+    every, begun = TrainingTensors.from_trajectories(runs, plan.part), plan.prepare_net(runs)
+    again = partial(_train_offline, begun, every, plan, None, first["epochs"])
+    kept, _ = stages.load_or_make(name, again)
+    untuned = _copy_with_weights(begun, kept)
+    tuned = partial(_train_rounds, untuned, every, plan, second["rounds"])
+    kept, _ = stages.load_or_make(f"{name}-tuned", tuned)
+    return Agent(_copy_with_weights(begun, kept), untuned, first | second)
 
 
-def _offline(
+def _train_offline(
     net: Net,
-    learned: Lesson,
-    plan: Plan,
+    learned: TrainingTensors,
+    plan: AgentPlan,
     judge: Callable[[Net], float] | None,
     epochs: int | None = None,
 ) -> Stage:
     own = plan.settings["offline"]
     settings = own if plan.start is None else {**own, "warm": 0, "least": 0}
     balance = plan.settings[plan.encoder].get("balance", 0.0)
-    found = offline_training.learn(
+    found = offline_training.train_offline(
         copy.deepcopy(net),
         learned,
         settings,
@@ -150,71 +154,85 @@ def _offline(
         judge=judge,
         epochs=epochs,
     )
-    return dump(found.net), {"epochs": found.epochs, "offline": found.score if judge else None}
+    return dump_weights(found.net), {
+        "epochs": found.epochs,
+        "offline": found.score if judge else None,
+    }
 
 
-def _tuned(net: Net, learned: Lesson, plan: Plan, judge: Callable[[Net], float]) -> Stage:
+def _train_until_best(
+    net: Net, learned: TrainingTensors, plan: AgentPlan, judge: Callable[[Net], float]
+) -> Stage:
     """The net of the best round; of none, where none is better."""
-    agent = plan.agent(net, learned)
-    best, at, least = dump(net), 0, judge(net)
+    agent = plan.create_algorithm(net, learned)
+    best, at, least = dump_weights(net), 0, judge(net)
     for done in range(1, plan.settings[plan.family]["rounds"] + 1):
-        agent.round()
+        agent.train_round()
         # A judge leaves a network as if nothing were learned any more.
         reached = judge(copy.deepcopy(agent.net))
         if reached < least:
-            best, at, least = dump(agent.net), done, reached
+            best, at, least = dump_weights(agent.net), done, reached
     return best, {"rounds": at, "tuned": least}
 
 
-def _tuned_for(net: Net, learned: Lesson, plan: Plan, rounds: int) -> Stage:
-    agent = plan.agent(net, learned)
+def _train_rounds(net: Net, learned: TrainingTensors, plan: AgentPlan, rounds: int) -> Stage:
+    agent = plan.create_algorithm(net, learned)
     for _ in range(rounds):
-        agent.round()
-    return dump(agent.net), {"rounds": rounds}
+        agent.train_round()
+    return dump_weights(agent.net), {"rounds": rounds}
 
 
-def judge(
-    runs: Runs,
-    plan: Plan,
+def judge_agent(
+    runs: Trajectories,
+    plan: AgentPlan,
     windows: int,
-    stages: Stages,
+    stages: Checkpoints,
     heard: tree_training.Heard = lambda *_: None,
 ) -> dict[str, Any]:
-    """As `train.judge` does for trees, with the agent as it was before its algorithm beside it.
+    """As `tree_training.judge_family` does for trees, with the agent as it was before its algorithm beside it.
 
     Where it goes on from another agent, windows that begin before that one's last day are left out.
     """
     policies: dict[str, Any] = {}
     fits = []
-    for i, (learned, window) in enumerate(time_splits.rolling(runs.rows, windows)):
-        later = runs.part(window)
+    for i, (learned, window) in enumerate(time_splits.split_rolling(runs.rows, windows)):
+        later = runs.select_episodes(window)
         begins = int(later.rows.start_point[0])
         if begins < plan.start_until:
             continue
-        agent = fit(runs.part(learned), plan, stages, f"window-{i}")
+        agent = fit_agent(runs.select_episodes(learned), plan, stages, f"window-{i}")
         fits.append({"since": begins, "until": int(later.rows.start_point[-1])} | agent.facts)
-        for name, instants in _choices(agent, runs.part(learned), later, plan).items():
-            policies.setdefault(name, []).append(tree_training.handovers(later.rows, instants))
-        seen = Lesson.of(later, plan.part)
-        frees = training_tensors.advantages(agent.net, seen, PRICES, plan.unit) > 0.0
+        for name, instants in _choose_instants(
+            agent, runs.select_episodes(learned), later, plan
+        ).items():
+            policies.setdefault(name, []).append(
+                tree_training.build_handovers(later.rows, instants)
+            )
+        seen = TrainingTensors.from_trajectories(later, plan.part)
+        frees = training_tensors.compute_advantages(agent.net, seen, PRICES, plan.unit) > 0.0
         for price, free in zip(PRICES, frees, strict=True):
-            heard(window, price, stopping.first_free(free))
-    figures = tree_training.figures(policies) if policies else {}
+            heard(window, price, stopping.find_first_free(free))
+    figures = tree_training.summarize_windows(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
 
 
-def _choices(agent: Agent, past: Runs, later: Runs, plan: Plan) -> dict[str, NDArray[np.int64]]:
-    seen = Lesson.of(later, plan.part)
+def _choose_instants(
+    agent: Agent, past: Trajectories, later: Trajectories, plan: AgentPlan
+) -> dict[str, NDArray[np.int64]]:
+    seen = TrainingTensors.from_trajectories(later, plan.part)
     pair = ((plan.family, agent.net), (f"{plan.family} offline", agent.untuned))
-    own = {name: training_tensors.chosen(net, seen, OVERLAP_PRICE, plan.unit) for name, net in pair}
-    return tree_training.baselines(past.rows, later.rows) | own
+    own = {
+        name: training_tensors.choose_instants(net, seen, OVERLAP_PRICE, plan.unit)
+        for name, net in pair
+    }
+    return tree_training.choose_baselines(past.rows, later.rows) | own
 
 
-def dump(net: Net) -> Weights:
+def dump_weights(net: Net) -> Weights:
     return {name: tensor.numpy().copy() for name, tensor in net.state_dict().items()}
 
 
-def load(net: Net, weights: Weights) -> None:
+def restore_weights(net: Net, weights: Weights) -> None:
     """Raises UnfitModel for weights of another network."""
     try:
         net.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
@@ -222,7 +240,7 @@ def load(net: Net, weights: Weights) -> None:
         raise UnfitModel("the weights are those of another network") from error
 
 
-def _loaded(like: Net, weights: Weights) -> Net:
+def _copy_with_weights(like: Net, weights: Weights) -> Net:
     net = copy.deepcopy(like)
-    load(net, weights)
+    restore_weights(net, weights)
     return net

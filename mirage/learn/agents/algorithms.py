@@ -17,8 +17,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import Tensor, nn
 
-from mirage.learn.agents.networks import PRICES, Net, Sight
-from mirage.learn.agents.training_tensors import Lesson
+from mirage.learn.agents.networks import PRICES, Net, NetInput
+from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from mirage.learn.environment.table_library import TableLibrary
@@ -31,12 +31,12 @@ _STEEPEST = 1.0
 class Dqn:
     """Replay, a target network, returns of several steps."""
 
-    def __init__(self, net: Net, lesson: Lesson, settings: Settings, seed: int) -> None:
+    def __init__(self, net: Net, lesson: TrainingTensors, settings: Settings, seed: int) -> None:
         self._steps = settings["steps"]
         envs = settings["envs"]
         self._model = DQN(
             _QPolicy,
-            environment(lesson, envs, float(net.unit_h)),
+            create_environment(lesson, envs, float(net.unit_h)),
             learning_rate=settings["rate"],
             buffer_size=settings["buffer"],
             learning_starts=self._steps // 2,
@@ -50,17 +50,17 @@ class Dqn:
             exploration_initial_eps=settings["exploration"],
             exploration_final_eps=settings["exploration"],
             max_grad_norm=_STEEPEST,
-            policy_kwargs=_policy(net, lesson.sight),
+            policy_kwargs=_build_policy_arguments(net, lesson.sight),
             seed=seed,
             device="cpu",
         )
-        self._model.set_logger(_quiet())
+        self._model.set_logger(_create_silent_logger())
 
     @property
     def net(self) -> Net:
-        return _looked_up(self._model.policy.q_net.features_extractor)
+        return _get_net(self._model.policy.q_net.features_extractor)
 
-    def round(self) -> None:
+    def train_round(self) -> None:
         self._model.learn(self._steps, reset_num_timesteps=False)
 
 
@@ -71,43 +71,43 @@ _TURNS = 16
 class PolicyGradient:
     """PPO, or A2C: the critic is the mean of both values under the policy."""
 
-    def __init__(self, net: Net, lesson: Lesson, settings: Settings, seed: int) -> None:
+    def __init__(self, net: Net, lesson: TrainingTensors, settings: Settings, seed: int) -> None:
         self._steps = settings["n_steps"] * settings["envs"]
         own = {"batch_size": settings["batch"], "n_epochs": settings["epochs"]}
         kind = ALGORITHMS[settings["algorithm"]]
         self._model = kind(
             _ActorCritic,
-            environment(lesson, settings["envs"], float(net.unit_h)),
+            create_environment(lesson, settings["envs"], float(net.unit_h)),
             learning_rate=settings["rate"],
             n_steps=settings["n_steps"],
             gamma=1.0,
             gae_lambda=settings["gae"],
             ent_coef=settings["entropy"],
             max_grad_norm=_STEEPEST,
-            policy_kwargs=_policy(net, lesson.sight) | {"ortho_init": False},
+            policy_kwargs=_build_policy_arguments(net, lesson.sight) | {"ortho_init": False},
             seed=seed,
             device="cpu",
             **(own if kind is PPO else {}),
         )
-        self._model.set_logger(_quiet())
+        self._model.set_logger(_create_silent_logger())
 
     @property
     def net(self) -> Net:
-        return _looked_up(self._model.policy.features_extractor)
+        return _get_net(self._model.policy.features_extractor)
 
-    def round(self) -> None:
+    def train_round(self) -> None:
         self._model.learn(self._steps, reset_num_timesteps=False)
 
 
 ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
 
 
-def _quiet() -> Logger:
+def _create_silent_logger() -> Logger:
     """Without one, SB3 leaves a folder in /tmp for each agent."""
     return Logger(None, [])
 
 
-def environment(lesson: Lesson, envs: int, unit_h: float) -> ChainVecEnv:
+def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> ChainVecEnv:
     """Hand-overs of a lesson, an hour a step; each has its own price."""
     outcome_h = lesson.outcome_h.numpy().astype(np.float64)
     rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
@@ -115,19 +115,19 @@ def environment(lesson: Lesson, envs: int, unit_h: float) -> ChainVecEnv:
     return ChainVecEnv(ChainVectorEnv(library, envs, prices=PRICES), unit_h)
 
 
-def _policy(net: Net, sight: Sight) -> dict[str, Any]:
+def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:
     """What SB3 makes a policy of; the network stands in it as an extractor of features."""
     return {
         "net_arch": [],
-        "features_extractor_class": _Looked,
+        "features_extractor_class": _NetExtractor,
         "features_extractor_kwargs": {"net": net, "sight": sight},
     }
 
 
-class _Looked(BaseFeaturesExtractor):
+class _NetExtractor(BaseFeaturesExtractor):
     """[B, 4]: of rows and prices [B, 2], the values of holding and freeing, preference, critic."""
 
-    def __init__(self, space: spaces.Box, net: Net, sight: Sight) -> None:
+    def __init__(self, space: spaces.Box, net: Net, sight: NetInput) -> None:
         super().__init__(space, features_dim=4)
         self.net = copy.deepcopy(net)
         self._sight = sight
@@ -138,7 +138,7 @@ class _Looked(BaseFeaturesExtractor):
         self.net.blind = 0.0
 
     def forward(self, observations: Tensor) -> Tensor:
-        sight = self._sight.rows(observations[:, 0].long())
+        sight = self._sight.select_rows(observations[:, 0].long())
         answer = self.net(sight, observations[:, 1])
         chance = torch.sigmoid(answer.preference)
         critic = chance * answer.free + (1.0 - chance) * answer.hold
@@ -157,14 +157,14 @@ class _QPolicy(DQNPolicy):
 class _ActorCritic(ActorCriticPolicy):
     def _build(self, lr_schedule: Any) -> None:
         super()._build(lr_schedule)
-        self.action_net = _Preference()
+        self.action_net = _PreferenceLogits()
         self.value_net = _Columns(3, 4)  # type: ignore[assignment]  # any module will do
         # Of the weights that are left: those of SB3's own last layers are not.
         self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1))
 
 
 class _Columns(nn.Sequential):
-    """Some of `_Looked`'s. (A Sequential: SB3 prints what it is made of.)"""
+    """Some of `_NetExtractor`'s. (A Sequential: SB3 prints what it is made of.)"""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class _Columns(nn.Sequential):
         return looked[:, self._which]
 
 
-class _Preference(nn.Module):
+class _PreferenceLogits(nn.Module):
     """Logits of holding and of freeing."""
 
     def forward(self, looked: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ class _Preference(nn.Module):
         return torch.stack([torch.zeros_like(preference), preference], dim=1)
 
 
-def _looked_up(extractor: Any) -> Net:
+def _get_net(extractor: Any) -> Net:
     net: Net = extractor.net
     return net
 

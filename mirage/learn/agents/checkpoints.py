@@ -21,7 +21,7 @@ Stage = tuple[Weights, Facts]
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class Checkpoints:
     """Files in a folder."""
 
     folder: Path
@@ -29,7 +29,7 @@ class Stages:
     """Called at the end of each stage."""
 
     @classmethod
-    def beside(cls, out: Path, plan: Mapping[str, Any]) -> "Stages":
+    def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "Checkpoints":
         """In a hidden folder beside `out`, named by all that decides what comes out."""
         mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
         return cls(out.with_name(f".{out.name}.{mark[:16]}"))
@@ -38,26 +38,26 @@ class Stages:
         """How many there are."""
         return len(list(self.folder.glob("*.safetensors")))
 
-    def make(self, name: str, made: Callable[[], Stage]) -> Stage:
+    def load_or_make(self, name: str, made: Callable[[], Stage]) -> Stage:
         """The stage of that name; made where none is kept. Raises InputError."""
         path = self.folder / f"{name}.safetensors"
         if path.is_file():
-            found, told = safetensors_io.load(path)
+            found, told = safetensors_io.load_weights(path)
             stage = found, json.loads(told["facts"])
         else:
             stage = made()
-            self._keep(path, stage)
+            self._save_stage(path, stage)
         self.told()
         return stage
 
-    def _keep(self, path: Path, stage: Stage) -> None:
+    def _save_stage(self, path: Path, stage: Stage) -> None:
         part = path.with_suffix(".part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(safetensors_io.pack(stage[0], {"facts": json.dumps(stage[1])}))
+            part.write_bytes(safetensors_io.pack_weights(stage[0], {"facts": json.dumps(stage[1])}))
             os.replace(part, path)
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
-    def forget(self) -> None:
+    def delete_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -25,7 +25,7 @@ _FAR = -1e4
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NetInput:
     """What is known at each of N instants."""
 
     now: Tensor
@@ -39,12 +39,12 @@ class Sight:
     def __len__(self) -> int:
         return len(self.now)
 
-    def rows(self, which: Tensor) -> "Sight":
-        return Sight(self.now[which], self.past[which], self.known[which])
+    def select_rows(self, which: Tensor) -> "NetInput":
+        return NetInput(self.now[which], self.past[which], self.known[which])
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NetOutput:
     """Of N instants, [N] each; values are of cost, negative, in the network's unit."""
 
     hold: Tensor
@@ -57,7 +57,7 @@ class Answer:
     """log(1 + hours) that it would wait."""
 
 
-class Scaled(nn.Module):
+class InputScaler(nn.Module):
     """Cut to what was learned from, and standardised by it; as trees, it does not extrapolate."""
 
     low: Tensor
@@ -70,10 +70,10 @@ class Scaled(nn.Module):
         for name, value in (("low", -1e9), ("high", 1e9), ("mean", 0.0), ("deviation", 1.0)):
             self.register_buffer(name, torch.full((features,), value))
 
-    def learn(self, observations: Observations, cut: float) -> None:
+    def fit_range(self, observations: Observations, cut: float) -> None:
         """From [R, F]; `cut` is the share of rows beyond each of the two ends."""
         rows = torch.from_numpy(observations)
-        ends = torch.quantile(_thinned(rows), torch.tensor([cut, 1.0 - cut]), dim=0)
+        ends = torch.quantile(_thin_rows(rows), torch.tensor([cut, 1.0 - cut]), dim=0)
         inside = rows.clamp(ends[0], ends[1])
         self.low.copy_(ends[0])
         self.high.copy_(ends[1])
@@ -82,7 +82,7 @@ class Scaled(nn.Module):
         varies = inside.std(0) > _LEAST_DEVIATION
         self.deviation.copy_(torch.where(varies, inside.std(0), torch.inf))
 
-    def reach(self, low: Tensor, high: Tensor) -> None:
+    def extend_range(self, low: Tensor, high: Tensor) -> None:
         """Cut no nearer than this, either."""
         self.low.copy_(torch.minimum(self.low, low))
         self.high.copy_(torch.maximum(self.high, high))
@@ -99,11 +99,11 @@ _ENOUGH = 100_000
 """Numbers of which quantiles are taken: torch sorts at most 16 million."""
 
 
-def _thinned(rows: Tensor) -> Tensor:
+def _thin_rows(rows: Tensor) -> Tensor:
     return rows[:: max(1, len(rows) // _ENOUGH)]
 
 
-def layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
+def build_layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
     """Two of them, from `inputs` numbers to `width`."""
     return nn.Sequential(
         nn.Linear(inputs, width),
@@ -121,9 +121,9 @@ class Mlp(nn.Module):
     def __init__(self, features: int, *, width: int, dropout: float) -> None:
         super().__init__()
         self.width = width
-        self.layers = layers(features, width, dropout)
+        self.layers = build_layers(features, width, dropout)
 
-    def forward(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
         """[N, width], and no imbalance."""
         return self.layers(sight.now), sight.now.new_zeros(())
 
@@ -142,9 +142,9 @@ class Moe(nn.Module):
         self.width = width
         self.asked = asked
         self.gate = nn.Linear(features, experts)
-        self.experts = nn.ModuleList(layers(features, width, dropout) for _ in range(experts))
+        self.experts = nn.ModuleList(build_layers(features, width, dropout) for _ in range(experts))
 
-    def forward(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
         weight = functional.softmax(self.gate(sight.now), dim=1)
         least = torch.topk(weight, self.asked, dim=1).values[:, -1:]
         asks = (weight >= least).to(weight.dtype)
@@ -167,9 +167,9 @@ class Transformer(nn.Module):
         self.place = nn.Parameter(torch.zeros(parts + 1, width))
         nn.init.normal_(self.place, std=0.02)
         self.blocks = nn.ModuleList(_Block(width, heads, dropout) for _ in range(depth))
-        self.layers = layers(features, width, dropout)
+        self.layers = build_layers(features, width, dropout)
 
-    def forward(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
         """[N, 2 width]; the last place is the present."""
         every = torch.cat([sight.past, sight.now[:, None]], dim=1)
         seen = torch.cat([sight.known, torch.ones_like(sight.known[:, :1])], dim=1)
@@ -228,7 +228,7 @@ class Net(nn.Module):
     def __init__(self, encoder: str, features: int, *, blind: float, **shape: Any) -> None:
         """`blind`: share of the numbers that it does not see, in training; a row's own."""
         super().__init__()
-        self.scaled = Scaled(features)
+        self.scaled = InputScaler(features)
         self.register_buffer("unit_h", torch.tensor(1.0))
         self.blind = blind
         self.encoder = ENCODERS[encoder](features, **shape)
@@ -244,25 +244,25 @@ class Net(nn.Module):
         nn.init.zeros_(last.bias)
         self.worth = nn.Sequential(nn.Linear(width + 2, 32), nn.Tanh(), last)
 
-    def scale(self, observations: Observations, outcome_h: Floats, cut: float) -> None:
-        """To rows [R, F] and outcomes that are to be learned from (`Scaled.learn`)."""
-        self.scaled.learn(observations, cut)
+    def fit_scale(self, observations: Observations, outcome_h: Floats, cut: float) -> None:
+        """To rows [R, F] and outcomes that are to be learned from (`InputScaler.fit_range`)."""
+        self.scaled.fit_range(observations, cut)
         self.unit_h.fill_(max(float(abs(outcome_h).mean()) / _OF_MEAN, _LEAST_UNIT_H))
 
-    def forward(self, sight: Sight, price: Tensor) -> Answer:
+    def forward(self, sight: NetInput, price: Tensor) -> NetOutput:
         """`price` [N]."""
-        return self.answer(self.encode(sight)[0], price)
+        return self.apply_heads(self.encode(sight)[0], price)
 
-    def encode(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def encode(self, sight: NetInput) -> tuple[Tensor, Tensor]:
         """[N, width], for whatever price; and how unevenly experts were asked, 0 where none are."""
-        hidden, imbalance = self.encoder(self._seen(sight))
+        hidden, imbalance = self.encoder(self._prepare_input(sight))
         if self._twin:
             # The last of `foretold.NAMES`, between 0 and 1.
             late = sight.now[:, -1:]
             hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance
 
-    def answer(self, hidden: Tensor, price: Tensor) -> Answer:
+    def apply_heads(self, hidden: Tensor, price: Tensor) -> NetOutput:
         cost, overlap, late, wait = self.told(hidden).unbind(1)
         log_price = torch.log(price)
         odds = late - log_price
@@ -270,9 +270,9 @@ class Net(nn.Module):
         worth, bent = self.worth(torch.cat([hidden, terms], dim=1)).unbind(1)
         free = -(functional.softplus(cost) + price * functional.softplus(overlap))
         gained = worth + torch.tanh(odds / 2) / self.unit_h
-        return Answer(free - gained, free, _SHARP * (odds + bent), late, wait)
+        return NetOutput(free - gained, free, _SHARP * (odds + bent), late, wait)
 
-    def _seen(self, sight: Sight) -> Sight:
+    def _prepare_input(self, sight: NetInput) -> NetInput:
         now, past = self.scaled(sight.now), self.scaled(sight.past)
         # What the twin foretold in the past is not known: 0 is the mean.
         past = functional.pad(past, (0, now.shape[-1] - past.shape[-1]))
@@ -280,7 +280,7 @@ class Net(nn.Module):
             kept = torch.rand_like(now) >= self.blind
             kept = kept / (1.0 - self.blind)
             now, past = now * kept, past * kept[:, None]
-        return Sight(now, past, sight.known)
+        return NetInput(now, past, sight.known)
 
 
 _OF_MEAN, _LEAST_UNIT_H = 4.0, 0.1

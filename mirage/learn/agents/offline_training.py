@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mirage.errors import InputError
-from mirage.learn.agents.networks import PRICES, Answer, Net
-from mirage.learn.agents.training_tensors import Lesson, cost
+from mirage.learn.agents.networks import PRICES, Net, NetOutput
+from mirage.learn.agents.training_tensors import TrainingTensors, compute_cost
 from mirage.learn.settings import Settings
 from mirage.policy.models.agent_model import AdvantageUnit
 
@@ -32,16 +32,16 @@ _STEEPEST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class OfflineResult:
     net: Net
     epochs: int
     score: float
     """On the held-back days, where there were some."""
 
 
-def learn(  # noqa: PLR0913 - each is another thing
+def train_offline(  # noqa: PLR0913 - each is another thing
     net: Net,
-    lesson: Lesson,
+    lesson: TrainingTensors,
     settings: Settings,
     unit: AdvantageUnit,
     seed: int,
@@ -50,26 +50,28 @@ def learn(  # noqa: PLR0913 - each is another thing
     judge: Callable[[Net], float] | None = None,
     epochs: int | None = None,
     told: Callable[[], None] = lambda: None,
-) -> Learned:
+) -> OfflineResult:
     """The mean of the weights over the last steps; of the best epoch, where `judge` scores them.
 
     `net` itself is trained on, and not what is to be used.
     """
     torch.manual_seed(seed)
-    student = _Student(net, lesson, settings, unit, balance)
+    student = _OfflineLearner(net, lesson, settings, unit, balance)
     # Only what has learned something before can be good already.
-    best = Learned(copy.deepcopy(net), 0, judge(net) if judge and not settings["least"] else inf)
+    best = OfflineResult(
+        copy.deepcopy(net), 0, judge(net) if judge and not settings["least"] else inf
+    )
     for epoch in range(settings["epochs"] if epochs is None else epochs):
-        student.epoch(warm=epoch < settings["warm"])
+        student.train_epoch(warm=epoch < settings["warm"])
         told()
         if judge is None:
-            best = Learned(student.slow, epoch + 1, inf)
+            best = OfflineResult(student.slow, epoch + 1, inf)
             continue
         if epoch + 1 < settings["least"]:
             continue
         reached = judge(student.slow)
         if reached < best.score:
-            best = Learned(copy.deepcopy(student.slow), epoch + 1, reached)
+            best = OfflineResult(copy.deepcopy(student.slow), epoch + 1, reached)
         if epoch + 1 - max(best.epochs, settings["least"]) >= settings["patience"]:
             break
     if judge is not None and not isfinite(best.score):
@@ -79,11 +81,16 @@ def learn(  # noqa: PLR0913 - each is another thing
     return best
 
 
-class _Student:
+class _OfflineLearner:
     """A network, its optimiser, and the mean of its weights."""
 
     def __init__(
-        self, net: Net, lesson: Lesson, settings: Settings, unit: AdvantageUnit, balance: float
+        self,
+        net: Net,
+        lesson: TrainingTensors,
+        settings: Settings,
+        unit: AdvantageUnit,
+        balance: float,
     ) -> None:
         self._net = net
         self._lesson = lesson
@@ -96,36 +103,38 @@ class _Student:
             net.parameters(), lr=settings["rate"], weight_decay=settings["decay"]
         )
 
-    def epoch(self, *, warm: bool) -> None:
+    def train_epoch(self, *, warm: bool) -> None:
         self._net.train()
         episodes = len(self._lesson)
         batches = min(max(episodes // self._batch, _FEWEST), episodes)
         for some in torch.randperm(episodes).tensor_split(batches):
-            loss = self._loss(some, warm=warm)
+            loss = self._compute_loss(some, warm=warm)
             self._optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self._net.parameters(), _STEEPEST)
             self._optimizer.step()
-            self._follow()
+            self._update_average()
 
-    def _loss(self, episodes: Tensor, *, warm: bool) -> Tensor:
+    def _compute_loss(self, episodes: Tensor, *, warm: bool) -> Tensor:
         lesson = self._lesson
         shape = (len(episodes), lesson.outcome_h.shape[1])
         price = torch.exp(torch.empty(shape[0], 1).uniform_(log(PRICES[0]), log(PRICES[1])))
-        hidden, imbalance = self._net.encode(lesson.sight.rows(lesson.rows_of(episodes)))
-        answer = self._net.answer(hidden, price.expand(shape).reshape(-1))
+        hidden, imbalance = self._net.encode(lesson.sight.select_rows(lesson.index_rows(episodes)))
+        answer = self._net.apply_heads(hidden, price.expand(shape).reshape(-1))
         outcome_h = lesson.outcome_h[episodes]
-        loss = _outcomes(answer, outcome_h, lesson.left_h) + self._balance * imbalance
+        loss = _compute_outcome_loss(answer, outcome_h, lesson.left_h) + self._balance * imbalance
         if warm:
             return loss
-        spent = cost(outcome_h, price) / self._net.unit_h
-        loss = _BESIDE * loss + _values(answer, spent, self._unit)
+        spent = compute_cost(outcome_h, price) / self._net.unit_h
+        loss = _BESIDE * loss + _compute_value_loss(answer, spent, self._unit)
         if self._unit is AdvantageUnit.LOG_ODDS:
             # Prices weigh alike: hand-overs cost about so much more where overlap is dear.
-            loss = loss + expected(answer.preference.reshape(shape), spent / (0.5 + price) ** 0.5)
+            loss = loss + compute_expected_cost(
+                answer.preference.reshape(shape), spent / (0.5 + price) ** 0.5
+            )
         return loss
 
-    def _follow(self) -> None:
+    def _update_average(self) -> None:
         """Fewer steps are averaged at first."""
         self._steps += 1
         kept = min(_SLOW, self._steps / (self._steps + 9.0))
@@ -135,7 +144,7 @@ class _Student:
                 mean.lerp_(now, 1.0 - kept)
 
 
-def _outcomes(answer: Answer, outcome_h: Tensor, left_h: Tensor) -> Tensor:
+def _compute_outcome_loss(answer: NetOutput, outcome_h: Tensor, left_h: Tensor) -> Tensor:
     """How wrong it is about late or not, and about the wait."""
     late = (outcome_h > 0.0).to(outcome_h.dtype).reshape(-1)
     wait = torch.log1p((outcome_h + left_h).clamp(min=0.0)).reshape(-1)
@@ -143,16 +152,16 @@ def _outcomes(answer: Answer, outcome_h: Tensor, left_h: Tensor) -> Tensor:
     return wrong + _BESIDE * functional.smooth_l1_loss(answer.wait, wait)
 
 
-def _values(answer: Answer, spent: Tensor, unit: AdvantageUnit) -> Tensor:
+def _compute_value_loss(answer: NetOutput, spent: Tensor, unit: AdvantageUnit) -> Tensor:
     """How wrong both values are, and their difference; `spent` [B, D + 1], in its unit."""
     frees = answer.preference > 0.0 if unit is AdvantageUnit.LOG_ODDS else answer.free > answer.hold
-    later = after(spent, frees.reshape(spent.shape))
+    later = compute_cost_of_waiting(spent, frees.reshape(spent.shape))
     free, hold = answer.free.reshape(spent.shape), answer.hold.reshape(spent.shape)
     wrong = functional.smooth_l1_loss(free, -spent) + functional.smooth_l1_loss(hold, -later)
     return wrong + functional.smooth_l1_loss(free - hold, later - spent)
 
 
-def after(spent: Tensor, frees: Tensor) -> Tensor:
+def compute_cost_of_waiting(spent: Tensor, frees: Tensor) -> Tensor:
     """[B, D + 1]: what waiting at each instant comes to, if `frees` decides from the next on."""
     found = torch.empty_like(spent)
     later = spent[:, -1]
@@ -162,7 +171,7 @@ def after(spent: Tensor, frees: Tensor) -> Tensor:
     return found
 
 
-def expected(preference: Tensor, spent: Tensor) -> Tensor:
+def compute_expected_cost(preference: Tensor, spent: Tensor) -> Tensor:
     """Mean over hand-overs of what the policy is expected to spend; log-odds [B, D + 1].
 
     What it prefers at the end does not matter: there the successor goes by itself.

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mirage.learn.agents.networks import Net, Sight
-from mirage.learn.agents.trajectories import Runs
+from mirage.learn.agents.networks import Net, NetInput
+from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.dataset import Floats
 from mirage.learn.trees import stopping
 from mirage.policy.models.agent_model import AdvantageUnit
@@ -24,10 +24,10 @@ _LEAST_COST_H = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingTensors:
     """E runs of D decisions and their ends."""
 
-    sight: Sight
+    sight: NetInput
     """Of the E x (D + 1) instants."""
     outcome_h: Tensor
     """[E, D + 1], signed hours."""
@@ -35,33 +35,35 @@ class Lesson:
     """[D + 1], 0 at the end."""
 
     @classmethod
-    def of(cls, runs: Runs, part: int) -> Self:
+    def from_trajectories(cls, runs: Trajectories, part: int) -> Self:
         left_h = np.append(runs.rows.left_h, 0.0)
         outcome_h = torch.from_numpy(runs.rows.outcome_h.astype(np.float32))
-        return cls(runs.sight(part), outcome_h, torch.from_numpy(left_h.astype(np.float32)))
+        return cls(runs.build_input(part), outcome_h, torch.from_numpy(left_h.astype(np.float32)))
 
     def __len__(self) -> int:
         return len(self.outcome_h)
 
-    def rows_of(self, episodes: Tensor) -> Tensor:
+    def index_rows(self, episodes: Tensor) -> Tensor:
         """[B x (D + 1)]: their instants among all."""
         instants = self.outcome_h.shape[1]
         return (episodes[:, None] * instants + torch.arange(instants)).reshape(-1)
 
 
-def cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
+def compute_cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
     """Interruption + price x overlap, hours."""
     return outcome_h.clamp(min=0.0) + price * (-outcome_h).clamp(min=0.0)
 
 
-def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: AdvantageUnit) -> Floats:
+def compute_advantages(
+    net: Net, lesson: TrainingTensors, prices: Sequence[float], unit: AdvantageUnit
+) -> Floats:
     """[P, E, D]: above 0 where the agent frees; the ends are no decisions."""
     net.eval()
     found: list[Tensor] = []
     with torch.no_grad():
         for rows in torch.split(torch.arange(len(lesson.sight)), _AT_ONCE):
-            hidden, _ = net.encode(lesson.sight.rows(rows))
-            answers = (net.answer(hidden, torch.full((len(rows),), p)) for p in prices)
+            hidden, _ = net.encode(lesson.sight.select_rows(rows))
+            answers = (net.apply_heads(hidden, torch.full((len(rows),), p)) for p in prices)
             chosen = [
                 a.preference if unit is AdvantageUnit.LOG_ODDS else a.free - a.hold for a in answers
             ]
@@ -70,16 +72,18 @@ def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: Advantag
     return every[:, :, :-1].numpy().astype(np.float64)
 
 
-def chosen(net: Net, lesson: Lesson, price: float, unit: AdvantageUnit) -> NDArray[np.int64]:
+def choose_instants(
+    net: Net, lesson: TrainingTensors, price: float, unit: AdvantageUnit
+) -> NDArray[np.int64]:
     """[E]: the instant at which it frees each successor; D for never."""
-    return stopping.first_free(advantages(net, lesson, (price,), unit)[0] > 0.0)
+    return stopping.find_first_free(compute_advantages(net, lesson, (price,), unit)[0] > 0.0)
 
 
-def score(net: Net, lesson: Lesson, unit: AdvantageUnit) -> float:
+def score_net(net: Net, lesson: TrainingTensors, unit: AdvantageUnit) -> float:
     """What it costs as a share of what plain Slurm costs, mean of PRICES; less is better."""
-    cost_h = stopping.costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
+    cost_h = stopping.compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
     episodes = np.arange(len(lesson))
-    frees = advantages(net, lesson, PRICES, unit) > 0.0
-    spent = [cost_h[episodes, stopping.first_free(f), p].mean() for p, f in enumerate(frees)]
+    frees = compute_advantages(net, lesson, PRICES, unit) > 0.0
+    spent = [cost_h[episodes, stopping.find_first_free(f), p].mean() for p, f in enumerate(frees)]
     return float(np.mean(np.array(spent) / reactive))

@@ -8,15 +8,22 @@ import numpy as np
 import torch
 
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.agents.networks import Sight
-from mirage.learn.dataset import Flags, Ints, Observations, Rows, decisions, told_by_twin
+from mirage.learn.agents.networks import NetInput
+from mirage.learn.dataset import (
+    Flags,
+    Ints,
+    Observations,
+    Rows,
+    build_twin_features,
+    list_decision_instants,
+)
 
 WINDOW = 144
 """Observations that an agent may look back on: a day."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class Trajectories:
     """E runs of T instants, the last one the predecessor's end."""
 
     rows: Rows
@@ -29,38 +36,40 @@ class Runs:
     """[E, D + 1, len(foretold.NAMES)], where agents learn from the twin."""
 
     @classmethod
-    def of(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
-        """`twin` and InputError as `Rows.of`."""
-        rows = Rows.of(tables, every, twin=twin)
-        taken = decisions(len(tables[0].instant_s), every)
+    def from_tables(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
+        """`twin` and InputError as `Rows.from_tables`."""
+        rows = Rows.from_tables(tables, every, twin=twin)
+        taken = list_decision_instants(len(tables[0].instant_s), every)
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
         observations = np.concatenate([t.observations for t in tables])[order]
         if not twin:
             return cls(rows, taken, observations)
-        told = np.concatenate([told_by_twin(t, taken) for t in tables])[order]
+        told = np.concatenate([build_twin_features(t, taken) for t in tables])[order]
         return cls(rows, taken, observations, told)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, which: Flags | Ints) -> Self:
+    def select_episodes(self, which: Flags | Ints) -> Self:
         """Some of the episodes."""
         told = None if self.foretold is None else self.foretold[which]
-        return type(self)(self.rows.part(which), self.taken, self.observations[which], told)
+        return type(self)(
+            self.rows.select_episodes(which), self.taken, self.observations[which], told
+        )
 
-    def sight(self, part: int) -> Sight:
-        """Of the E x (D + 1) decisions, ends included; `part` is how many instants make one part
+    def build_input(self, part: int) -> NetInput:
+        """Of the E x (D + 1) decisions, ends included; `select_episodes` is how many instants make one part
         of the day looked back on, 0 for none.
         """
         now = self.observations[:, self.taken]
         if self.foretold is not None:
             now = np.concatenate([now, self.foretold], axis=2)
         now = now.reshape(-1, now.shape[2])
-        past, known = self._past(part)
-        return Sight(*(torch.from_numpy(a) for a in (now, past, known)))
+        past, known = self._summarize_past(part)
+        return NetInput(*(torch.from_numpy(a) for a in (now, past, known)))
 
-    def _past(self, part: int) -> tuple[Observations, Observations]:
-        """[N, K, F]: means over `part` instants each, the last of which is the decision's own."""
+    def _summarize_past(self, part: int) -> tuple[Observations, Observations]:
+        """[N, K, F]: means over `select_episodes` instants each, the last of which is the decision's own."""
         episodes, _, features = self.observations.shape
         parts = WINDOW // part if part else 0
         ends = self.taken[:, None] - part * np.arange(parts)[::-1]
@@ -76,8 +85,8 @@ class Runs:
         return past.reshape(len(known), parts, features), known
 
 
-def parted(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
-    """`Sight.past` and `Sight.known` of windows [R, WINDOW, F] and [R, WINDOW]."""
+def split_windows(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
+    """`NetInput.past` and `NetInput.known` of windows [R, WINDOW, F] and [R, WINDOW]."""
     parts = window.shape[1] // part
     there = known.reshape(-1, parts, part)
     count = there.sum(2)

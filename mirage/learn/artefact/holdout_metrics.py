@@ -12,7 +12,7 @@ import numpy as np
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Flags, Ints, Rows, decisions
+from mirage.learn.dataset import Flags, Ints, Rows, list_decision_instants
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
@@ -23,7 +23,7 @@ from mirage.ports import Policy
 _HOUR_S = 3600
 
 
-class Judging:
+class HoldoutMetrics:
     """Gathers what the model chose on each window; then asks the rules about the same hand-overs.
 
     The rules decide as often as the model does, `every`-th instant, at the same prices.
@@ -33,7 +33,7 @@ class Judging:
         """`rows` of all the tables, each `every`-th instant of them."""
         self._logged = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
         self._every = every
-        # As `Rows.of` has sorted them.
+        # As `Rows.from_tables` has sorted them.
         points = np.concatenate([t.start_point for t in tables])
         order = np.argsort(points, kind="stable")
         self._table_of = np.repeat(np.arange(len(tables)), [len(t) for t in tables])[order]
@@ -45,48 +45,54 @@ class Judging:
         """`instants` [E of the window]: where it frees, as `Rows` number them."""
         self._chosen.setdefault(price, self._nobody.copy())[window] = instants
 
-    def told(self) -> list[dict[str, Any]]:
+    def list_results(self) -> list[dict[str, Any]]:
         """A set for each table that has judged hand-overs (`policy.judged`)."""
-        sets = (self._set(place, table) for place, table in self._logged)
+        sets = (self._build_result_set(place, table) for place, table in self._logged)
         return [found for found in sets if found is not None]
 
-    def operating_points(self) -> list[dict[str, Any]]:
-        """`operating.point` for each table as logged and each of `operating.OVERLAPS_H`."""
+    def list_operating_points(self) -> list[dict[str, Any]]:
+        """`operating_points.find_operating_point` for each table as logged and each of `operating.OVERLAPS_H`."""
         return [
-            _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
+            _describe_chain(table)
+            | {"overlap_at_most_h": limit}
+            | self._find_operating_point(place, table, limit)
             for place, table in self._logged
             for limit in operating_points.OVERLAPS_H
         ]
 
-    def _point(self, place: int, table: EpisodeTable, limit_h: float) -> dict[str, Any]:
+    def _find_operating_point(
+        self, place: int, table: EpisodeTable, limit_h: float
+    ) -> dict[str, Any]:
         mine = self._table_of == place
         rows = self._row_of[mine]
-        taken = decisions(table.outcome_s.shape[1], self._every)
+        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
         x_h, judged = {}, np.zeros(len(rows), dtype=np.bool_)
         for price, instants in self._chosen.items():
             judged = instants[mine] >= 0
             x_h[price] = table.outcome_h[rows[judged], taken[instants[mine][judged]]]
-        return operating_points.point(x_h, table.start_point[rows[judged]], limit_h)
+        return operating_points.find_operating_point(x_h, table.start_point[rows[judged]], limit_h)
 
-    def _set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
+    def _build_result_set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
         mine = self._table_of == place
         by_price = {p: self._chosen[p][mine] for p in tree_training.PRICES if p in self._chosen}
         rows = self._row_of[mine]
-        judged = [(p, self._results(table, p, rows, k)) for p, k in by_price.items()]
+        judged = [(p, self._collect_results(table, p, rows, k)) for p, k in by_price.items()]
         if not judged or not len(judged[0][1]):
             return None
         first = judged[0][1]
         return {
-            **_chain(table),
+            **_describe_chain(table),
             "start_point": format_column(first.start_point),
             "known_at": format_column(np.max([r.known_at for _, r in judged], axis=0)),
-            "load_s": format_column(_seconds(first.load_h)),
-            "x_s": {str(price): _columns(found) for price, found in judged},
+            "load_s": format_column(_to_seconds(first.load_h)),
+            "x_s": {str(price): _format_columns(found) for price, found in judged},
         }
 
-    def _results(self, table: EpisodeTable, price: float, rows: Ints, instants: Ints) -> Results:
+    def _collect_results(
+        self, table: EpisodeTable, price: float, rows: Ints, instants: Ints
+    ) -> Results:
         """Of the judged hand-overs."""
-        taken = decisions(table.outcome_s.shape[1], self._every)
+        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
         was_judged = instants >= 0
         asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
         model = policy_runner.choose_reactive(table)
@@ -95,12 +101,14 @@ class Judging:
         # The twin would be judged by what stands in for it.
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
-            chosen[name] = policy_runner.run_policy(table, _Now(POLICIES[name], asked_s), price)
+            chosen[name] = policy_runner.run_policy(
+                table, _AtLearnedInstants(POLICIES[name], asked_s), price
+            )
         return walk_forward.collect_results(table, chosen).select_rows(np.sort(rows[was_judged]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Now:
+class _AtLearnedInstants:
     """A policy that is only asked at the instants that models learn from."""
 
     policy: Policy
@@ -117,7 +125,7 @@ class _Now:
         return self.policy.decide(view)
 
 
-def _chain(table: EpisodeTable) -> dict[str, Any]:
+def _describe_chain(table: EpisodeTable) -> dict[str, Any]:
     """The kind of chain that a table is of."""
     about = table.about
     return {
@@ -128,9 +136,9 @@ def _chain(table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _columns(found: Results) -> dict[str, str]:
-    return {name: format_column(_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+def _format_columns(found: Results) -> dict[str, str]:
+    return {name: format_column(_to_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
 
 
-def _seconds(hours: Any) -> Ints:
+def _to_seconds(hours: Any) -> Ints:
     return np.round(np.asarray(hours) * _HOUR_S).astype(np.int64)

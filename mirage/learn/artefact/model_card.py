@@ -16,7 +16,7 @@ from mirage.features.observation import spec
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_training
 from mirage.learn.trees.tree_families import Family
-from mirage.learn.trees.tree_training import Fitted
+from mirage.learn.trees.tree_training import TreePolicy
 from mirage.policy.models.artefact import CARD, FORMAT, GRAPH
 from mirage.policy.models.quantiles import LEVELS
 
@@ -36,41 +36,43 @@ _PACKAGES = (
 )
 
 
-def card(
-    fitted: Fitted, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **told: Any
+def build_tree_card(
+    fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **told: Any
 ) -> dict[str, Any]:
     """Of trees: everything but the sha256; `told` are the run's own figures."""
     return {
-        **begun(family.name),
+        **build_card_header(family.name),
         "boundary": {"factor": fitted.factor, "prices": tree_training.PRICES},
         "forecast": {
             "levels": LEVELS,
             "thresholds_h": family.thresholds_h,
             **fitted.shifts.to_card(),
         },
-        "settings": family.settings(),
+        "settings": family.list_settings(),
         **told,
-        **learned_from(rows, tables),
+        **describe_training_data(rows, tables),
     }
 
 
-def begun(family: str) -> dict[str, Any]:
+def build_card_header(family: str) -> dict[str, Any]:
     """What every card begins with."""
     return {"format": FORMAT, "family": family, "features_fingerprint": spec.FINGERPRINT}
 
 
-def learned_from(rows: Rows, tables: Sequence[EpisodeTable]) -> dict[str, Any]:
+def describe_training_data(rows: Rows, tables: Sequence[EpisodeTable]) -> dict[str, Any]:
     """What every card ends with; `seen` are the least and the greatest of each number."""
-    low, high = tree_training.seen(rows)
+    low, high = tree_training.measure_ranges(rows)
     return {
         "twin": rows.twin,
-        "trained_on": [_table(table) for table in tables],
+        "trained_on": [_describe_table(table) for table in tables],
         "seen": {"low": low, "high": high},
-        "versions": versions(),
+        "versions": list_versions(),
     }
 
 
-def save(folder: Path, card: Mapping[str, Any], graph: bytes, weights: bytes | None = None) -> None:
+def save_artefact(
+    folder: Path, card: Mapping[str, Any], graph: bytes, weights: bytes | None = None
+) -> None:
     """Write the folder, whole or not at all; `weights` are what training can go on from.
 
     Raises InputError: no version is written over.
@@ -100,7 +102,7 @@ def check_new(folder: Path) -> None:
         raise InputError(f"{folder} is there already: give another version")
 
 
-def _table(table: EpisodeTable) -> dict[str, Any]:
+def _describe_table(table: EpisodeTable) -> dict[str, Any]:
     about = table.about
     return {
         "trace": about.trace,
@@ -115,7 +117,7 @@ def _table(table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:

@@ -20,7 +20,7 @@ _LENGTH = 8
 _TOLD = "__metadata__"
 
 
-def pack(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) -> bytes:
+def pack_weights(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) -> bytes:
     """`told` are words beside them."""
     header: dict[str, Any] = {_TOLD: dict(told)}
     at, parts = 0, []
@@ -35,26 +35,26 @@ def pack(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) ->
     return b"".join([len(words).to_bytes(_LENGTH, "little"), words, *parts])
 
 
-def unpack(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
-    """Raises UnfitModel, with `name`, for what `pack` did not make."""
+def unpack_weights(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
+    """Raises UnfitModel, with `name`, for what `pack_weights` did not make."""
     try:
         end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
         header = json.loads(data[_LENGTH:end])
         told = header.pop(_TOLD, {})
-        return {key: _array(data[end:], place) for key, place in header.items()}, told
+        return {key: _read_array(data[end:], place) for key, place in header.items()}, told
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnfitModel(f"{name} does not read as weights: {error}") from error
 
 
-def load(path: Path) -> tuple[Weights, dict[str, str]]:
+def load_weights(path: Path) -> tuple[Weights, dict[str, str]]:
     """Raises UnfitModel."""
     try:
-        return unpack(path.read_bytes(), str(path))
+        return unpack_weights(path.read_bytes(), str(path))
     except OSError as error:
         raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _array(data: bytes, place: Mapping[str, Any]) -> NDArray[np.float32]:
+def _read_array(data: bytes, place: Mapping[str, Any]) -> NDArray[np.float32]:
     if place["dtype"] != "F32":
         raise ValueError(f"the type {place['dtype']} is not known")
     begin, end = place["data_offsets"]

@@ -23,11 +23,13 @@ from mirage.learn.environment.protocols import (
     Ints,
     Library,
     Observations,
-    rewards,
+    compute_rewards,
 )
 
 
-def observation_space(library: Library, *, priced: bool = False) -> spaces.Space[Observations]:
+def build_observation_space(
+    library: Library, *, priced: bool = False
+) -> spaces.Space[Observations]:
     """F numbers of float32; their names are `library.features`. `priced`: one more, the price."""
     shape = (len(library.features) + priced,)
     box: spaces.Space[Any] = spaces.Box(-BOUND, BOUND, shape, np.float32)
@@ -48,9 +50,9 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
         self.library = library
         self.overlap_price = overlap_price
         self.render_mode = None
-        self.observation_space = observation_space(library)
+        self.observation_space = build_observation_space(library)
         self.action_space = spaces.Discrete(library.positions)
-        self._batch = library.batch(1)
+        self._batch = library.create_batch(1)
         self._episode: int | None = None
 
     def reset(
@@ -59,13 +61,13 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
         """Begin an episode. Raises InputError for one that the library does not have."""
         super().reset(seed=seed)
         if options and "handover" in options:
-            chosen = _known(self.library, np.array([options["handover"]], dtype=np.int64))
+            chosen = _check_episodes(self.library, np.array([options["handover"]], dtype=np.int64))
         else:
             chosen = self.np_random.integers(len(self.library), size=1)
-        self._batch.begin(np.zeros(1, dtype=np.int64), chosen)
+        self._batch.begin_episodes(np.zeros(1, dtype=np.int64), chosen)
         self._episode = int(chosen[0])
         told = {"handover": self._episode, "instant": 0}
-        return self._batch.observe()[0], told | self.library.describe(self._episode)
+        return self._batch.observe()[0], told | self.library.describe_episode(self._episode)
 
     def step(
         self, action: np.int64 | int
@@ -73,13 +75,13 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
         """Raises InputError before the first `reset`, after the end, and for an unknown action."""
         if self._episode is None:
             raise InputError("The episode has ended, or none has begun: reset first.")
-        actions = _known_actions(self.library, np.array([action]), 1)
+        actions = _check_actions(self.library, np.array([action]), 1)
         ended = bool(self._batch.step(actions)[0])
         info: dict[str, Any] = {"handover": self._episode, "instant": int(self._batch.instant[0])}
         reward = 0.0
         if ended:
             info["outcome_h"] = float(self._batch.outcome_h[0])
-            reward = float(rewards(self._batch.outcome_h, self.overlap_price)[0])
+            reward = float(compute_rewards(self._batch.outcome_h, self.overlap_price)[0])
             self._episode = None
         return self._batch.observe()[0], reward, ended, False, info
 
@@ -117,11 +119,11 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         self._prices = prices
         self.num_envs = num_envs
         self.render_mode = None
-        self.single_observation_space = observation_space(library, priced=prices is not None)
+        self.single_observation_space = build_observation_space(library, priced=prices is not None)
         self.single_action_space = spaces.Discrete(library.positions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._batch = library.batch(num_envs)
+        self._batch = library.create_batch(num_envs)
         self.episode: Ints = np.full(num_envs, -1, dtype=np.int64)
         """int64[K]: the episode each is in; -1 before the first reset."""
 
@@ -135,47 +137,49 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         """
         super().reset(seed=seed)
         options = options or {}
-        which = np.flatnonzero(self._mask(options.get("reset_mask")))
+        which = np.flatnonzero(self._read_reset_mask(options.get("reset_mask")))
         episodes = None
         if "handover" in options:
             given = np.broadcast_to(np.asarray(options["handover"], dtype=np.int64), self.num_envs)
-            episodes = _known(self.library, given[which])
-        self._begin(which, episodes)
+            episodes = _check_episodes(self.library, given[which])
+        self._begin_episodes(which, episodes)
         everyone = np.ones(self.num_envs, dtype=np.bool_)
-        return self._observe(), {"handover": self.episode.copy(), "_handover": everyone}
+        return self._observe_with_prices(), {"handover": self.episode.copy(), "_handover": everyone}
 
     def step(self, actions: Ints) -> tuple[Observations, Floats, Flags, Flags, dict[str, Any]]:
         """Raises InputError before the first `reset` and for actions that do not fit."""
         if self.episode.min() < 0:
             raise InputError("No episode has begun: reset first.")
-        ended = self._batch.step(_known_actions(self.library, actions, self.num_envs))
-        observations = self._observe()
+        ended = self._batch.step(_check_actions(self.library, actions, self.num_envs))
+        observations = self._observe_with_prices()
         reward = np.zeros(self.num_envs)
         info: dict[str, Any] = {}
         over = np.flatnonzero(ended)
         if len(over):
-            reward[over] = rewards(self._batch.outcome_h[over], self.overlap_price[over])
-            info = self._final(observations, ended, over)
-            self._begin(over, None)
-            observations[over] = self._observe()[over]
+            reward[over] = compute_rewards(self._batch.outcome_h[over], self.overlap_price[over])
+            info = self._build_final_info(observations, ended, over)
+            self._begin_episodes(over, None)
+            observations[over] = self._observe_with_prices()[over]
         return observations, reward, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
-    def _begin(self, which: Ints, episodes: Ints | None) -> None:
+    def _begin_episodes(self, which: Ints, episodes: Ints | None) -> None:
         if episodes is None:
             episodes = self.np_random.integers(len(self.library), size=len(which))
-        self._batch.begin(which, episodes)
+        self._batch.begin_episodes(which, episodes)
         self.episode[which] = episodes
         if self._prices is not None:
             low, high = np.log(self._prices)
             self.overlap_price[which] = np.exp(self.np_random.uniform(low, high, len(which)))
 
-    def _observe(self) -> Observations:
+    def _observe_with_prices(self) -> Observations:
         seen = self._batch.observe()
         if self._prices is None:
             return seen
         return np.column_stack([seen, self.overlap_price.astype(np.float32)])
 
-    def _final(self, observations: Observations, ended: Flags, over: Ints) -> dict[str, Any]:
+    def _build_final_info(
+        self, observations: Observations, ended: Flags, over: Ints
+    ) -> dict[str, Any]:
         """Gymnasium's names and shapes: an object array of observations, masks with a `_`."""
         last = np.full(self.num_envs, None, dtype=object)
         rows = observations[over]
@@ -194,7 +198,7 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
             "_final_info": ended.copy(),
         }
 
-    def _mask(self, given: object) -> Flags:
+    def _read_reset_mask(self, given: object) -> Flags:
         if given is None:
             return np.ones(self.num_envs, dtype=np.bool_)
         mask = np.asarray(given)
@@ -203,7 +207,7 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         return mask
 
 
-def _known(library: Library, episodes: Ints) -> Ints:
+def _check_episodes(library: Library, episodes: Ints) -> Ints:
     if not ((episodes >= 0) & (episodes < len(library))).all():
         raise InputError(
             f"Episodes go from 0 to {len(library) - 1}; asked for {episodes.tolist()}."
@@ -211,7 +215,7 @@ def _known(library: Library, episodes: Ints) -> Ints:
     return episodes
 
 
-def _known_actions(library: Library, actions: Any, size: int) -> Ints:
+def _check_actions(library: Library, actions: Any, size: int) -> Ints:
     known = np.asarray(actions)
     if known.shape != (size,) or not ((known >= 0) & (known < library.positions)).all():
         raise InputError(f"Actions should be {size} numbers from 0 to {library.positions - 1}.")

@@ -68,16 +68,16 @@ _WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * _HOUR_S for h in FREED_WITHIN_H)
 
 
 @kernel
-def observe(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
+def fill_observation(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Fill `out`, float32[16], for the hand-over `hand` (hand.py) in this state."""
     refresh_saturated(state, site)
-    _standing(state, hand, out)
-    _running(state, site, out)
-    _pending(state, site, hand, out)
+    _fill_standby(state, hand, out)
+    _fill_running(state, site, out)
+    _fill_pending(state, site, hand, out)
 
 
 @kernel
-def _standing(state: Ints, hand: Ints, out: Observations) -> None:
+def _fill_standby(state: Ints, hand: Ints, out: Observations) -> None:
     now, position = state[NOW], hand[POSITION]
     left = max(0, hand[ENDS] - now)
     out[0] = left / _DAY_S
@@ -93,7 +93,7 @@ def _standing(state: Ints, hand: Ints, out: Observations) -> None:
 
 
 @kernel
-def _running(state: Ints, site: Ints, out: Observations) -> None:
+def _fill_running(state: Ints, site: Ints, out: Observations) -> None:
     """Free nodes, running jobs, and what these give back by their limits."""
     now, share = state[NOW], 1.0 / site[SITE_NODES]
     out[8] = state[IDLE] * share
@@ -112,7 +112,7 @@ def _running(state: Ints, site: Ints, out: Observations) -> None:
 
 
 @kernel
-def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
+def _fill_pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Eligible rivals, and those of them before the standby, were it free now."""
     keys, ids, slots = (
         column(state, QUEUE_KEY),
@@ -120,7 +120,10 @@ def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
         column(state, QUEUE_SLOT),
     )
     nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
-    key, job_id = _key(state, site, hand[SLOT]), section(state, LIVE)[hand[SLOT] * RECORD + ID]
+    key, job_id = (
+        _compute_queue_key(state, site, hand[SLOT]),
+        section(state, LIVE)[hand[SLOT] * RECORD + ID],
+    )
     oldest = state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN]
     before, work, rivals = 0, 0, 0
     for k in range(state[QUEUED]):
@@ -140,7 +143,7 @@ def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
 
 
 @kernel
-def _key(state: Ints, site: Ints, slot: int) -> int:
+def _compute_queue_key(state: Ints, site: Ints, slot: int) -> int:
     """The standby's key among the young ones of the queue, as if it became eligible now."""
     live = section(state, LIVE)
     at = slot * RECORD

@@ -50,7 +50,7 @@ Machine = tuple[Ints, Ints, Ints, Ints]
 _HELD, _FREE, _PINNED = (int(p) for p in Position)
 
 
-def row(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> list[int]:
+def pack_handover(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> list[int]:
     """The integers of a hand-over at its start; `slot`: the standby's."""
     run = [world.start, world.end, world.at_most]
     dependency = [ON_END, world.predecessor, 0]
@@ -59,7 +59,7 @@ def row(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> list[int]:
 
 
 @kernel
-def short_of_a_move(state: Ints, site: Ints, hand: Ints) -> int:
+def find_move_shortage(state: Ints, site: Ints, hand: Ints) -> int:
     """What there might be no room for when the standby is moved: a ROOM_ constant, 0: enough."""
     if (state[EDGES] + 1) * EDGE_COLUMNS > section(state, EDGE).size:
         return ROOM_EDGES
@@ -69,7 +69,7 @@ def short_of_a_move(state: Ints, site: Ints, hand: Ints) -> int:
 
 
 @kernel
-def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
+def move_standby(state: Ints, site: Ints, hand: Ints, position: int) -> None:
     """Move the standby, for which there is room."""
     before = hand[POSITION]
     if position == before:
@@ -86,7 +86,9 @@ def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
 
 
 @expand_inline
-def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, step_s: int) -> int:
+def step_handover(
+    state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, step_s: int
+) -> int:
     """One hand-over to its next instant, or to its standby's start; a ROOM_ constant or 0.
 
     `machine`: site, feed, extras and results. Where there is no room the caller makes it and
@@ -94,11 +96,11 @@ def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, ste
     """
     site, feed, extras, results = machine
     if hand[TARGET] == NONE:
-        short = short_of_a_move(state, site, hand)
+        short = find_move_shortage(state, site, hand)
         if short:
             return short
         last = state[NOW] >= hand[ENDS]
-        put(state, site, hand, _FREE if last else action)
+        move_standby(state, site, hand, _FREE if last else action)
         hand[TARGET] = hand[AT_MOST] if last else min(state[NOW] + step_s, hand[ENDS])
     advance_until(state, site, feed, extras, results, work, hand[TARGET], False)
     if state[SHORT]:

@@ -13,16 +13,16 @@ import numpy as np
 
 from mirage.features.observation import feature_vector, spec
 from mirage.learn.environment.compact_observation import FEATURES
-from mirage.learn.environment.packed_states import Packed
+from mirage.learn.environment.packed_states import PackedStates
 from mirage.learn.environment.protocols import Batch, Flags, Floats, Ints, Observations, Position
-from mirage.learn.environment.start_states import Start, Starts, started
+from mirage.learn.environment.start_states import StartState, StartStates, simulate_start
 from mirage.learn.environment.state_batch import StateBatch
 from mirage.sim.types import build_afterany
 
 _HOUR_S = 3600.0
 
 
-class Observed(StrEnum):
+class ObservationKind(StrEnum):
     """What an agent sees of a live hand-over."""
 
     SMALL = "small"
@@ -36,22 +36,26 @@ class LiveLibrary:
 
     positions = len(Position)
 
-    def __init__(self, starts: Starts, observed: Observed = Observed.SMALL) -> None:
+    def __init__(
+        self, starts: StartStates, observed: ObservationKind = ObservationKind.SMALL
+    ) -> None:
         self.starts = starts.found
         self.step_s = starts.step_s
         self.observed = observed
-        self.features = FEATURES if observed is Observed.SMALL else spec.NAMES
-        self._packed = Packed.of(self.starts) if observed is Observed.SMALL else None
+        self.features = FEATURES if observed is ObservationKind.SMALL else spec.NAMES
+        self._packed = (
+            PackedStates.from_starts(self.starts) if observed is ObservationKind.SMALL else None
+        )
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def batch(self, size: int) -> Batch:
+    def create_batch(self, size: int) -> Batch:
         if self._packed is None:
             return ForkBatch(self.starts, self.step_s, size)
         return StateBatch(self._packed, size, self.step_s)
 
-    def describe(self, episode: int) -> dict[str, Any]:
+    def describe_episode(self, episode: int) -> dict[str, Any]:
         """The outcome without a move: what plain Slurm gives."""
         start = self.starts[episode]
         return {"reactive_h": (start.reactive_start - start.world.end) / _HOUR_S}
@@ -60,22 +64,22 @@ class LiveLibrary:
 class ForkBatch:
     """One simulator a hand-over, stepped one after the other, with the full observation."""
 
-    def __init__(self, starts: Sequence[Start], step_s: int, size: int) -> None:
+    def __init__(self, starts: Sequence[StartState], step_s: int, size: int) -> None:
         self._starts = starts
         self._step_s = step_s
         self._forks: list[_Fork | None] = [None] * size
         self.instant: Ints = np.zeros(size, dtype=np.int64)
         self.outcome_h: Floats = np.zeros(size)
 
-    def begin(self, which: Ints, episodes: Ints) -> None:
+    def begin_episodes(self, which: Ints, episodes: Ints) -> None:
         for i, episode in zip(which, episodes, strict=True):
             self._forks[i] = _Fork(self._starts[episode], self._step_s)
         self.instant[which] = 0
 
     def step(self, actions: Ints) -> Flags:
         ended: Flags = np.zeros(len(actions), dtype=np.bool_)
-        for i, fork in enumerate(self._under_way()):
-            start = fork.step(Position(actions[i]))
+        for i, fork in enumerate(self._list_forks()):
+            start = fork.step_to_next_instant(Position(actions[i]))
             if start is not None:
                 ended[i] = True
                 self.outcome_h[i] = (start - fork.world.end) / _HOUR_S
@@ -83,16 +87,16 @@ class ForkBatch:
         return ended
 
     def observe(self) -> Observations:
-        return np.stack([f.observe() for f in self._under_way()])
+        return np.stack([f.observe_fully() for f in self._list_forks()])
 
-    def _under_way(self) -> list["_Fork"]:
+    def _list_forks(self) -> list["_Fork"]:
         return [f for f in self._forks if f is not None]
 
 
 class _Fork:
     """One hand-over under way."""
 
-    def __init__(self, start: Start, step_s: int) -> None:
+    def __init__(self, start: StartState, step_s: int) -> None:
         self.world = start.world
         self._start = start
         self._step_s = step_s
@@ -100,25 +104,25 @@ class _Fork:
         self._past = start.past.fork()
         self._position = Position.HELD
 
-    def step(self, position: Position) -> int | None:
+    def step_to_next_instant(self, position: Position) -> int | None:
         """To the next instant, or to the standby's start; that, where it has started."""
         world, sim = self.world, self._sim
         if sim.now >= world.end:
-            self._put(Position.FREE)
+            self._move_standby(Position.FREE)
             start = sim.run_until_started(world.standby, world.at_most)
             # Not to start at all counts as starting then: no reward is left open.
             return world.at_most if start is None else start
-        self._put(position)
+        self._move_standby(position)
         until = min(sim.now + self._step_s, world.end)
-        start = started(sim.fork(), world.standby, until)
+        start = simulate_start(sim.fork(), world.standby, until)
         self._past.follow_world(sim, until if start is None else start)
         return start
 
-    def observe(self) -> Observations:
+    def observe_fully(self) -> Observations:
         """float32[F]."""
         return feature_vector.observe_simulator(self._sim, self._start.link, self._past.memory)
 
-    def _put(self, position: Position) -> None:
+    def _move_standby(self, position: Position) -> None:
         before, standby = self._position, self.world.standby
         if position is before:
             return

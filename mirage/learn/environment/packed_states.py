@@ -6,9 +6,9 @@ from typing import Self
 
 import numpy as np
 
-from mirage.learn.environment.handover_kernel import Machine, row
+from mirage.learn.environment.handover_kernel import Machine, pack_handover
 from mirage.learn.environment.protocols import Ints
-from mirage.learn.environment.start_states import Start
+from mirage.learn.environment.start_states import StartState
 from mirage.sim import moves
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
@@ -19,7 +19,7 @@ _NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedStates:
     """E start points. Nothing in it is written to."""
 
     states: Ints
@@ -32,14 +32,14 @@ class Packed:
     """One of the forks: it knows the settings and all names."""
 
     @classmethod
-    def of(cls, starts: Sequence[Start]) -> Self:
+    def from_starts(cls, starts: Sequence[StartState]) -> Self:
         """The worlds of `starts`, which are forks of one simulator."""
         sims = [s.world.sim for s in starts]
         rooms = [sim.arena.room for sim in sims]
-        room = replace(_largest(rooms), log=0)
+        room = replace(_combine_rooms(rooms), log=0)
         site = sims[0].arena.site
         states = [
-            _same_room(sim.arena.state, site, have, room)
+            _copy_with_room(sim.arena.state, site, have, room)
             for sim, have in zip(sims, rooms, strict=True)
         ]
         hands = []
@@ -48,32 +48,32 @@ class Packed:
             state[layout.LISTENING] = state[layout.LOGGED] = 0
             state[layout.WATCHED], state[layout.WATCHED_START] = world.standby, NONE
             slot = int(moves.find_slot(state, world.standby))
-            hands.append(row(world, slot, start.node_list))
+            hands.append(pack_handover(world, slot, start.node_list))
         # Dependencies and node lists of arrivals are read from the trace's own extras.
         machine = (site, sims[0].workload.feed, sims[0].workload.extras, _NO_RESULTS)
         return cls(np.stack(states), np.array(hands, dtype=np.int64), room, machine, sims[0])
 
-    def scratch(self) -> Ints:
+    def create_scratch(self) -> Ints:
         """Room for the passes over one of these states at a time."""
         sim = self.any_sim
         return build_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
 
-    def roomier(self, short: int) -> Self:
+    def expand_room(self, short: int) -> Self:
         """With twice the room of what was short (a ROOM_ constant of layout.py)."""
         room = self.room.with_doubled_room(short)
-        return replace(self, states=self.enlarged(self.states, room), room=room)
+        return replace(self, states=self.expand_states(self.states, room), room=room)
 
-    def enlarged(self, states: Ints, room: ArraySizes) -> Ints:
+    def expand_states(self, states: Ints, room: ArraySizes) -> Ints:
         """States with this room, with more."""
         return np.stack([expand_state(s, self.machine[0], self.room, room) for s in states])
 
 
-def _largest(rooms: Sequence[ArraySizes]) -> ArraySizes:
+def _combine_rooms(rooms: Sequence[ArraySizes]) -> ArraySizes:
     fields = ArraySizes.__dataclass_fields__
     return ArraySizes(**{name: max(getattr(r, name) for r in rooms) for name in fields})
 
 
-def _same_room(state: Ints, site: Ints, have: ArraySizes, room: ArraySizes) -> Ints:
+def _copy_with_room(state: Ints, site: Ints, have: ArraySizes, room: ArraySizes) -> Ints:
     """A state without a log and with `room`. The log is its last part, and read: it is empty."""
     end = int(state[layout.LOG])
     silent = state[:end].copy()

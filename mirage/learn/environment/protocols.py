@@ -37,7 +37,7 @@ class Batch(Protocol):
     outcome_h: Floats
     """float64[K]: start of the successor - end of the predecessor, hours; of ended ones."""
 
-    def begin(self, which: Ints, episodes: Ints) -> None:
+    def begin_episodes(self, which: Ints, episodes: Ints) -> None:
         """Put the hand-overs `which` (int64[m], each once) at the start of `episodes`."""
 
     def step(self, actions: Ints) -> Flags:
@@ -57,13 +57,13 @@ class Library(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batch(self, size: int) -> Batch:
-        """`size` hand-overs; none is under way until `begin`."""
+    def create_batch(self, size: int) -> Batch:
+        """`size` hand-overs; none is under way until `begin_episodes`."""
 
-    def describe(self, episode: int) -> dict[str, Any]:
+    def describe_episode(self, episode: int) -> dict[str, Any]:
         """What an info dictionary tells of an episode besides its number."""
 
 
-def rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
+def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
     """-(interruption + price x overlap) of each outcome, hours (DESIGN section 1)."""
     return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

@@ -14,7 +14,7 @@ from mirage.sim.types import Params, SimJob
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartState:
     """A predecessor that has just started, its standby held behind it. Only forked, never moved."""
 
     world: ReplayFork
@@ -28,35 +28,37 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class StartStates:
     """Start points in order, and those left out, by reason."""
 
-    found: tuple[Start, ...]
+    found: tuple[StartState, ...]
     skipped: dict[str, tuple[int, ...]]
     step_s: int
 
 
-def collect(params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> Starts:
+def collect_start_states(
+    params: Params, jobs: Sequence[SimJob], settings: PairSettings
+) -> StartStates:
     """The worlds of the episodes that `mirage.episodes` would make of the same settings.
 
     A point is skipped where the predecessor or the standby never starts, or the predecessor is
     cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
     """
     worlds = TraceReplay(params, jobs, settings)
-    found: list[Start] = []
+    found: list[StartState] = []
     skipped: dict[str, tuple[int, ...]] = {}
     for point in settings.start_points:
-        start = _start(worlds, point)
-        if isinstance(start, Start):
+        start = _build_start_state(worlds, point)
+        if isinstance(start, StartState):
             found.append(start)
         else:
             skipped[start] = (*skipped.get(start, ()), point)
     if not found:
         raise InputError(f"No hand-over can begin at these start points: {', '.join(skipped)}.")
-    return Starts(tuple(found), skipped, settings.step_s)
+    return StartStates(tuple(found), skipped, settings.step_s)
 
 
-def _start(worlds: TraceReplay, point: int) -> Start | str:
+def _build_start_state(worlds: TraceReplay, point: int) -> StartState | str:
     """The world of one start point, or why there is none."""
     world, past = worlds.fork_at(point)
     if world is None:
@@ -68,10 +70,10 @@ def _start(worlds: TraceReplay, point: int) -> Start | str:
     twin.sim.advance(world.end)
     if running is None or not twin.has_run_to_limit():
         return "the predecessor does not run to its limit"
-    reactive_start = started(twin.sim, world.standby, worlds.at_most)
+    reactive_start = simulate_start(twin.sim, world.standby, worlds.at_most)
     if reactive_start is None:
         return "the standby does not start"
-    return Start(
+    return StartState(
         world,
         past,
         world.build_handover_input(worlds.link, point),
@@ -80,7 +82,7 @@ def _start(worlds: TraceReplay, point: int) -> Start | str:
     )
 
 
-def started(sim: Simulator, job_id: int, until: int) -> int | None:
+def simulate_start(sim: Simulator, job_id: int, until: int) -> int | None:
     """The start of a job that has not ended, once it has started or `until` has come."""
     record = sim.find(job_id)
     if record is not None and record.start is not None:

@@ -29,7 +29,7 @@ class TableLibrary:
         columns, by default by number. Raises InputError for no table, one without rows, tables of
         unlike shape, and numbers that are not finite (observations: larger than BOUND).
         """
-        pairs = [_checked(i, o, h) for i, (o, h) in enumerate(tables)]
+        pairs = [_check_episode(i, o, h) for i, (o, h) in enumerate(tables)]
         if not pairs:
             raise InputError("An environment needs at least one episode.")
         widths = {o.shape[1] for o, _ in pairs} | ({len(features)} if features else set())
@@ -46,7 +46,7 @@ class TableLibrary:
         self.first = self.last - lengths + 1
 
     @classmethod
-    def of(cls, tables: Sequence[EpisodeTable], *, aged: bool = False) -> Self:
+    def from_tables(cls, tables: Sequence[EpisodeTable], *, aged: bool = False) -> Self:
         """All episodes of some tables. `aged`: age counted from the predecessor's start.
 
         Raises InputError also where the tables' features are not the same.
@@ -62,10 +62,10 @@ class TableLibrary:
     def __len__(self) -> int:
         return len(self.first)
 
-    def batch(self, size: int) -> "TableBatch":
+    def create_batch(self, size: int) -> "TableBatch":
         return TableBatch(self, size)
 
-    def describe(self, episode: int) -> dict[str, Any]:
+    def describe_episode(self, episode: int) -> dict[str, Any]:
         """The outcome without a move: what plain Slurm gives."""
         return {"reactive_h": float(self.outcome_h[self.last[episode]])}
 
@@ -84,7 +84,7 @@ class TableBatch:
         self.instant = np.zeros(size, dtype=np.int64)
         self.outcome_h: Floats = np.zeros(size)
 
-    def begin(self, which: Ints, episodes: Ints) -> None:
+    def begin_episodes(self, which: Ints, episodes: Ints) -> None:
         self._row[which] = self._library.first[episodes]
         self._last[which] = self._library.last[episodes]
         self.instant[which] = 0
@@ -101,7 +101,7 @@ class TableBatch:
         return rows
 
 
-def _checked(
+def _check_episode(
     number: int, observations: ArrayLike, outcome_h: ArrayLike
 ) -> tuple[Observations, Floats]:
     seen = np.asarray(observations, dtype=np.float32)

@@ -13,27 +13,29 @@ from mirage.policy.models.quantiles import LEVELS, P50, P90
 _LONGEST_LOG = float(np.log1p(24.0 * 366))
 
 
-def pinball_h(quantiles_h: Floats, wait_h: Floats) -> float:
+def compute_pinball_h(quantiles_h: Floats, wait_h: Floats) -> float:
     """Mean pinball loss over rows and levels, hours."""
     over = wait_h[:, None] - quantiles_h
     levels = np.asarray(LEVELS)
     return float(np.maximum(levels * over, (levels - 1.0) * over).mean())
 
 
-def empirical_h(learned_wait_h: Floats, rows: int) -> Floats:
+def compute_empirical_h(learned_wait_h: Floats, rows: int) -> Floats:
     """[R, Q]: the floor of all forecasts, the quantiles of the waits learned from."""
     found = np.quantile(learned_wait_h, LEVELS)
     return np.broadcast_to(found, (rows, len(LEVELS)))
 
 
-def figures(quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int) -> dict[str, float]:
-    """What is told of a forecast on waits it has not seen; `floor_h`: `empirical_h`."""
-    u = pit(quantiles_h, wait_h, seed)
+def measure_forecast(
+    quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int
+) -> dict[str, float]:
+    """What is told of a forecast on waits it has not seen; `floor_h`: `compute_empirical_h`."""
+    u = compute_pit(quantiles_h, wait_h, seed)
     inside = (u >= LEVELS[0]) & (u <= LEVELS[-1])
     return {
         "rows": len(wait_h),
-        "pinball_h": pinball_h(quantiles_h, wait_h),
-        "pinball_empirical_h": pinball_h(floor_h, wait_h),
+        "pinball_h": compute_pinball_h(quantiles_h, wait_h),
+        "pinball_empirical_h": compute_pinball_h(floor_h, wait_h),
         "coverage_p10_p90_pct": 100.0 * float(inside.mean()),
         "below_p90_pct": 100.0 * float((wait_h <= quantiles_h[:, P90]).mean()),
         "pit_below_p90_pct": 100.0 * float((u <= LEVELS[-1]).mean()),
@@ -41,19 +43,21 @@ def figures(quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int) -> 
     }
 
 
-def pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
+def compute_pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
     """[R]: the randomised probability integral transform of each wait under its forecast."""
     rows = len(wait_h)
     logs = np.log1p(quantiles_h)
     known = np.column_stack([np.zeros(rows), logs, np.full(rows, _LONGEST_LOG)])
-    levels, waits = _levels(logs), np.log1p(wait_h)
-    below, within = (_level(known, levels, waits, strict=strict) for strict in (True, False))
+    levels, waits = _build_levels(logs), np.log1p(wait_h)
+    below, within = (
+        _compute_level(known, levels, waits, strict=strict) for strict in (True, False)
+    )
     drawn = np.random.default_rng(seed).random(rows)
     found: Floats = below + drawn * (within - below)
     return found
 
 
-def _levels(logs: Floats) -> Floats:
+def _build_levels(logs: Floats) -> Floats:
     """[R, Q + 2]: of the quantiles, with 0 and 1 at the ends.
 
     Where the atom at zero ends between two levels, it is taken to end in their middle.
@@ -66,7 +70,7 @@ def _levels(logs: Floats) -> Floats:
     return levels
 
 
-def _level(known: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
+def _compute_level(known: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
     """P(W < w), or <=, of the distribution that is linear between its quantiles."""
     passed = known < waits[:, None] if strict else known <= waits[:, None]
     upper = np.clip(passed.sum(axis=1), 1, known.shape[1] - 1)

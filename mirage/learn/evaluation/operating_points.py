@@ -30,15 +30,17 @@ _DRAWS = 2000
 _SEED = 20230213
 
 
-def point(x_h: Mapping[float, Floats], start_point: Ints, limit_h: float) -> dict[str, Any]:
-    """What a card tells: the least price at which the overlap's `bound` is within the limit.
+def find_operating_point(
+    x_h: Mapping[float, Floats], start_point: Ints, limit_h: float
+) -> dict[str, Any]:
+    """What a card tells: the least price at which the overlap's `compute_overlap_bound` is within the limit.
 
     `x_h` by price: signed outcomes [E], hours, of hand-overs with these start points [E]. `price`
     is null where no price does it; else with means per hand-over, hours.
     """
     for price in sorted(x_h) if len(start_point) else ():
         overlap_h = np.maximum(-x_h[price], 0.0)
-        upper_h = bound(overlap_h, start_point)
+        upper_h = compute_overlap_bound(overlap_h, start_point)
         if upper_h <= limit_h:
             return {
                 "price": price,
@@ -50,7 +52,7 @@ def point(x_h: Mapping[float, Floats], start_point: Ints, limit_h: float) -> dic
     return {"price": None}
 
 
-def bound(overlap_h: Floats, start_point: Ints) -> float:
+def compute_overlap_bound(overlap_h: Floats, start_point: Ints) -> float:
     """The mean overlap that CERTAINTY_PCT of fortnights of such days stay within."""
     days, day_of = np.unique(start_point // _DAY_S, return_inverse=True)
     count, sums = np.bincount(day_of), np.bincount(day_of, overlap_h)

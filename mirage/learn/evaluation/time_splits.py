@@ -12,7 +12,7 @@ FEWEST = 5
 """Episodes on either side of a split."""
 
 
-def rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
+def split_rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
     """Rolling origin: masks [E] of the past and of the window that follows it, oldest first.
 
     The newer half of the start points is cut into `folds` windows. The past of a window are the
@@ -22,35 +22,35 @@ def rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
     judged = np.flatnonzero(rows.as_logged)
     edges = np.linspace(0.5, 1.0, folds + 1) * len(judged)
     cuts = np.round(edges).astype(np.int64)
-    return [_split(rows, judged[first:last]) for first, last in pairwise(cuts)]
+    return [_split_before_window(rows, judged[first:last]) for first, last in pairwise(cuts)]
 
 
-def newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
+def split_newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
     """The newest episodes as logged, and those known before they begin."""
     judged = np.flatnonzero(rows.as_logged)
-    return _split(rows, judged[round((1.0 - share) * len(judged)) :])
+    return _split_before_window(rows, judged[round((1.0 - share) * len(judged)) :])
 
 
-def apart(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
+def split_into_blocks(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
     """Cross-fitting: each block of consecutive episodes, and those that share no time with it."""
     block_of: Ints = np.arange(len(rows)) * blocks // max(1, len(rows))
     for block in range(blocks):
         inside = block_of == block
         begins, ends = rows.start_point[inside].min(), rows.known_at[inside].max()
         beside = (rows.known_at <= begins) | (rows.start_point >= ends)
-        yield _enough(beside & ~inside, inside)
+        yield _ensure_enough(beside & ~inside, inside)
 
 
-def _split(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
+def _split_before_window(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
     window = np.zeros(len(rows), dtype=np.bool_)
     window[judged] = True
     if not window.any():
-        return _enough(window, window)
+        return _ensure_enough(window, window)
     begins = rows.start_point[window].min()
-    return _enough((rows.known_at <= begins) & ~window, window)
+    return _ensure_enough((rows.known_at <= begins) & ~window, window)
 
 
-def _enough(learned: Flags, judged: Flags) -> tuple[Flags, Flags]:
+def _ensure_enough(learned: Flags, judged: Flags) -> tuple[Flags, Flags]:
     if min(learned.sum(), judged.sum()) < FEWEST:
         raise InputError(
             f"There are too few episodes, or too short a time, to learn from some "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mirage.learn.dataset import Floats, Observations
-from mirage.learn.trees.tree_families import Boosted, Family, Forecast, Forest, Trees
+from mirage.learn.trees.tree_families import Boosted, Family, FittedForecast, Forest, Trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,20 @@ class Ensemble:
     name: str = field(default="ensemble", init=False)
     thresholds_h: tuple[float, ...] = field(default=(), init=False)
 
-    def settings(self) -> dict[str, Any]:
-        return {"forest": self.forest.settings(), "xgboost": self.boosted.settings()}
+    def list_settings(self) -> dict[str, Any]:
+        return {"forest": self.forest.list_settings(), "xgboost": self.boosted.list_settings()}
 
-    def mean(self, observations: Observations, target: Floats) -> "Mean":
-        return Mean(tuple(f.mean(observations, target) for f in (self.forest, self.boosted)))
+    def fit_mean(self, observations: Observations, target: Floats) -> "EnsembleTrees":
+        return EnsembleTrees(
+            tuple(f.fit_mean(observations, target) for f in (self.forest, self.boosted))
+        )
 
-    def forecast(self, observations: Observations, wait_h: Floats) -> Forecast:
-        return self.boosted.forecast(observations, wait_h)
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> FittedForecast:
+        return self.boosted.fit_forecast(observations, wait_h)
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class EnsembleTrees:
     """Of what several have fitted."""
 
     members: tuple[Trees, ...]
@@ -41,8 +43,8 @@ class Mean:
         return found
 
 
-def family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
-    """By its name; `settings` by kind of trees (learn/settings.py)."""
+def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
+    """By its name; `list_settings` by kind of trees (learn/settings.py)."""
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))

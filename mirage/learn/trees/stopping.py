@@ -27,12 +27,12 @@ LEAST_COST_H = 0.1
 Told = Callable[[], None]
 
 
-def late(rows: Rows) -> Floats:
+def label_late(rows: Rows) -> Floats:
     """[E x D]: 1 where the successor, freed then, started after its predecessor's end."""
     return (rows.outcome_h[:, :-1] > 0.0).astype(np.float64).ravel()
 
 
-def costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
+def compute_costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
     """Interruption + price x overlap, hours: [..., P]."""
     interruption = np.maximum(outcome_h, 0.0)[..., None]
     overlap = np.maximum(-outcome_h, 0.0)[..., None]
@@ -40,51 +40,53 @@ def costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
     return found
 
 
-def first_free(frees: Flags) -> Ints:
+def find_first_free(frees: Flags) -> Ints:
     """[E]: the instant chosen by decisions [E, D]; D where none frees."""
     found: Ints = np.where(frees.any(axis=1), frees.argmax(axis=1), frees.shape[1])
     return found
 
 
-def cross_fitted(rows: Rows, family: Family, told: Told = lambda: None) -> Floats:
+def predict_cross_fitted(rows: Rows, family: Family, told: Told = lambda: None) -> Floats:
     """[E, D]: P(late) from trees that have seen nothing of an episode's time.
 
     Trees that know the outcomes would think themselves surer than they are.
     """
     found = np.zeros((len(rows), len(rows.left_h)))
-    for learned, judged in time_splits.apart(rows, BLOCKS):
-        trees = fitted(rows.part(learned), family)
-        found[judged] = trees.predict(rows.part(judged).flat).reshape(-1, found.shape[1])
+    for learned, judged in time_splits.split_into_blocks(rows, BLOCKS):
+        trees = fit_late_trees(rows.select_episodes(learned), family)
+        found[judged] = trees.predict(rows.select_episodes(judged).flat).reshape(-1, found.shape[1])
         told()
     return found
 
 
-def fitted(rows: Rows, family: Family) -> Trees:
+def fit_late_trees(rows: Rows, family: Family) -> Trees:
     """P(late) on the observation."""
-    return family.mean(rows.flat, late(rows)[:, None])
+    return family.fit_mean(rows.flat, label_late(rows)[:, None])
 
 
-def factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
+def choose_factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
     """The one of FACTORS that costs least over all prices; of equals the one nearest to 1.
 
     Costs are shares of what plain Slurm costs at each price.
     """
-    shares = spent_shares(rows, probability, prices).mean(axis=1)
+    shares = compute_cost_shares(rows, probability, prices).mean(axis=1)
     ranked = sorted(zip(shares, FACTORS, strict=True), key=lambda s: (s[0], abs(log(s[1]))))
     return ranked[0][1]
 
 
-def spent_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Floats:
+def compute_cost_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Floats:
     """[factors, P]: mean cost at each factor and price over that of plain Slurm."""
-    cost_h = costs(rows.outcome_h, prices)
+    cost_h = compute_costs(rows.outcome_h, prices)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), LEAST_COST_H)
-    means = [spent(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
+    means = [compute_costs_at_factor(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
     found: Floats = np.array(means) / reactive
     return found
 
 
-def spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
-    """[E, P]: what each hand-over costs, freed at that boundary; hours. `cost_h` as `costs`."""
-    chosen = [first_free(is_late_enough(probability, price, factor)) for price in prices]
+def compute_costs_at_factor(
+    cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float
+) -> Floats:
+    """[E, P]: what each hand-over costs, freed at that boundary; hours. `cost_h` as `compute_costs`."""
+    chosen = [find_first_free(is_late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))
     return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])

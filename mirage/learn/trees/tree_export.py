@@ -11,7 +11,7 @@ from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 
 from mirage.learn.dataset import Observations
-from mirage.learn.trees.ensemble import Mean
+from mirage.learn.trees.ensemble import EnsembleTrees
 from mirage.learn.trees.tree_families import BoostedTrees, ForestTrees, Trees
 from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, open_session
 
@@ -19,25 +19,30 @@ OPSET, OPSET_ML, IR = 15, 3, 8
 """Old enough for any onnxruntime of these years."""
 
 
-def graph(late: Trees, wait: Trees, features: int) -> bytes:
+def export_trees(late: Trees, wait: Trees, features: int) -> bytes:
     """One model with the outputs LATE [R, 1] and WAIT [R, Q or J]."""
     nodes: list[Any] = []
     initializers: list[Any] = []
     for name, trees in ((LATE, late), (WAIT, wait)):
-        members = trees.members if isinstance(trees, Mean) else (trees,)
+        members = trees.members if isinstance(trees, EnsembleTrees) else (trees,)
         means = [f"{name}_of_{m}" for m in range(len(members))]
         for own, member in zip(means, members, strict=True):
-            parts = [_renamed(p, f"{own}_{i}_") for i, p in enumerate(_parts(member, features))]
+            parts = [
+                _rename_nodes(p, f"{own}_{i}_")
+                for i, p in enumerate(_convert_trees(member, features))
+            ]
             for part in parts:
                 nodes += part.node
                 initializers += part.initializer
             tails = [part.output[0].name for part in parts]
             nodes.append(helper.make_node("Concat", tails, [own], axis=1))
         nodes.append(helper.make_node("Mean", means, [name]))
-    return _model(nodes, initializers, features)
+    return _build_model(nodes, initializers, features)
 
 
-def parity(data: bytes, late: Trees, wait: Trees, observations: Observations) -> dict[str, float]:
+def measure_parity(
+    data: bytes, late: Trees, wait: Trees, observations: Observations
+) -> dict[str, float]:
     """The largest difference between graph and trees over some observations, by output."""
     found = open_session(data).run([LATE, WAIT], {INPUT: observations})
     wanted = late.predict(observations), wait.predict(observations)
@@ -45,7 +50,7 @@ def parity(data: bytes, late: Trees, wait: Trees, observations: Observations) ->
     return {name: float(np.abs(got - want).max()) for name, got, want in pairs}
 
 
-def _parts(trees: Trees, features: int) -> list[Any]:
+def _convert_trees(trees: Trees, features: int) -> list[Any]:
     """ONNX models that give its columns, left to right."""
     if isinstance(trees, ForestTrees):
         row = [(INPUT, SklearnInput([None, features]))]
@@ -57,7 +62,7 @@ def _parts(trees: Trees, features: int) -> list[Any]:
     raise TypeError(f"no conversion to ONNX for {type(trees).__name__}")
 
 
-def _renamed(model: Any, prefix: str) -> Any:
+def _rename_nodes(model: Any, prefix: str) -> Any:
     """Its graph with names of its own, but for the input that all share."""
     part = compose.add_prefix(model, prefix).graph
     given = part.input[0].name
@@ -66,7 +71,7 @@ def _renamed(model: Any, prefix: str) -> Any:
     return part
 
 
-def _model(nodes: list[Any], initializers: list[Any], features: int) -> bytes:
+def _build_model(nodes: list[Any], initializers: list[Any], features: int) -> bytes:
     row = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, features])
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])

@@ -8,21 +8,21 @@ import xgboost
 from sklearn.ensemble import RandomForestRegressor
 
 from mirage.learn.dataset import Floats, Observations
-from mirage.learn.settings import defaults
+from mirage.learn.settings import load_defaults
 from mirage.policy.models.quantiles import LEVELS, invert_distribution
 
 LONGEST_H = 192.0
 
-_FOREST, _XGBOOST = defaults()["forest"], defaults()["xgboost"]
+_FOREST, _XGBOOST = load_defaults()["forest"], load_defaults()["xgboost"]
 
 
-def _thresholds() -> tuple[float, ...]:
+def _compute_thresholds() -> tuple[float, ...]:
     """Hours, from ten minutes to eight days, closer together where waits are short."""
     steps = np.expm1(np.linspace(np.log1p(1 / 6), np.log1p(LONGEST_H), 19))
     return (0.0, *np.round(steps, 3).tolist())
 
 
-THRESHOLDS_H = _thresholds()
+THRESHOLDS_H = _compute_thresholds()
 
 
 class Trees(Protocol):
@@ -32,10 +32,10 @@ class Trees(Protocol):
         """[R, number of targets]."""
 
 
-class Forecast(Trees, Protocol):
+class FittedForecast(Trees, Protocol):
     """A fitted forecast of the wait."""
 
-    def log_quantiles(self, observations: Observations) -> Floats:
+    def predict_log_quantiles(self, observations: Observations) -> Floats:
         """[R, Q]: at `LEVELS`, log(1 + hours); not in order, not adjusted."""
 
 
@@ -49,13 +49,13 @@ class Family(Protocol):
     def thresholds_h(self) -> tuple[float, ...]:
         """Of the P(wait <= t) that its forecast predicts; empty where it predicts log quantiles."""
 
-    def settings(self) -> dict[str, Any]:
+    def list_settings(self) -> dict[str, Any]:
         """Its hyper-parameters, for the card."""
 
-    def mean(self, observations: Observations, target: Floats) -> Trees:
+    def fit_mean(self, observations: Observations, target: Floats) -> Trees:
         """Of targets [R, M]."""
 
-    def forecast(self, observations: Observations, wait_h: Floats) -> Forecast:
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> FittedForecast:
         """Of waits [R], hours."""
 
 
@@ -74,13 +74,13 @@ class Forest:
     name: str = field(default="forest", init=False)
     thresholds_h: tuple[float, ...] = field(default=THRESHOLDS_H, init=False)
 
-    def settings(self) -> dict[str, Any]:
-        return _settings(self)
+    def list_settings(self) -> dict[str, Any]:
+        return _list_settings(self)
 
-    def mean(self, observations: Observations, target: Floats) -> "ForestTrees":
+    def fit_mean(self, observations: Observations, target: Floats) -> "ForestTrees":
         forest = RandomForestRegressor(
             n_estimators=self.trees,
-            min_samples_leaf=_leaf(self.leaf, target),
+            min_samples_leaf=_limit_leaf(self.leaf, target),
             max_features=self.features,
             max_samples=self.sample,
             random_state=self.seed,
@@ -90,9 +90,9 @@ class Forest:
         wanted = target if target.shape[1] > 1 else target[:, 0]
         return ForestTrees(forest.fit(observations, wanted))
 
-    def forecast(self, observations: Observations, wait_h: Floats) -> "ForestTrees":
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> "ForestTrees":
         within = wait_h[:, None] <= np.asarray(self.thresholds_h)
-        return self.mean(observations, within.astype(np.float64))
+        return self.fit_mean(observations, within.astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ForestTrees:
         found: Floats = self.forest.predict(observations)
         return found.reshape(len(observations), -1)
 
-    def log_quantiles(self, observations: Observations) -> Floats:
+    def predict_log_quantiles(self, observations: Observations) -> Floats:
         """Where it predicts P(wait <= t)."""
         return invert_distribution(self.predict(observations), THRESHOLDS_H)
 
@@ -122,26 +122,26 @@ class Boosted:
     name: str = field(default="xgboost", init=False)
     thresholds_h: tuple[float, ...] = field(default=(), init=False)
 
-    def settings(self) -> dict[str, Any]:
-        return _settings(self)
+    def list_settings(self) -> dict[str, Any]:
+        return _list_settings(self)
 
-    def mean(self, observations: Observations, target: Floats) -> "BoostedTrees":
-        return BoostedTrees(tuple(self._grown(observations, y) for y in target.T))
+    def fit_mean(self, observations: Observations, target: Floats) -> "BoostedTrees":
+        return BoostedTrees(tuple(self._fit_model(observations, y) for y in target.T))
 
-    def forecast(self, observations: Observations, wait_h: Floats) -> "BoostedTrees":
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> "BoostedTrees":
         logs = np.log1p(wait_h)
         how = {"objective": "reg:quantileerror"}
-        models = (self._grown(observations, logs, quantile_alpha=q, **how) for q in LEVELS)
+        models = (self._fit_model(observations, logs, quantile_alpha=q, **how) for q in LEVELS)
         return BoostedTrees(tuple(models))
 
-    def _grown(
+    def _fit_model(
         self, observations: Observations, target: Floats, **how: Any
     ) -> xgboost.XGBRegressor:
         model = xgboost.XGBRegressor(
             n_estimators=self.trees,
             max_depth=self.depth,
             learning_rate=self.rate,
-            min_child_weight=_leaf(self.leaf, target),
+            min_child_weight=_limit_leaf(self.leaf, target),
             colsample_bytree=self.features,
             subsample=self.sample,
             tree_method="hist",
@@ -163,16 +163,16 @@ class BoostedTrees:
         found = [model.predict(observations) for model in self.models]
         return np.column_stack(found).astype(np.float64)
 
-    def log_quantiles(self, observations: Observations) -> Floats:
+    def predict_log_quantiles(self, observations: Observations) -> Floats:
         """Where there is one for each of `LEVELS`."""
         return self.predict(observations)
 
 
-def _settings(family: Forest | Boosted) -> dict[str, Any]:
+def _list_settings(family: Forest | Boosted) -> dict[str, Any]:
     left_out = ("name", "thresholds_h")
     return {name: value for name, value in asdict(family).items() if name not in left_out}
 
 
-def _leaf(asked: int, target: Floats) -> int:
+def _limit_leaf(asked: int, target: Floats) -> int:
     """A small table still has more than one leaf."""
     return min(asked, max(1, len(target) // 50))

@@ -18,7 +18,7 @@ from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
 from mirage.learn.trees import stopping
 from mirage.learn.trees.stopping import Told
-from mirage.learn.trees.tree_families import Family, Forecast, Trees
+from mirage.learn.trees.tree_families import Family, FittedForecast, Trees
 from mirage.policy.models import conformal, quantiles
 from mirage.policy.models.conformal import QuantileShifts
 from mirage.policy.rules.late_threshold import is_late_enough
@@ -32,56 +32,60 @@ STEPS = stopping.BLOCKS + 3
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class TreePolicy:
     """A policy of trees."""
 
     late: Trees
-    wait: Forecast
+    wait: FittedForecast
     factor: float
     shifts: QuantileShifts
     """The conformal adjustment."""
 
-    def chosen(self, rows: Rows, prices: Sequence[float]) -> dict[float, NDArray[np.int64]]:
+    def choose_instants(
+        self, rows: Rows, prices: Sequence[float]
+    ) -> dict[float, NDArray[np.int64]]:
         """By price, [E]: the instant at which it frees each successor; D for never."""
         late = self.late.predict(rows.flat).reshape(len(rows), -1)
-        return {p: stopping.first_free(is_late_enough(late, p, self.factor)) for p in prices}
+        return {p: stopping.find_first_free(is_late_enough(late, p, self.factor)) for p in prices}
 
-    def wait_h(self, rows: Rows) -> Floats:
+    def predict_wait_h(self, rows: Rows) -> Floats:
         """[E x D, Q]: quantiles of the wait."""
         shift = self.shifts.select_by_nodes(conformal.decode_nodes(rows.flat))
-        return quantiles.to_shifted_hours(self.wait.log_quantiles(rows.flat), shift)
+        return quantiles.to_shifted_hours(self.wait.predict_log_quantiles(rows.flat), shift)
 
 
-def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
+def fit_policy(rows: Rows, family: Family, told: Told = lambda: None) -> TreePolicy:
     """`told` is called STEPS times."""
-    probability = stopping.cross_fitted(rows, family, told)
-    factor = stopping.factor(rows, probability, PRICES)
-    late = stopping.fitted(rows, family)
+    probability = stopping.predict_cross_fitted(rows, family, told)
+    factor = stopping.choose_factor(rows, probability, PRICES)
+    late = stopping.fit_late_trees(rows, family)
     told()
-    shifts = _shifts(rows, family)
+    shifts = _fit_shifts(rows, family)
     told()
-    wait = family.forecast(rows.flat, rows.wait_h)
+    wait = family.fit_forecast(rows.flat, rows.wait_h)
     told()
-    return Fitted(late=late, wait=wait, factor=factor, shifts=shifts)
+    return TreePolicy(late=late, wait=wait, factor=factor, shifts=shifts)
 
 
-def _shifts(rows: Rows, family: Family) -> QuantileShifts:
-    newest, residuals = held_back(rows, family)
+def _fit_shifts(rows: Rows, family: Family) -> QuantileShifts:
+    newest, residuals = compute_newest_residuals(rows, family)
     return QuantileShifts.from_residuals(residuals, newest.start_point, newest.nodes)
 
 
-def held_back(rows: Rows, family: Family) -> tuple[Rows, Floats]:
+def compute_newest_residuals(rows: Rows, family: Family) -> tuple[Rows, Floats]:
     """The newest hand-overs, and the residuals [E, D, Q] of a forecast that has not seen them."""
-    earlier, newest = (rows.part(which) for which in time_splits.newest(rows, HELD_BACK))
-    forecast = family.forecast(earlier.flat, earlier.wait_h)
-    return newest, newest.residuals(forecast.log_quantiles(newest.flat))
+    earlier, newest = (
+        rows.select_episodes(which) for which in time_splits.split_newest(rows, HELD_BACK)
+    )
+    forecast = family.fit_forecast(earlier.flat, earlier.wait_h)
+    return newest, newest.compute_residuals(forecast.predict_log_quantiles(newest.flat))
 
 
 Heard = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
 """A window's mask [E], a price, and the instants chosen in it."""
 
 
-def judge(
+def judge_family(
     rows: Rows,
     family: Family,
     windows: int,
@@ -97,57 +101,61 @@ def judge(
     """
     policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts, factors = [], []
-    for learned, window in time_splits.rolling(rows, windows):
-        past, later = rows.part(learned), rows.part(window)
-        fitted = fit(past, family, told)
+    for learned, window in time_splits.split_rolling(rows, windows):
+        past, later = rows.select_episodes(learned), rows.select_episodes(window)
+        fitted = fit_policy(past, family, told)
         factors.append(fitted.factor)
-        forecasts.append(_forecast_figures(fitted, past, later, seed))
-        by_price = fitted.chosen(later, operating_points.PRICES)
-        chosen = baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
+        forecasts.append(_measure_window_forecast(fitted, past, later, seed))
+        by_price = fitted.choose_instants(later, operating_points.PRICES)
+        chosen = choose_baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
         for name, instants in chosen.items():
-            policies.setdefault(name, []).append(handovers(later, instants))
+            policies.setdefault(name, []).append(build_handovers(later, instants))
         for price, instants in by_price.items():
             heard(window, price, instants)
     return {
         "overlap_price": OVERLAP_PRICE,
-        "policies": figures(policies),
+        "policies": summarize_windows(policies),
         "forecast": forecasts,
         "factors": factors,
     }
 
 
-def _forecast_figures(fitted: Fitted, past: Rows, later: Rows, seed: int) -> dict[str, Any]:
-    floor = forecast_metrics.empirical_h(past.logged.wait_h, later.wait_h.size)
-    told = forecast_metrics.figures(fitted.wait_h(later), later.wait_h, floor, seed)
+def _measure_window_forecast(
+    fitted: TreePolicy, past: Rows, later: Rows, seed: int
+) -> dict[str, Any]:
+    floor = forecast_metrics.compute_empirical_h(past.logged_rows.wait_h, later.wait_h.size)
+    told = forecast_metrics.measure_forecast(
+        fitted.predict_wait_h(later), later.wait_h, floor, seed
+    )
     window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
     return window | {"learned_from": len(past), "episodes": len(later)} | told
 
 
-def baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
+def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
     """[E] each: the instants that policies which learn nothing, or one number, choose later."""
-    cost_h = stopping.costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
+    cost_h = stopping.compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
         "reactive": np.full(len(later), last),
         "oracle": last - cost_h[:, ::-1].argmin(axis=1),
-        "fixed-lead": np.full(len(later), best_constant(past.logged, OVERLAP_PRICE)),
+        "fixed-lead": np.full(len(later), find_best_constant(past.logged_rows, OVERLAP_PRICE)),
     }
 
 
-def best_constant(rows: Rows, price: float) -> int:
+def find_best_constant(rows: Rows, price: float) -> int:
     """The instant that costs least on average, the last of equals."""
-    mean = stopping.costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
+    mean = stopping.compute_costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 
-def handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
+def build_handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
     """What became of them, freed at these instants [E]."""
     left_h = np.append(rows.left_h, 0.0)
     x_h = rows.outcome_h[np.arange(len(rows)), chosen]
     return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
 
 
-def figures(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
+def summarize_windows(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
     """Of all windows together; `reactive` and `oracle` must be among the policies."""
     together: dict[str, HandoverOutcomes] = {
         n: HandoverOutcomes.join_outcomes(p) for n, p in policies.items()
@@ -156,6 +164,6 @@ def figures(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
     return evaluate_policies(together, masks, OVERLAP_PRICE)
 
 
-def seen(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:
+def measure_ranges(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:
     """The least and the greatest of each number learned from: [F] each."""
     return rows.flat.min(axis=0).tolist(), rows.flat.max(axis=0).tolist()
