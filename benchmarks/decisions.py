@@ -48,7 +48,7 @@ from mirage.services.control.limits import Limits
 from mirage.services.ingest.live_ingest import ingest_history, ingest_queue
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision
+from mirage.services.provision.provision_tick import provision_handovers
 from mirage.sim.types import Params, SimJob
 from mirage.store.chains import decisions
 from mirage.store.database import schema_migrations
@@ -107,7 +107,7 @@ def stage(folder: Path) -> dict[str, int]:
         counts, _ = ingest_history(store, cluster, cluster_id, (BEGIN - 1, queue.taken_at))
         with store.begin() as tx:
             ingest_queue(tx, cluster_id, queue, nodes)
-            link_sync.sync(tx, cluster_id, link_sync.links_in(queue), queue.taken_at)
+            link_sync.sync_links(tx, cluster_id, link_sync.list_marked_jobs(queue), queue.taken_at)
             clusters.set_history_until(tx, cluster_id, queue.taken_at)
     return {"in_the_queue": len(queue), "in_the_history": counts.added}
 
@@ -200,7 +200,7 @@ def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) ->
     cluster_id, snapshot = seen
     queue = replace(snapshot.queue, taken_at=snapshot.queue.taken_at + 60 * minute)
     # In shadow mode the cluster is told nothing: any will do.
-    provision(
+    provision_handovers(
         store,
         SimulatedCluster(Params(nodes=1)),
         cluster_id,

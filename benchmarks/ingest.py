@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirage.domain.job import Job
-from mirage.services.ingest.trace_import import ingest_file
+from mirage.services.ingest.trace_import import import_trace
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import jobs as jobs_table
@@ -114,7 +114,7 @@ def _child(step: str, url: str, trace: Path, checkout: Path = ROOT) -> Measured:
 def _ingest(url: str, trace: Path) -> Measured:
     began = time.perf_counter()
     with open_trace(trace) as opened, closing(Store(url)) as store:
-        report = ingest_file(store, "bench", opened)
+        report = import_trace(store, "bench", opened)
     seconds = time.perf_counter() - began
     changed = {"added": report.added, "updated": report.updated}
     return _figures(report.read, seconds) | changed

@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.learn import optuna_search
-from mirage.services.replay.calibration import Plan, as_seen, calibrate, look
+from mirage.services.replay.calibration import (
+    CalibrationPlan,
+    apply_log_facts,
+    calibrate_params,
+    read_log_facts,
+)
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
@@ -118,8 +123,8 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     by_week(taken, start, whole)
     by_class(taken, start, every)
 
-    plan = Plan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
-    found = calibrate(taken, site, plan, optuna_search.search_knobs)
+    plan = CalibrationPlan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
+    found = calibrate_params(taken, site, plan, optuna_search.search_knobs)
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])
@@ -155,9 +160,9 @@ SCORES: dict[str, Callable[[Fidelity], float]] = {
 def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     """For each score: what the 20 best of random settings by it do in the weeks that follow."""
     submit, logged = taken.workload.submit, taken.logged
-    seen = look(taken, Plan(begin=BEGIN, until=UNTIL, end=UNTIL))
+    seen = read_log_facts(taken, CalibrationPlan(begin=BEGIN, until=UNTIL, end=UNTIL))
     # Less the running limit: with this base the score was chosen.
-    base = as_seen(site, replace(seen, max_jobs_pu=0), taken.workload, UNTIL)
+    base = apply_log_facts(site, replace(seen, max_jobs_pu=0), taken.workload, UNTIL)
     early = submitted_before(taken, UNTIL)
     rng = np.random.default_rng(seed)
     runs = []

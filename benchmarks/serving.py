@@ -173,7 +173,7 @@ def _token(url: str) -> str:
         expires_at=NOW + 86400,
     )
     with closing(Store(url)) as store, store.begin() as tx:
-        return tokens.create(tx, asked, cluster_id=1)[1]
+        return tokens.create_token(tx, asked, cluster_id=1)[1]
 
 
 def _wait(address: str) -> None:

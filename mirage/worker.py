@@ -17,29 +17,29 @@ from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, Mirag
 from mirage.ports import Cluster
 from mirage.services.access.quotas import Quotas
 from mirage.services.chains import chain_quota, link_sync
-from mirage.services.chains.lifecycle import conclude
-from mirage.services.chains.request_enforcement import obey
+from mirage.services.chains.lifecycle import advance_chains
+from mirage.services.chains.request_enforcement import enforce_requests
 from mirage.services.control import kill_switch, limit_overrides
-from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.ingest import completion_push
-from mirage.services.ingest.completion_push import Cadence
+from mirage.services.ingest.completion_push import PollingCadence
 from mirage.services.ingest.live_ingest import (
     FIRST_WINDOW_S,
-    history_windows,
     ingest_history,
     ingest_queue,
+    split_history,
 )
-from mirage.services.ingest.required_nodes import with_whole_reasons
+from mirage.services.ingest.required_nodes import complete_reasons
 from mirage.services.notify.notices import Watch
 from mirage.services.operations import retention
 from mirage.services.operations.retention import Retention
-from mirage.services.operations.service_status import Teller
-from mirage.services.operations.slurmctld_load import Sensor
+from mirage.services.operations.service_status import TickRecorder
+from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.services.provision import move_verification
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.services.reports import wait_statistics
-from mirage.services.reports.periodic_recorder import Bookkeeping
+from mirage.services.reports.periodic_recorder import PeriodicRecorder
 from mirage.store.chains import push_times
 from mirage.store.chains.open_links import list_open_links
 from mirage.store.chains.push_times import PushTimes
@@ -88,10 +88,10 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
-        foreteller: Foreteller | None = None,
+        foreteller: ShapeForecaster | None = None,
         watch: Watch | None = None,
         usage: Callable[[], Mapping[str, CallTotals]] | None = None,
-        sensor: Sensor | None = None,
+        sensor: LoadSensor | None = None,
         alarms: Callable[[], list[str]] = list,
         keep: Retention | None = None,
         chains_a_day: int = Quotas().registrations_per_day,
@@ -113,16 +113,16 @@ class Worker:
         self._retention = keep or Retention()
         self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._teller = Teller(self._holder, usage)
+        self._teller = TickRecorder(self._holder, usage)
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
         self._history_at: int | None = None
         self._history_off_until = 0
         self._thinned_at: int | None = None
-        self._cadence = Cadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
+        self._cadence = PollingCadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = PushTimes(None, None, None)
-        self._books = Bookkeeping(store, cluster_id)
+        self._books = PeriodicRecorder(store, cluster_id)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop`; the tick under way is finished."""
@@ -141,7 +141,7 @@ class Worker:
         """When to look again: pushes may bring it forward, or put it off."""
         if self._pushed.last is not None:
             self._read_pushes()
-        return self._cadence.due(began, self._pushed, self._cluster.read_clock())
+        return self._cadence.compute_next_look(began, self._pushed, self._cluster.read_clock())
 
     def _read_pushes(self) -> None:
         try:
@@ -173,7 +173,7 @@ class Worker:
         try:
             with self._store.begin() as tx:
                 now = self._cluster.read_clock()
-                self._teller.tell(tx, self._cluster_id, now, took_s=took_s, error=error)
+                self._teller.record_tick(tx, self._cluster_id, now, took_s=took_s, error=error)
                 self._record_forgeries(tx, now)
         except MirageError as trouble:
             _log.error("the tick is not written down", error=str(trouble))
@@ -197,7 +197,9 @@ class Worker:
         with self._store.begin() as tx:
             if not self._renew_lease(tx):
                 return False
-            kill_switch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.read_clock())
+            kill_switch.enforce_switch(
+                tx, self._cluster_id, self._kill_file, now=self._cluster.read_clock()
+            )
         return True
 
     def _renew_lease(self, tx: Transaction) -> bool:
@@ -209,7 +211,7 @@ class Worker:
     def _get_current_rules(self) -> Rules:
         """Within the limits that an admin may have set since the last tick."""
         with self._store.read() as tx:
-            limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
+            limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
         return replace(self._rules, limits=limits)
 
     def _observe_and_act(self) -> None:
@@ -219,50 +221,54 @@ class Worker:
         marked = self._list_marked_jobs(queue)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
-            ran = completion_push.running(tx, self._cluster_id)
+            ran = completion_push.list_running_links(tx, self._cluster_id)
             found = self._select_followed_jobs(tx, marked)
-            link_sync.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
-            completion_push.check(tx, self._cluster_id, ran, queue.taken_at)
+            link_sync.sync_links(tx, self._cluster_id, found, queue.taken_at, queue=queue)
+            completion_push.check_missed_pushes(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = push_times.read_push_times(tx, self._cluster_id)
-            link_sync.keep_unread(tx, self._cluster_id, queue)
-            missing = link_sync.missing(tx, self._cluster_id, queue.taken_at)
+            link_sync.keep_unread_links(tx, self._cluster_id, queue)
+            missing = link_sync.list_missing_jobs(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve_missing_links(missing, queue.taken_at)
         with self._store.begin() as tx:
             # Slurm may have taken long: another worker acts by now if the lease ran out.
             if not self._renew_lease(tx):
                 return
-            unread = link_sync.unread_chains(tx, self._cluster_id, queue)
-            reconcile(tx, self._cluster_id, queue.taken_at, unread)
-            move_verification.check(tx, self._cluster_id, queue, looked_at, unread)
-            conclude(tx, self._cluster_id, queue.taken_at)
+            unread = link_sync.list_unread_chains(tx, self._cluster_id, queue)
+            reconcile_intentions(tx, self._cluster_id, queue.taken_at, unread)
+            move_verification.verify_moves(tx, self._cluster_id, queue, looked_at, unread)
+            advance_chains(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:
-                self._watch.note(tx, self._cluster_id, queue.taken_at)
-        obey(self._store, self._cluster, self._cluster_id, queue)
+                self._watch.record_news(tx, self._cluster_id, queue.taken_at)
+        enforce_requests(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
-        provision(self._store, self._cluster, self._cluster_id, snapshot, self._get_current_rules())
+        provision_handovers(
+            self._store, self._cluster, self._cluster_id, snapshot, self._get_current_rules()
+        )
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._ingest_history(queue.taken_at)
-        self._books.look(queue)
+        self._books.record_tick(queue)
         self._prune_old_rows(queue.taken_at)
-        wait_statistics.refresh(self._store, self._cluster_id)
+        wait_statistics.refresh_sums(self._store, self._cluster_id)
         if self._sensor is not None:
-            self._sensor.look(self._store, self._cluster_id, queue.taken_at)
+            self._sensor.poll_if_due(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
-            self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
+            self._foreteller.run_tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
     def _list_marked_jobs(self, queue: Queue) -> list[Job]:
         """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
         with self._store.read() as tx:
             known = frozenset(link.job_id for link in list_open_links(tx, self._cluster_id))
-        return with_whole_reasons(self._cluster, link_sync.links_in(queue), known, self._nodes)
+        return complete_reasons(
+            self._cluster, link_sync.list_marked_jobs(queue), known, self._nodes
+        )
 
     def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
-        limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
-        bounds = chain_quota.Bounds(live=limits.max_chains_per_user, a_day=self._chains_a_day)
-        return chain_quota.followed(
+        limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
+        bounds = chain_quota.ChainQuota(live=limits.max_chains_per_user, a_day=self._chains_a_day)
+        return chain_quota.filter_followed_jobs(
             tx, self._cluster_id, own, bounds, now=self._cluster.read_clock()
         )
 
@@ -289,7 +295,7 @@ class Worker:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            link_sync.sync(
+            link_sync.sync_links(
                 tx, self._cluster_id, self._select_followed_jobs(tx, records), now, accounting=True
             )
             unread = records.unread if isinstance(records, Records) else frozenset()
@@ -307,7 +313,7 @@ class Worker:
         if self._history_at is not None and now < since + self._intervals.history_s:
             return
         try:
-            for window in history_windows(since, now):
+            for window in split_history(since, now):
                 self._ingest_history_window(window, now)
         except AccountingOff as error:
             self._history_off_until = now + _LOOK_AGAIN_S
@@ -318,7 +324,7 @@ class Worker:
     def _ingest_history_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            link_sync.sync(
+            link_sync.sync_links(
                 tx, self._cluster_id, self._select_followed_jobs(tx, records), now, accounting=True
             )
             clusters.set_history_until(tx, self._cluster_id, window[1])
@@ -328,5 +334,5 @@ class Worker:
     def _prune_old_rows(self, now: int) -> None:
         if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:
             return
-        retention.tidy(self._store, self._cluster_id, now, self._retention)
+        retention.prune_expired(self._store, self._cluster_id, now, self._retention)
         self._thinned_at = now

@@ -7,11 +7,11 @@ from pathlib import Path
 from mirage.api.schemas import admin_schemas as schemas
 from mirage.http.dependencies import instant, instant_or_none
 from mirage.services.control.kill_switch import RELEASED_BY, Way
-from mirage.services.control.limit_overrides import InForce
-from mirage.services.models.model_catalog import Line, Whole
-from mirage.services.models.model_promotion import Judged
-from mirage.services.operations.service_status import Cost, Polling, Status
-from mirage.services.operations.slurmctld_load import Rpcs
+from mirage.services.control.limit_overrides import EffectiveLimit
+from mirage.services.models.model_catalog import ModelDetail, ModelVersion
+from mirage.services.models.model_promotion import PromotionReview
+from mirage.services.operations.service_status import CallCost, PollingCost, ServiceStatus
+from mirage.services.operations.slurmctld_load import RpcUsage
 from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.store.operations.telemetry import WorkerTick
 
@@ -32,7 +32,7 @@ def kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.Ki
     )
 
 
-def limit(found: InForce) -> schemas.LimitView:
+def limit(found: EffectiveLimit) -> schemas.LimitView:
     return schemas.LimitView(
         name=found.name,
         value=found.value,
@@ -44,11 +44,11 @@ def limit(found: InForce) -> schemas.LimitView:
     )
 
 
-def model_line(line: Line) -> schemas.ModelLine:
+def model_line(line: ModelVersion) -> schemas.ModelLine:
     return schemas.ModelLine(**asdict(line))
 
 
-def model(found: Whole) -> schemas.ModelView:
+def model(found: ModelDetail) -> schemas.ModelView:
     return schemas.ModelView(
         **asdict(found.line),
         card=dict(found.card),
@@ -56,11 +56,11 @@ def model(found: Whole) -> schemas.ModelView:
     )
 
 
-def evidence(found: Judged) -> schemas.Evidence:
-    return schemas.Evidence(**found.evidence(), forced=found.forced)
+def evidence(found: PromotionReview) -> schemas.Evidence:
+    return schemas.Evidence(**found.build_evidence(), forced=found.forced)
 
 
-def polling(found: Polling, counted: Rpcs | None) -> schemas.PollingView:
+def polling(found: PollingCost, counted: RpcUsage | None) -> schemas.PollingView:
     return schemas.PollingView(
         since=instant(found.since),
         until=instant(found.until),
@@ -71,7 +71,7 @@ def polling(found: Polling, counted: Rpcs | None) -> schemas.PollingView:
     )
 
 
-def _slurmctld(found: Rpcs) -> schemas.SlurmctldView:
+def _slurmctld(found: RpcUsage) -> schemas.SlurmctldView:
     return schemas.SlurmctldView(
         at=instant(found.at),
         since=instant_or_none(found.since),
@@ -83,7 +83,7 @@ def _slurmctld(found: Rpcs) -> schemas.SlurmctldView:
     )
 
 
-def _cost(cost: Cost) -> schemas.CostView:
+def _cost(cost: CallCost) -> schemas.CostView:
     return schemas.CostView(
         command=cost.command,
         calls=cost.calls,
@@ -94,7 +94,7 @@ def _cost(cost: Cost) -> schemas.CostView:
     )
 
 
-def status(found: Status, now: int) -> schemas.StatusView:
+def status(found: ServiceStatus, now: int) -> schemas.StatusView:
     lease = None
     if found.lease_holder is not None and found.lease_until is not None:
         lease = schemas.LeaseView(

@@ -10,7 +10,7 @@ from mirage.domain.access.caller import PARTITIONS
 from mirage.http.context import ApiContext
 from mirage.services.control.limits import DAY_S
 from mirage.services.operations import slurmctld_load
-from mirage.services.operations.slurmctld_load import Rpcs
+from mirage.services.operations.slurmctld_load import RpcUsage
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.open_links import count_planned_standbys
 from mirage.store.database.engine import Transaction
@@ -87,7 +87,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             "Until the acting worker is taken to be dead; negative: since then.",
             value=until - given.clock(),
         )
-    yield from _of_slurmctld(slurmctld_load.last(tx, given.cluster_id))
+    yield from _of_slurmctld(slurmctld_load.read_last_usage(tx, given.cluster_id))
     unread = GaugeMetricFamily(
         "mirage_slurm_unread_rows",
         "Rows of Slurm's answers in the last 24 hours that did not read and were left out.",
@@ -117,7 +117,7 @@ def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         )
 
 
-def _of_slurmctld(found: Rpcs | None) -> Iterator[Metric]:
+def _of_slurmctld(found: RpcUsage | None) -> Iterator[Metric]:
     """It counts anew each midnight, as a counter may."""
     if found is None:
         return

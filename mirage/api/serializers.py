@@ -24,7 +24,7 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSum
         user=chain.user,
         uid=chain.uid,
         state=chain.state,
-        note=explanations.note(chain),
+        note=explanations.describe_chain(chain),
         actor=chain.actor,
         reason=chain.cause.reason if chain.cause else None,
         links_planned=chain.links_planned,
@@ -50,8 +50,8 @@ def at_risk(chain: Chain) -> chain_schemas.AtRisk | None:
         return None
     return chain_schemas.AtRisk(
         reason=chain.at_risk.word,
-        says=explanations.risk(chain.at_risk),
-        advice=link_risks.advice(chain.at_risk.word),
+        says=explanations.explain_risk(chain.at_risk),
+        advice=link_risks.get_advice(chain.at_risk.word),
     )
 
 

@@ -65,7 +65,7 @@ def build_senders(notify: NotifySettings) -> dict[str, Send]:
 
 
 def _send_mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now: int) -> None:
-    mailer.send(to(digest), digest.subject(), digest.text())
+    mailer.send(to(digest), digest.format_subject(), digest.render_text())
 
 
 def _format_owner_address(template: str, digest: Digest) -> str:
@@ -77,4 +77,4 @@ def _format_owner_address(template: str, digest: Digest) -> str:
 
 
 def _send_webhook(webhook: Webhook, digest: Digest, now: int) -> None:
-    webhook.send(digest.body(), delivery=digest.delivery, now=now)
+    webhook.send(digest.build_body(), delivery=digest.delivery, now=now)

@@ -27,9 +27,9 @@ from mirage.policy import registry
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.ports import Cluster, Policy, should_observe
 from mirage.services.access import slurm_permissions
-from mirage.services.access.slurm_permissions import WhoMayWhat
+from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.chains import rest_submission
-from mirage.services.control.limit_overrides import CAPS, Told
+from mirage.services.control.limit_overrides import CAPS, LimitDescription
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.operations.slurmctld_load import Ask
@@ -179,11 +179,11 @@ def build_limits(settings: Settings) -> Limits:
     )
 
 
-def describe_limits(settings: Settings) -> dict[str, Told]:
+def describe_limits(settings: Settings) -> dict[str, LimitDescription]:
     """What each is, by name; the meaning is that of settings.py."""
     known, given = collect_specs(Settings), settings.provision.model_fields_set
     return {
-        name: Told(
+        name: LimitDescription(
             unit=known[f"provision.{name}"].unit,
             meaning=known[f"provision.{name}"].meaning,
             origin="configuration" if name in given else "default",
@@ -200,7 +200,7 @@ def _build_submitter(service: Service) -> dict[str, Any]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        return {"submit": rest_submission.submitter(service.store, cluster.submit_job)}
+        return {"submit": rest_submission.build_submitter(service.store, cluster.submit_job)}
     link = settings.submit.sudo
     if link is None:
         return {}
@@ -285,11 +285,11 @@ def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
     return lambda: isinstance(cluster, Slurmrestd)
 
 
-def build_slurm_permissions(service: Service) -> WhoMayWhat:
+def build_slurm_permissions(service: Service) -> SlurmPermissions:
     auth, tokens = service.settings.auth, build_token_file(service.settings)
     by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
     acts_as = (lambda: tokens.load_token().user) if tokens is not None and by_token else None
-    return slurm_permissions.who_may_what(service.cluster, auth.hide, auth.slurm_s, acts_as)
+    return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, acts_as)
 
 
 def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:

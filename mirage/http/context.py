@@ -9,9 +9,9 @@ from typing import Protocol
 from mirage.domain.access.caller import Caller
 from mirage.http.allowed_hosts import Hosts
 from mirage.http.response_cache import Remembered
-from mirage.services.access.authorization import NO_ROSTER, Rights
+from mirage.services.access.authorization import NO_ROSTER, Authorizer
 from mirage.services.access.quotas import Quotas
-from mirage.services.control.limit_overrides import Told
+from mirage.services.control.limit_overrides import LimitDescription
 from mirage.services.control.limits import Limits
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.store.database.engine import Store
@@ -80,7 +80,7 @@ class ApiContext:
     """By Slurm command; None where none are run."""
     limits: Limits = field(default_factory=Limits)
     """As configured."""
-    limits_told: Mapping[str, Told] = field(default_factory=dict)
+    limits_told: Mapping[str, LimitDescription] = field(default_factory=dict)
     """What each of them is, by name."""
     max_time_s: Mapping[str, int] = field(default_factory=dict)
     """MaxTime by partition, of those that have one, as the cluster file says."""
@@ -99,8 +99,8 @@ class ApiContext:
     """Answers that many ask for."""
 
     @property
-    def rights(self) -> Rights:
-        return Rights(
+    def rights(self) -> Authorizer:
+        return Authorizer(
             admins=self.admins,
             admin_groups=self.admin_groups,
             roster=self.roster,

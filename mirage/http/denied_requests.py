@@ -13,7 +13,7 @@ from mirage.errors import MirageError, NotAllowed, NotIdentified
 from mirage.http import quota
 from mirage.http.context import ApiContext
 from mirage.logs import ThrottledLog
-from mirage.services.access.quotas import Rates
+from mirage.services.access.quotas import RateLimiter
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
@@ -50,15 +50,15 @@ class Ledger:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._of_one = Rates(OF_ONE, OF_ONE_A_MINUTE, clock)
-        self._of_all = Rates(OF_ALL, OF_ALL_A_MINUTE, clock)
+        self._of_one = RateLimiter(OF_ONE, OF_ONE_A_MINUTE, clock)
+        self._of_all = RateLimiter(OF_ALL, OF_ALL_A_MINUTE, clock)
         self._left_out: dict[str, LeftOut] = {}
         self._lock = threading.Lock()
 
     def admits(self, whose: str, *, known: bool) -> bool:
         """Whether this one is written; else it is counted."""
         pool = "known" if known else "unknown"
-        if not self._of_one.wait_s(whose) and not self._of_all.wait_s(pool):
+        if not self._of_one.acquire_or_wait_s(whose) and not self._of_all.acquire_or_wait_s(pool):
             return True
         with self._lock:
             full = whose not in self._left_out and len(self._left_out) >= MOST_LEFT_OUT
@@ -72,7 +72,7 @@ class Ledger:
         with self._lock:
             until = self._clock() - TELL_AFTER_S
             due = [each for each in self._left_out.values() if each.since <= until]
-            due = [each for each in due if not self._of_all.wait_s("left out")]
+            due = [each for each in due if not self._of_all.acquire_or_wait_s("left out")]
             for each in due:
                 del self._left_out[each.whose]
             return due

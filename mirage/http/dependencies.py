@@ -79,7 +79,7 @@ def reader(
         if who is None:
             raise NotIdentified(_HOW)
         raise NotAllowed("this service is its own user's alone")
-    return given.rights.of(who)
+    return given.rights.resolve_principal(who)
 
 
 _HOW = (
@@ -103,7 +103,9 @@ def _caller(
         case "BEARER" if credential.startswith(tokens.PREFIX):
             with given.store.read() as tx:
                 now = given.clock()
-                return tokens.identify(tx, credential, cluster_id=given.cluster_id, now=now)
+                return tokens.authenticate_token(
+                    tx, credential, cluster_id=given.cluster_id, now=now
+                )
         case "BEARER":
             if given.read_jwt is None:
                 raise NotIdentified("this service takes no JSON web tokens")

@@ -16,8 +16,8 @@ from mirage.policy import registry
 from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
 from mirage.services.models import model_catalog, model_promotion
-from mirage.services.models.model_catalog import Whole
-from mirage.services.models.model_promotion import Judged
+from mirage.services.models.model_catalog import ModelDetail
+from mirage.services.models.model_promotion import PromotionReview
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
@@ -41,10 +41,10 @@ def named(name: str, version: str) -> str:
     return f"{registry.MODELS}/{name}/{version}"
 
 
-def model(given: ApiContext, name: str, version: str) -> Whole:
+def model(given: ApiContext, name: str, version: str) -> ModelDetail:
     """Raises NotFound where there is none."""
     try:
-        return model_catalog.whole(named(name, version), _models(given))
+        return model_catalog.load_version(named(name, version), _models(given))
     except InputError as error:
         raise NotFound(f"there is no model {named(name, version)}") from error
 
@@ -58,7 +58,7 @@ def tables(given: ApiContext) -> list[str]:
     return sorted(n for n in names if _TABLE.fullmatch(n) and not n.endswith(".twin.npz"))
 
 
-def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Judged:
+def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> PromotionReview:
     """Raises IllegalTransition, with the figures, where it may not take the other's place; NotFound
     for no model or table; InputError for tables of no use; TooMany while another one is judged."""
     under = _models(given)
@@ -70,22 +70,22 @@ def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Judged:
     if not _judging.acquire(blocking=False):
         raise TooMany("another model is being judged: ask again in a minute")
     try:
-        found = model_promotion.judged(
+        found = model_promotion.judge_promotion(
             asked.model, under, paths, force=asked.force, ask=_told_already
         )
     finally:
         _judging.release()
     now = given.clock()
-    evidence = found.evidence() | {"forced": asked.force, "tables": list(asked.tables)}
-    if found.refused is None:
+    evidence = found.build_evidence() | {"forced": asked.force, "tables": list(asked.tables)}
+    if found.refusal is None:
         registry.promote_version(found.folder, evidence | {"by": actor, "at": now})
-    event = PROMOTED if found.refused is None else REFUSED
+    event = PROMOTED if found.refusal is None else REFUSED
     with given.store.begin() as tx:
         audit.set_audit_credential(tx, via)
         entry = AuditEntry(at=now, actor=actor, event=event, detail=evidence)
         audit.write_entry(tx, given.cluster_id, entry)
-    if found.refused is not None:
-        raise IllegalTransition(found.refused)
+    if found.refusal is not None:
+        raise IllegalTransition(found.refusal)
     return found
 
 

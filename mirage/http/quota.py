@@ -8,7 +8,7 @@ from fastapi import Request
 
 from mirage.domain.access.caller import NO_ACCOUNT, NOBODY_UID, Caller
 from mirage.http.auth.socket_owner import as_one_client
-from mirage.services.access.quotas import Asker, Quotas, Rates, Slots
+from mirage.services.access.quotas import QuotaHolder, Quotas, RateLimiter, Slots
 
 FORECASTS_AT_ONCE = 8
 """Of Starlette's 40 threads: whatever is asked of forecasts, the others answer."""
@@ -25,10 +25,10 @@ class Quota:
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
         self._quotas = quotas
-        self._writes = Rates(quotas.writes_burst, quotas.writes_per_minute, clock)
+        self._writes = RateLimiter(quotas.writes_burst, quotas.writes_per_minute, clock)
         each, all_of = quotas.forecasts_per_minute, OF_AN_ADDRESS * quotas.forecasts_per_minute
-        self._forecasts = Rates(each, each, clock)
-        self._forecasts_of = Rates(all_of, all_of, clock)
+        self._forecasts = RateLimiter(each, each, clock)
+        self._forecasts_of = RateLimiter(all_of, all_of, clock)
         said = "too many forecasts are being made: ask again in a moment"
         self._foretelling = Slots(FORECASTS_AT_ONCE, said, 1)
         said = "too many files are being written, or half of those are yours: ask again later"
@@ -38,23 +38,23 @@ class Quota:
     def export_s(self) -> int:
         return self._quotas.export_s
 
-    def check_write(self, who: Asker) -> None:
+    def check_write(self, who: QuotaHolder) -> None:
         """Raises TooMany."""
         burst, each = self._quotas.writes_burst, self._quotas.writes_per_minute
         said = f"one user changes up to {burst} things at once, and then {each} a minute"
-        self._writes.check(who.name, f"{said} (quota.writes_per_minute)")
+        self._writes.check_rate(who.name, f"{said} (quota.writes_per_minute)")
 
     @contextmanager
-    def foretelling(self, who: Asker) -> Iterator[None]:
+    def foretelling(self, who: QuotaHolder) -> Iterator[None]:
         """Raises TooMany."""
         each = self._quotas.forecasts_per_minute
         said = f"one user looks at {each} forecasts a minute (quota.forecasts_per_minute)"
         if who.known:
-            self._forecasts.check(who.name, said)
+            self._forecasts.check_rate(who.name, said)
         else:
             said = f"{said}, and all of one address who do not say who they are at {OF_AN_ADDRESS}"
-            self._forecasts_of.check(who.name, f"{said} times as many")
-        with self._foretelling.taken(who):
+            self._forecasts_of.check_rate(who.name, f"{said} times as many")
+        with self._foretelling.acquire_slot(who):
             yield
 
 
@@ -63,17 +63,17 @@ def of(request: Request) -> Quota:
     return found
 
 
-def asker(request: Request) -> Asker:
+def asker(request: Request) -> QuotaHolder:
     """By the credential that was shown and believed, else by the address."""
     who: Caller | None = getattr(request.state, "who", None)
-    return Asker(address(request), known=False) if who is None else account(who)
+    return QuotaHolder(address(request), known=False) if who is None else account(who)
 
 
-def account(who: Caller) -> Asker:
+def account(who: Caller) -> QuotaHolder:
     """A token without a user is its own; uids without an account are one caller together."""
     if who.uid == NOBODY_UID:
-        return Asker(who.via, known=True)
-    return Asker(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
+        return QuotaHolder(who.via, known=True)
+    return QuotaHolder(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
 
 
 def address(request: Request) -> str:

@@ -201,6 +201,6 @@ def _submit(
         max_overlap_s=plan.time_limit_s,
     )
     with service.store.begin() as tx:
-        chain_service.register(
+        chain_service.register_chain(
             tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.read_clock()
         )

@@ -10,8 +10,8 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.domain.decision import Mode
 from mirage.policy import registry
-from mirage.services.control.limit_overrides import Told
-from mirage.services.operations.slurmctld_load import Sensor
+from mirage.services.control.limit_overrides import LimitDescription
+from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -35,7 +35,9 @@ def context(context: ApiContext, tmp_path: Path) -> ApiContext:
         models_dir=tmp_path / "models",
         tables_dir=tmp_path / "tables",
         kill_file=tmp_path / "shadow",
-        limits_told={"max_touches": Told(unit="", meaning="Moves.", origin="configuration")},
+        limits_told={
+            "max_touches": LimitDescription(unit="", meaning="Moves.", origin="configuration")
+        },
     )
 
 
@@ -200,7 +202,7 @@ def test_slurmctlds_own_count_is_told_as_it_was_last_asked(
 ) -> None:
     users = (UserCalls(user="mirage", calls=30, us=600_000), UserCalls(user="root", calls=90, us=0))
     told = Diagnosis(at=1_800_000_000, since=None, users=users)
-    Sensor(lambda: (told, "mirage"), every_s=600).look(store, cluster_id, told.at)
+    LoadSensor(lambda: (told, "mirage"), every_s=600).poll_if_due(store, cluster_id, told.at)
     found = client.get("/api/v1/polling", who="root").json()["slurmctld"]
     assert found == {
         "at": "2027-01-15T08:00:00Z",

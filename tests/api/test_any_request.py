@@ -95,7 +95,7 @@ def session(caller: str, store: Store, cluster_id: int) -> Iterator[requests.Ses
         expires_at=NOW + 3600,
     )
     with store.begin() as tx:
-        _, secret = tokens.create(tx, asked, cluster_id=cluster_id)
+        _, secret = tokens.create_token(tx, asked, cluster_id=cluster_id)
     with requests.Session() as made_up:
         made_up.trust_env = False
         made_up.headers["Authorization"] = f"Bearer {secret}"

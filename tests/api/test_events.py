@@ -265,7 +265,7 @@ def bearer(store: Store, cluster_id: int, user: str) -> str:
         expires_at=NOW + 3600,
     )
     with store.begin() as tx:
-        return tokens.create(tx, token, cluster_id=cluster_id)[1]
+        return tokens.create_token(tx, token, cluster_id=cluster_id)[1]
 
 
 def until(true: Callable[[], bool]) -> bool:

@@ -79,7 +79,7 @@ def caller(made: Path, service: str, store: Store, cluster_id: int) -> Iterator[
         expires_at=NOW + 3600,
     )
     with store.begin() as tx:
-        _, secret = tokens.create(tx, asked, cluster_id=cluster_id)
+        _, secret = tokens.create_token(tx, asked, cluster_id=cluster_id)
     with part("client").AuthenticatedClient(base_url=service, token=secret) as client:
         yield client
 

@@ -69,7 +69,7 @@ def token(store: Store, here: int, **fields: Any) -> str:
     }
     with store.begin() as tx:
         asked = Token(**values | fields)
-        return token_service.create(tx, asked, cluster_id=here)[1]
+        return token_service.create_token(tx, asked, cluster_id=here)[1]
 
 
 def bearer(client: Client, method: str, path: str, text: str, body: bytes = b"") -> httpx.Response:

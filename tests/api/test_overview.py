@@ -144,5 +144,7 @@ def test_a_kept_page_is_made_anew_once_something_changes(few: Site) -> None:
     assert "paused by carol" not in before
     with few.store.begin() as tx:
         chain = chains.get_chain(tx, chain_id(2))
-        chain_service.ask(tx, few.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="carol")
+        chain_service.request_state(
+            tx, few.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="carol"
+        )
     assert "paused by carol" in few.client.raw("GET", "/", headers=HTML).text

@@ -33,7 +33,7 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
     submitted = {"submit": NOW - 20 * HOUR}
     started = [job(200 + i, eligible=NOW - 9 * HOUR - 60 * i, **submitted) for i in range(30)]
     look(store, cluster_id, *waiting, held, both, *started)
-    wait_statistics.refresh(store, cluster_id, budget_s=60)
+    wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
     with stage.serving(context) as running:
         yield running
 
@@ -121,7 +121,7 @@ def test_waits_of_few_are_not_told_where_jobs_are_private(
     stage: Stage, context: ApiContext, client: Client, store: Store, cluster_id: int
 ) -> None:
     look(store, cluster_id, job(900, partition="rare", nodes=100), at=NOW + 60)
-    wait_statistics.refresh(store, cluster_id, budget_s=60)
+    wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
     with stage.serving(private(context, "jobs")) as strict:
         for who, told in (("bob", False), ("root", True)):
             found = strict.get(WAITS, who=who, partition="rare").json()

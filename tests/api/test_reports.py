@@ -42,13 +42,13 @@ def past(store: Store, cluster_id: int) -> None:
             for j in done
         ]
         job_forecasts.add_forecasts(tx, cluster_id, news)
-        job_forecast_recorder.settle(tx, cluster_id, NOW)
+        job_forecast_recorder.settle_outcomes(tx, cluster_id, NOW)
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         for link in chains.list_links(tx, ChainId(CHAIN)):
             chains.save_link(tx, cluster_id, replace(link, account="physics"))
         add_decision(tx, cluster_id)
-        handover_outcomes.record(tx, cluster_id)
+        handover_outcomes.record_outcomes(tx, cluster_id)
         document = report()
         document["pairs"].append({"name": "of one", "user_class": "heaviest user"})
         one = document["groups"][0] | {"by": "user", "name": "heaviest user"}
@@ -151,7 +151,7 @@ def test_an_answer_is_kept_until_something_changes(
         for link in chains.list_links(tx, ChainId(CHAIN)):
             moved = replace(link, chain_id=ChainId("anotherone"), job_id=JobId(link.job_id + 50))
             chains.save_link(tx, cluster_id, moved)
-        handover_outcomes.record(tx, cluster_id)
+        handover_outcomes.record_outcomes(tx, cluster_id)
         changes.record_change(tx, cluster_id, Topic.QUEUE)
     after = body(client, IMPACT)
     assert (before["unasked"], after["unasked"]) == (1, 3)
@@ -163,9 +163,9 @@ def test_few_results_tell_of_nobody(
     """Where jobs are private, of three waits and of one hand-over there is their number alone."""
     tally = Tally()
     for wait_s in (600, 1200, 7200):
-        tally.add(tuple(int(level * 4 * HOUR) for level in LEVELS), wait_s, 60)
+        tally.add_outcome(tuple(int(level * 4 * HOUR) for level in LEVELS), wait_s, 60)
     with store.begin() as tx:
-        job_forecasts.put_tally(tx, cluster_id, NOW - NOW % 86400, "gpu", tally.stored())
+        job_forecasts.put_tally(tx, cluster_id, NOW - NOW % 86400, "gpu", tally.to_stored())
     with stage.serving(replace(context, hidden=lambda: frozenset({"jobs"}))) as client:
         (everywhere,) = body(client, ACCURACY)["places"]
         (point,) = everywhere["series"]

@@ -13,9 +13,9 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.learn import optuna_search
-from mirage.services.replay.calibration import calibrate as calibrated
-from mirage.services.replay.calibration import default_plan
-from mirage.services.replay.simulation import simulator, write_jobs
+from mirage.services.replay.calibration import build_default_plan
+from mirage.services.replay.calibration import calibrate_params as calibrated
+from mirage.services.replay.simulation import build_simulator, write_jobs
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params
@@ -134,7 +134,7 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
     begin = min(event.at for event in fitted.node_events)
     assert [event.node for event in fitted.node_events if event.at == begin] == [*range(20, 30)]
     taken = replay.load_replay(log, fitted)
-    sim = simulator(taken, fitted)
+    sim = build_simulator(taken, fitted)
     sim.run_out()
     window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
     judged = measure_fidelity(taken.workload.submit, sim.start, taken.logged, window)
@@ -149,7 +149,7 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
     start = replace(TRUTH, nodes=100, max_jobs_pu=0, node_events=())
     taken = replay.load_replay(log, start)
     until = synthetic.EPOCH + 25 * DAY
-    plan = replace(default_plan(taken), until=until, trials=8)
+    plan = replace(build_default_plan(taken), until=until, trials=8)
     later = taken.logged.start >= until
     assert later.any()
     logged = taken.logged
@@ -201,7 +201,7 @@ def test_jobs_that_were_cancelled_run_where_the_log_is_nearer_to_that(
     taken = given_up(truth, missing, runs=runs)
     start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=not runs)
     found = calibrated(
-        taken, start, replace(default_plan(taken), trials=8), optuna_search.search_knobs
+        taken, start, replace(build_default_plan(taken), trials=8), optuna_search.search_knobs
     )
     assert sum(job.cancel_at is not None for job in taken.workload.jobs) > 100
     assert found.params.cancelled_jobs_run is runs
@@ -253,7 +253,7 @@ def test_lonestar6_is_nearer_where_jobs_that_were_cancelled_would_have_run(tmp_p
     window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
     for params, which in ((fitted, "calibrated"), (load_cluster_params(LS6_CLUSTER), "start")):
         taken = replay.load_replay(LS6, params)
-        sim = simulator(taken, params)
+        sim = build_simulator(taken, params)
         sim.run_out()
         judged = measure_fidelity(taken.workload.submit, sim.start, taken.logged, window)
         assert judged.wait_mae_h == told["held_out"][which]["wait_mae_h"]

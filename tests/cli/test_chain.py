@@ -342,7 +342,7 @@ def test_a_token_of_a_file_goes_before_munge(
         expires_at=NOW + 60,
     )
     with store.begin() as tx:
-        file.write_text(tokens.create(tx, asked, cluster_id=cluster_id)[1] + "\n")
+        file.write_text(tokens.create_token(tx, asked, cluster_id=cluster_id)[1] + "\n")
     file.chmod(0o644)
     answer = run("pause", chain, url=client.url, MIRAGE_TOKEN_FILE=str(file))
     assert (answer.code, answer.err) == (

@@ -150,7 +150,7 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
     with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
         last = telemetry.find_last_tick(tx, 1)
         assert last is not None
-        submission_forecast.ask(tx, 1, JobShape(**asked), last.at)
+        submission_forecast.request_forecast(tx, 1, JobShape(**asked), last.at)
     until = time.monotonic() + 60
     while time.monotonic() < until:
         found = patient.get(f"{url}/api/v1/forecasts", params=asked).json()

@@ -23,7 +23,7 @@ def identify(tmp_path: Path, text: str) -> str:
     store = Store(f"sqlite:///{tmp_path}/state/mirage.db")
     with store.begin() as tx:
         here = clusters.ensure_cluster(tx, "lab")
-        caller = tokens.identify(tx, text, cluster_id=here, now=0)
+        caller = tokens.authenticate_token(tx, text, cluster_id=here, now=0)
     store.close()
     return f"{caller.user} {caller.role} {caller.read_only}"
 

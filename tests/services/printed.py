@@ -2,7 +2,7 @@
 
 from mirage.domain.snapshot import Queue
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.lifecycle import conclude
+from mirage.services.chains.lifecycle import advance_chains
 from mirage.slurm.commands import squeue
 from mirage.slurm.text import delimited_rows
 from mirage.store.database.engine import Store
@@ -47,6 +47,6 @@ def looked(store: Store, answer: str, now: int = NOW) -> Queue:
     """One look at the queue, followed and concluded from as the worker does."""
     queue = squeue.parse_queue(answer, now)
     with store.begin() as tx:
-        link_service.sync(tx, 1, link_service.links_in(queue), now, queue=queue)
-        conclude(tx, 1, now)
+        link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now, queue=queue)
+        advance_chains(tx, 1, now)
     return queue

@@ -149,4 +149,4 @@ class Written:
 def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
     """What a look at queue or accounting brings, on the first cluster of the database."""
     with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now, accounting=accounting)
+        link_service.sync_links(tx, 1, jobs, now, accounting=accounting)

@@ -8,8 +8,8 @@ import pytest
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Chain, Style
 from mirage.domain.decision import Action, Mode
-from mirage.services.chains.explanations import unregistered
-from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.explanations import explain_unregistered
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import chains, decisions
@@ -81,7 +81,7 @@ def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: Fake
     assert commands.calls("scontrol") == []
     found = chain(store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
-    assert "style sequential, no overlap" in unregistered(found.style, 0)
+    assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
     with store.read() as tx:
         row = decisions.find_last_decision(tx, CHAIN, 2)
     assert row is not None
@@ -119,7 +119,7 @@ def test_a_registration_that_comes_later_brings_the_settings(
     assert look(store, commands) == [Action.WAIT]
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=9, max_overlap_s=7200, style=Style.CONCURRENT)
-        register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     assert look(store, commands)[-1] == Action.FREE
     found = chain(store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.CONCURRENT, 7200, True)

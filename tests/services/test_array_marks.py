@@ -21,7 +21,7 @@ def store(sqlite_store: Store) -> Store:
 def look(store: Store, answer: str) -> dict[int, JobId]:
     queue = squeue.parse_queue(answer, NOW)
     with store.begin() as tx:
-        link_service.sync(tx, 1, link_service.links_in(queue), NOW, queue=queue)
+        link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), NOW, queue=queue)
     return {index: link.job_id for index, link in links(store).items()}
 
 

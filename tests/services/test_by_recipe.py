@@ -13,7 +13,7 @@ from mirage.errors import ClusterUnavailable, InputError
 from mirage.ports import NextLink
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains.lifecycle import Registration
-from mirage.services.chains.rest_submission import submitter
+from mirage.services.chains.rest_submission import build_submitter
 from mirage.store.chains import chains, recipes
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -42,7 +42,7 @@ def register(store: Store, recipe: Recipe | None = RECIPE, **more: object) -> No
     asked: dict[str, object] = {"mode": ChainMode.SUBMIT, **more}
     new = Registration(chain_id=CHAIN, links=3, recipe=recipe, **asked)  # type: ignore[arg-type]
     with store.begin() as tx:
-        chain_service.register(tx, 1, new, uid=NOBODY.pw_uid, user="nobody", now=NOW)
+        chain_service.register_chain(tx, 1, new, uid=NOBODY.pw_uid, user="nobody", now=NOW)
 
 
 class Taken(list[tuple[Submission, str]]):
@@ -56,7 +56,7 @@ class Taken(list[tuple[Submission, str]]):
 def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(store: Store) -> None:
     register(store)
     taken = Taken()
-    assert submitter(store, taken)(LINK)
+    assert build_submitter(store, taken)(LINK)
     ((job, user),) = taken
     assert user == "nobody"
     assert job.script.splitlines()[2:] == [
@@ -73,7 +73,7 @@ def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(store: S
 def test_a_chain_that_left_nothing_is_left_to_its_link(store: Store) -> None:
     register(store, None)
     taken = Taken()
-    assert not submitter(store, taken)(LINK)
+    assert not build_submitter(store, taken)(LINK)
     assert taken == []
 
 
@@ -82,7 +82,7 @@ def test_what_slurmrestd_cannot_be_told_is_left_to_the_link(store: Store) -> Non
         raise InputError(f"slurmrestd is not told sbatch's --signal of {job.name} for {user}")
 
     register(store)
-    assert not submitter(store, refuse)(LINK)
+    assert not build_submitter(store, refuse)(LINK)
 
 
 def test_no_answer_is_no_success(store: Store) -> None:
@@ -91,7 +91,7 @@ def test_no_answer_is_no_success(store: Store) -> None:
 
     register(store)
     with pytest.raises(ClusterUnavailable):
-        submitter(store, silent)(LINK)
+        build_submitter(store, silent)(LINK)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_nothing_is_submitted_for_anybody_else(store: Store, link: NextLink) -> 
     register(store)
     taken = Taken()
     try:
-        assert not submitter(store, taken)(link)
+        assert not build_submitter(store, taken)(link)
     except InputError as error:
         assert "on this host" in str(error)  # noqa: PT017 - either answer is a no
     assert taken == []
@@ -116,10 +116,10 @@ def test_nothing_is_submitted_for_anybody_else(store: Store, link: NextLink) -> 
 def test_root_has_no_chains_here(store: Store) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=3, mode=ChainMode.SUBMIT, recipe=RECIPE)
-        chain_service.register(tx, 1, new, uid=0, user="root", now=NOW)
+        chain_service.register_chain(tx, 1, new, uid=0, user="root", now=NOW)
     taken = Taken()
     with pytest.raises(InputError):
-        submitter(store, taken)(replace(LINK, uid=0, user="root"))
+        build_submitter(store, taken)(replace(LINK, uid=0, user="root"))
     assert taken == []
 
 
@@ -128,10 +128,10 @@ def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(store: S
         register(store)
         with store.begin() as tx:
             chain = chains.get_chain(tx, CHAIN)
-            chain_service.conclude(tx, 1, NOW)
+            chain_service.advance_chains(tx, 1, NOW)
             assert recipes.find_recipe(tx, CHAIN) is not None
             chains.save_chain(tx, 1, replace(chain, **change))
-            chain_service.conclude(tx, 1, NOW)
+            chain_service.advance_chains(tx, 1, NOW)
             assert recipes.find_recipe(tx, CHAIN) is None
             chains.save_chain(tx, 1, chain)
 

@@ -16,7 +16,7 @@ from mirage.domain.job import Job, JobState
 from mirage.errors import IllegalTransition
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.explanations import note
+from mirage.services.chains.explanations import describe_chain
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
@@ -53,13 +53,13 @@ def alices_chain(store: Store, *links: Job, at_risk: AtRisk | None = None) -> No
         assert clusters.ensure_cluster(tx, "lab") == CLUSTER
         made = Chain(chain_id=CHAIN, uid=ALICE, user="alice", links_planned=3, at_risk=at_risk)
         chains.save_chain(tx, CLUSTER, made)
-        link_service.sync(tx, CLUSTER, links, NOW)
+        link_service.sync_links(tx, CLUSTER, links, NOW)
 
 
 def pause(tx: Transaction) -> None:
     """As the API does it: looked at first, then asked for."""
     found = chains.get_chain(tx, CHAIN)
-    chain_service.ask(tx, CLUSTER, found, ChainState.PAUSED, now=NOW, actor="alice")
+    chain_service.request_state(tx, CLUSTER, found, ChainState.PAUSED, now=NOW, actor="alice")
 
 
 def pause_in_its_own(store: Store) -> None:
@@ -69,7 +69,7 @@ def pause_in_its_own(store: Store) -> None:
 
 def conclude_in_its_own(store: Store) -> None:
     with store.begin() as tx:
-        chain_service.conclude(tx, CLUSTER, NOW)
+        chain_service.advance_chains(tx, CLUSTER, NOW)
 
 
 def until_it_waits_for(tx: Transaction, store: Store, other: Future[None]) -> None:
@@ -99,7 +99,7 @@ def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
         pause(tx)
     concluding.result(PATIENCE_S)
     after = chain(store)
-    assert (after.state, note(after)) == (ChainState.PAUSED, "paused by alice")
+    assert (after.state, describe_chain(after)) == (ChainState.PAUSED, "paused by alice")
 
 
 def test_a_pause_waits_for_what_mirage_concludes_and_is_refused_by_it(
@@ -107,11 +107,11 @@ def test_a_pause_waits_for_what_mirage_concludes_and_is_refused_by_it(
 ) -> None:
     alices_chain(store, ended(1, JobState.CANCELLED, NOW - HOUR, NOW), standby(2))
     with store.begin() as tx:
-        chain_service.conclude(tx, CLUSTER, NOW)
+        chain_service.advance_chains(tx, CLUSTER, NOW)
         pausing = second.submit(pause_in_its_own, store)
         until_it_waits_for(tx, store, pausing)
     with pytest.raises(IllegalTransition, match="is cancelled: it cannot become paused"):
         pausing.result(PATIENCE_S)
     after = chain(store)
-    assert (after.state, note(after)) == (ChainState.CANCELLED, "link 1 was cancelled")
+    assert (after.state, describe_chain(after)) == (ChainState.CANCELLED, "link 1 was cancelled")
     assert events(store) == ["chain cancelled"]

@@ -70,7 +70,7 @@ def test_until_then_nothing_is_looked_at(sqlite_store: Store) -> None:
     snapshot, _ = seen(PARAMS)
     observer = Observer(params=PARAMS, is_compiled=lambda: False)
     with sqlite_store.read() as tx, pytest.raises(InputError, match="being compiled"):
-        observer.look(tx, 1, snapshot)
+        observer.observe_cluster(tx, 1, snapshot)
 
 
 def test_a_compiler_that_fails_is_done_as_well(tmp_path: Path) -> None:

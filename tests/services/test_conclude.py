@@ -8,7 +8,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.chain_state import NEVER_SEEN_S
-from mirage.services.chains.explanations import note
+from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
@@ -36,16 +36,16 @@ def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=3)
-        chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
+        chain_service.register_chain(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
     return sqlite_store
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
     with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now)
-        chain_service.conclude(tx, 1, now)
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
     found = chain(store)
-    return found.state, note(found)
+    return found.state, describe_chain(found)
 
 
 def done(index: int, state: JobState = JobState.TIMEOUT, end: int = NOW) -> Job:
@@ -93,7 +93,7 @@ def test_a_chain_that_was_asked_to_end_stays_so(store: Store) -> None:
     told(store, running(1))
     with store.begin() as tx:
         asked = chains.get_chain(tx, CHAIN)
-        chain_service.ask(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
+        chain_service.request_state(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
     cancelled = done(1, JobState.CANCELLED, NOW + 10)
     later = job(2, submit=NOW + 100)
     assert told(store, cancelled, later, now=NOW + 120)[0] is ChainState.CANCELLED
@@ -162,7 +162,7 @@ def test_a_chain_that_nothing_follows_is_over_after_a_while(
 def test_a_paused_chain_stays_paused_and_says_by_whom(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(
+        chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     outcome = told(store, done(1), standby(2), now=NOW + HOUR)

@@ -17,7 +17,13 @@ from mirage.config.settings import NotifySettings, load_settings
 from mirage.domain.chain import ChainId
 from mirage.errors import ConfigError
 from mirage.services.notify.digest import Digest
-from mirage.services.notify.notice_delivery import CLAIM_S, MAX_TRIES, Courier, Pace, back_off_s
+from mirage.services.notify.notice_delivery import (
+    CLAIM_S,
+    MAX_TRIES,
+    Courier,
+    Pace,
+    compute_backoff_s,
+)
 from mirage.store.database.engine import Store
 from mirage.store.database.notice_tables import notices
 from mirage.store.events import audit, outbox
@@ -109,7 +115,7 @@ def test_what_happened_to_a_chain_is_one_digest(store: Store) -> None:
         site.post("at-risk", says="link 2 waits: an admin holds it")
         site.post("normal", says="a link runs")
         site.post("ended", SECOND)
-        assert site.courier().round() == 2
+        assert site.courier().deliver_due() == 2
     assert post.recipients == ["<alice@example.org>"] * 2
     assert post.messages[0]["Subject"] == f"[mirage] lab: chain {SECOND}: ended", "it is urgent"
     second = post.messages[1]
@@ -125,11 +131,11 @@ def test_a_chain_is_told_of_at_most_every_quarter_of_an_hour(store: Store) -> No
         site = Site(store, by_mail(post))
         for event in ("at-risk", "normal", "at-risk"):
             site.post(event)
-            site.courier().round()
+            site.courier().deliver_due()
             site.clock.at += 60
         assert len(post.messages) == 1
         site.clock.at = NOW + 900
-        assert site.courier().round() == 1
+        assert site.courier().deliver_due() == 1
         assert "normal" in post.messages[1].get_payload()
         assert site.states() == [NoticeState.SENT] * 3
 
@@ -141,11 +147,11 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(store: Store) -> No
             site.post("ended", ChainId(f"chain{i:05}"))
         for minute in range(0, 60, 5):
             site.clock.at = NOW + 60 * minute
-            site.courier().round()
+            site.courier().deliver_due()
         assert len(post.messages) == 3
         for minute in range(60, 240, 5):
             site.clock.at = NOW + 60 * minute
-            site.courier().round()
+            site.courier().deliver_due()
         assert len(post.messages) == 8
 
 
@@ -157,8 +163,8 @@ def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(store: Sto
         site.clock.at = NOW + 60
         site.post("normal", channel="owner")
         with capture_logs() as said:
-            assert site.courier().round() == 4
-            assert site.courier().round() == 0
+            assert site.courier().deliver_due() == 4
+            assert site.courier().deliver_due() == 0
     assert post.recipients.count("<alice@example.org>") == 1
     assert post.recipients.count("<hpc@example.org>") == 3
     late = [entry for entry in said if "max_per_hour" in entry["event"]]
@@ -171,7 +177,7 @@ def test_what_is_urgent_goes_before_what_waits_longer(store: Store) -> None:
         for i, event in enumerate(("normal", "normal", "at-risk", "at-risk", "interrupted")):
             site.clock.at = NOW + i
             site.post(event, ChainId(f"chain{i:05}"))
-        site.courier().round()
+        site.courier().deliver_due()
     told = [str(message["Subject"]).rpartition("chain ")[2] for message in post.messages]
     assert told == ["chain00004: interrupted", "chain00002: at-risk", "chain00003: at-risk"]
 
@@ -182,7 +188,7 @@ def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store)
     site.post("ended")
     with capture_logs() as said:
         for _ in range(200):
-            site.courier().round()
+            site.courier().deliver_due()
             site.clock.at += 600
     tries = [entry for entry in said if entry["event"].startswith("notice not sent")]
     assert len(tries) == MAX_TRIES - 1
@@ -207,7 +213,7 @@ def test_a_mistake_in_sending_holds_up_nobody_else_and_is_given_up(store: Store)
     senders = {"owner": fails, "webhook": lambda digest, _now: sent.append(digest.delivery)}
     with capture_logs() as said:
         for _ in range(2 * MAX_TRIES):
-            replace(site.courier(), senders=senders).round()
+            replace(site.courier(), senders=senders).deliver_due()
             site.clock.at += 3600
     assert len(sent) == 1
     assert site.states() == [NoticeState.GIVEN_UP, NoticeState.SENT]
@@ -215,19 +221,19 @@ def test_a_mistake_in_sending_holds_up_nobody_else_and_is_given_up(store: Store)
 
 
 def test_the_back_off_doubles_to_an_hour() -> None:
-    assert [back_off_s(n) for n in (1, 2, 3, 7, 50)] == [60, 120, 240, 3600, 3600]
+    assert [compute_backoff_s(n) for n in (1, 2, 3, 7, 50)] == [60, 120, 240, 3600, 3600]
 
 
 def test_what_came_while_a_try_waits_goes_with_it(store: Store) -> None:
     with serving(Post(refuses="DATA")) as post:
         site = Site(store, by_mail(post))
         site.post("at-risk")
-        site.courier().round()
+        site.courier().deliver_due()
         post.refuses = ""
         site.post("normal")
-        assert site.courier().round() == 0
-        site.clock.at += back_off_s(1)
-        assert site.courier().round() == 1
+        assert site.courier().deliver_due() == 0
+        site.clock.at += compute_backoff_s(1)
+        assert site.courier().deliver_due() == 1
     assert "and 1 more" in post.messages[0]["Subject"]
 
 
@@ -239,9 +245,9 @@ def test_one_who_dies_between_sending_and_writing_sends_again(store: Store) -> N
         with store.begin() as tx:
             claimed = outbox.claim_notices(tx, 1, "owner", FIRST, now=NOW, until=NOW + CLAIM_S)
         assert len(claimed) == 1
-        assert site.courier().round() == 0, "somebody has it"
+        assert site.courier().deliver_due() == 0, "somebody has it"
         site.clock.at += CLAIM_S
-        assert site.courier().round() == 1
+        assert site.courier().deliver_due() == 1
     assert len(post.messages) == 1
 
 
@@ -250,7 +256,7 @@ def test_a_name_that_makes_no_address_gets_no_mail(store: Store, user: str) -> N
     with serving() as post:
         site = Site(store, by_mail(post))
         site.post("ended", user=user)
-        assert site.courier().round() == 0
+        assert site.courier().deliver_due() == 0
     assert post.recipients == []
 
 
@@ -258,7 +264,7 @@ def test_words_of_users_move_no_line(store: Store) -> None:
     with serving() as post:
         site = Site(store, by_mail(post))
         site.post("ended", says="evil\r\n.\r\nMAIL FROM:<x@y.z>\n\x1b[2J", channel="admins")
-        site.courier().round()
+        site.courier().deliver_due()
     (message,) = post.messages
     assert post.recipients == ["<hpc@example.org>"]
     assert r"evil\r\n.\r\nMAIL FROM:<x@y.z>\n\x1b[2J" in message.get_payload()
@@ -273,11 +279,11 @@ def test_a_webhook_gets_the_digest_as_json(store: Store, tmp_path: Path) -> None
         site.post("at-risk", channel="webhook")
         receiver.status = 503
         with capture_logs() as said:
-            assert site.courier().round() == 0
+            assert site.courier().deliver_due() == 0
         assert "secret-path" not in repr(said)
         receiver.status = 200
-        site.clock.at += back_off_s(1)
-        assert site.courier().round() == 1
+        site.clock.at += compute_backoff_s(1)
+        assert site.courier().deliver_due() == 1
     first, second = receiver.calls
     assert first.headers["Mirage-Delivery"] == second.headers["Mirage-Delivery"]
     told = json.loads(second.body)
@@ -307,7 +313,7 @@ def test_a_dead_mail_server_keeps_nobody_from_the_database(store: Store) -> None
 def test_a_channel_that_is_configured_no_more_is_given_up(store: Store) -> None:
     site = Site(store, NotifySettings())
     site.post("ended")
-    site.courier().round()
+    site.courier().deliver_due()
     assert site.states() == [NoticeState.GIVEN_UP]
 
 

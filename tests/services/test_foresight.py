@@ -13,8 +13,8 @@ from mirage.episodes.generation.replay import TraceReplay
 from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS
 from mirage.services.observation.cluster_observer import Observer
-from mirage.services.observation.twin_cache import LONGEST_SAVING, Foresight
-from mirage.services.replay.twin_tables import Asking, make
+from mirage.services.observation.twin_cache import LONGEST_SAVING, TwinCache
+from mirage.services.replay.twin_tables import TwinTableRequest, make_twin_table
 from mirage.store.database.engine import Store
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services.test_observing import PAIR, POINT, Watching, worker
@@ -47,11 +47,11 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
     jobs, settings = workload(3, jobs=400), PAIR
     world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
     assert world is not None
-    asking = Asking(PARAMS, jobs, settings, "pair", (POINT,))
-    told = make(asking, tmp_path / "t.twin.npz").quantile_s[0]
+    asking = TwinTableRequest(PARAMS, jobs, settings, "pair", (POINT,))
+    told = make_twin_table(asking, tmp_path / "t.twin.npz").quantile_s[0]
     cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
     # However slow this machine is: an answer of an hour ago would stand in for one of now.
-    foresight = Foresight(budget_s=3600.0)
+    foresight = TwinCache(budget_s=3600.0)
     ticking = worker(store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
     cluster.advance(POINT - BEGIN)
     cluster.submit_chain(
@@ -93,7 +93,7 @@ def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> 
     watching = Asks()
     watching.observes = False
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    observer = Observer(params=PARAMS, foresight=Foresight(budget_s=0.0))
+    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
     ticking = worker(store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
@@ -124,40 +124,40 @@ class Oracle:
 
 def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
     ask = Oracle(cost_s=0.2)
-    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     links = [replace(LINK, job_id=i) for i in (1, 2, 3)]
-    first = [foresight.of(link, 1000, ask) for link in links]
+    first = [foresight.get_quantiles(link, 1000, ask) for link in links]
     assert ask.asked == [1, 2]
     assert first[2] is None
-    again = [foresight.of(link, 1060, ask) for link in links]
+    again = [foresight.get_quantiles(link, 1060, ask) for link in links]
     assert ask.asked == [1, 2, 3]
     assert again[0] is first[0]
-    later = [foresight.of(link, 1000 + 3600, ask) for link in links]
+    later = [foresight.get_quantiles(link, 1000 + 3600, ask) for link in links]
     assert ask.asked == [1, 2, 3, 1, 2]
     assert later[2] is again[2]
     other = replace(LINK, job_id=2, predecessor_start=5)
-    assert all(foresight.of(link, 4660, ask) is not None for link in (*links, other))
+    assert all(foresight.get_quantiles(link, 4660, ask) is not None for link in (*links, other))
     assert ask.asked == [1, 2, 3, 1, 2, 3, 2]
 
 
 def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
     """One answer a tick, and sixty ticks after the first it is out of date."""
     ask = Oracle(cost_s=0.4)
-    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     for tick in range(100):
         for job_id in range(100):
-            foresight.of(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+            foresight.get_quantiles(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
     assert ask.asked == list(range(100))
 
 
 def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -> None:
     ask = Oracle(cost_s=1.7)
-    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     asked_at = []
     for tick in range(10):
         before = len(ask.asked)
         for job_id in (1, 2, 3):
-            foresight.of(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+            foresight.get_quantiles(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
         if len(ask.asked) > before:
             asked_at.append(tick)
     # What the first one cost is known only afterwards; then 1.7 s take four ticks.
@@ -167,8 +167,8 @@ def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -
 
 def test_an_answer_that_took_very_long_once_does_not_end_all_asking() -> None:
     ask = Oracle(cost_s=60.0)
-    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
-    foresight.of(LINK, 1000, ask)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight.get_quantiles(LINK, 1000, ask)
     for tick in range(1, LONGEST_SAVING + 1):
-        foresight.of(replace(LINK, job_id=8), 1000 + tick * 60, ask)
+        foresight.get_quantiles(replace(LINK, job_id=8), 1000 + tick * 60, ask)
     assert ask.asked == [7, 8]

@@ -19,7 +19,7 @@ from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.services.forecasts import forecast_calibration, submission_forecast
-from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.observation.cluster_observer import NO_FILE, Observer
 from mirage.services.observation.twin_cache import LONGEST_SAVING
 from mirage.services.provision.decision_context import Rules
@@ -57,7 +57,7 @@ class Site:
             self.cluster,
             self.cluster_id,
             rules=Rules(policy=Always, default="always", observer=observer),
-            foreteller=Foreteller(budget_s=budget_s),
+            foreteller=ShapeForecaster(budget_s=budget_s),
         )
         self.cluster.advance(POINT - BEGIN)
         self.worker.run_tick()
@@ -66,17 +66,20 @@ class Site:
         self.cluster.advance(after_s)
         self.worker.run_tick()
 
-    def told(self, shape: JobShape) -> submission_forecast.Foretold:
+    def told(self, shape: JobShape) -> submission_forecast.SubmissionForecast:
         with self.store.read() as tx:
-            return submission_forecast.foretell(
+            return submission_forecast.forecast_submission(
                 tx, self.cluster_id, shape, self.cluster.read_clock()
             )
 
     def ask(self, shape: JobShape) -> None:
         """As somebody to whom the number of nodes is private."""
         with self.store.begin() as tx:
-            now, bounds = self.cluster.read_clock(), submission_forecast.Bounds(sees_nodes=False)
-            submission_forecast.ask(tx, self.cluster_id, shape, now, bounds=bounds)
+            now, bounds = (
+                self.cluster.read_clock(),
+                submission_forecast.PartitionBounds(sees_nodes=False),
+            )
+            submission_forecast.request_forecast(tx, self.cluster_id, shape, now, bounds=bounds)
 
 
 @pytest.fixture
@@ -94,8 +97,8 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     assert (found.source, found.exact, found.waiting) == ("twin", True, False)
     with site.store.read() as tx:
         snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
-        history = Observer(params=PARAMS).history(tx, site.cluster_id, snapshot)
-        look = Observer(params=PARAMS).look(tx, site.cluster_id, snapshot)
+        history = Observer(params=PARAMS).read_history(tx, site.cluster_id, snapshot)
+        look = Observer(params=PARAMS).observe_cluster(tx, site.cluster_id, snapshot)
     link = HandoverInput(
         nodes=usual.nodes,
         time_limit_s=usual.time_limit_s,
@@ -130,7 +133,9 @@ def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> 
     assert (found.source, found.used, found.exact) == ("twin", WIDE, False)
     site.ask(near)
     assert site.told(near).waiting
-    words = " ".join(submission_forecast.sentences(site.told(near), site.cluster.read_clock()))
+    words = " ".join(
+        submission_forecast.describe_forecast(site.told(near), site.cluster.read_clock())
+    )
     assert "nearest job that the twin was asked about: 8 nodes" in words
     assert "asked for exactly yours" in words
     site.tick()
@@ -189,7 +194,9 @@ def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(store: Store) -> N
     site.tick()
     found = site.told(WIDE)
     assert (found.source, found.refused, found.waiting) == ("quantile", NO_FILE, False)
-    assert NO_FILE in " ".join(submission_forecast.sentences(found, site.cluster.read_clock()))
+    assert NO_FILE in " ".join(
+        submission_forecast.describe_forecast(found, site.cluster.read_clock())
+    )
 
 
 def test_nobody_asks_without_end(site: Site) -> None:
@@ -205,14 +212,14 @@ def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
     as twelve ticks bring. Who asks first is answered at once."""
     site = Site(store, Observer(params=PARAMS))
     ticks = iter(range(10**6))
-    foreteller = Foreteller(budget_s=1 / LONGEST_SAVING, clock=lambda: float(next(ticks)))
+    foreteller = ShapeForecaster(budget_s=1 / LONGEST_SAVING, clock=lambda: float(next(ticks)))
     for nodes in (2, 3, 4):
         site.ask(replace(WIDE, nodes=nodes))
     answered = []
     for _ in range(2 * LONGEST_SAVING + 4):
         site.cluster.advance(60)
         snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
-        foreteller.tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
+        foreteller.run_tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
         with store.read() as tx:
             rows = [
                 shape_forecasts.find_forecast(tx, site.cluster_id, replace(WIDE, nodes=n))
@@ -248,17 +255,17 @@ def outcomes(
 
 def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None:
     told_s = (600.0, 3600.0, 7200.0)
-    found = forecast_calibration.judged(outcomes(200, told_s=told_s, factor=4.0))
+    found = forecast_calibration.compute_quality(outcomes(200, told_s=told_s, factor=4.0))
     assert found is not None
     assert (found.jobs, found.days) == (200, 10)
     assert found.within < 0.4
     forecast = Forecast(p10_s=600.0, p50_s=3600.0, p90_s=7200.0, samples=100)
-    better = forecast_calibration.moved(forecast, found)
+    better = forecast_calibration.shift_forecast(forecast, found)
     again = [
         replace(o, told_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
         for o in outcomes(200, told_s=told_s, factor=4.0)
     ]
-    judged_again = forecast_calibration.judged(again)
+    judged_again = forecast_calibration.compute_quality(again)
     assert judged_again is not None
     assert judged_again.within >= 0.8
     assert judged_again.below_p90 >= 0.9
@@ -266,19 +273,24 @@ def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None
 
 def test_few_trials_say_something_and_move_nothing() -> None:
     forecast = Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0)
-    some = forecast_calibration.judged(outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0))
+    some = forecast_calibration.compute_quality(
+        outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0)
+    )
     assert some is not None
     assert some.shift is None
-    assert forecast_calibration.moved(forecast, some) == forecast
-    assert forecast_calibration.judged(outcomes(5, told_s=(1.0, 2.0, 3.0), factor=1.0)) is None
+    assert forecast_calibration.shift_forecast(forecast, some) == forecast
+    assert (
+        forecast_calibration.compute_quality(outcomes(5, told_s=(1.0, 2.0, 3.0), factor=1.0))
+        is None
+    )
 
 
 def test_less_than_a_minute_is_no_wait() -> None:
     soon = TrialOutcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
-    found = forecast_calibration.judged([soon] * 30)
+    found = forecast_calibration.compute_quality([soon] * 30)
     assert found is not None
     assert (found.within, found.error_s) == (1.0, 0.0)
-    late = forecast_calibration.judged([replace(soon, wait_s=60)] * 30)
+    late = forecast_calibration.compute_quality([replace(soon, wait_s=60)] * 30)
     assert late is not None
     assert late.within == 0.0
 
@@ -288,7 +300,7 @@ def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     waits = [
         replace(o, started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
     ]
-    found = forecast_calibration.judged([*started, *waits])
+    found = forecast_calibration.compute_quality([*started, *waits])
     assert found is not None
     assert found.jobs == 31
 

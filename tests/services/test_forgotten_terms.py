@@ -5,7 +5,7 @@ import pytest
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
@@ -22,7 +22,7 @@ def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
         clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=9)
-        register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     return sqlite_store
 
 

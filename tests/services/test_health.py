@@ -9,7 +9,7 @@ import pytest
 
 from mirage.cluster.call_stats import CallStats
 from mirage.services.operations import service_status
-from mirage.services.operations.service_status import Teller
+from mirage.services.operations.service_status import TickRecorder
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
 
@@ -26,9 +26,9 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def tell(store: Store, teller: Teller, at: int, error: str = "") -> None:
+def tell(store: Store, teller: TickRecorder, at: int, error: str = "") -> None:
     with store.begin() as tx:
-        teller.tell(tx, 1, at, took_s=0.5, error=error)
+        teller.record_tick(tx, 1, at, took_s=0.5, error=error)
 
 
 def ask(meter: CallStats, command: str, times: int = 1, *, fails: bool = False) -> None:
@@ -42,16 +42,16 @@ def ask(meter: CallStats, command: str, times: int = 1, *, fails: bool = False) 
 
 def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> None:
     meter = CallStats()
-    teller = Teller("host:1", meter.get_usage)
+    teller = TickRecorder("host:1", meter.get_usage)
     ask(meter, "squeue", 3)
     tell(store, teller, NOW)
     ask(meter, "squeue", 2)
     ask(meter, "sacct", fails=True)
     tell(store, teller, NOW + HOUR)
     tell(store, teller, NOW + HOUR + 60)
-    tell(store, Teller("host:2", None), NOW + HOUR + 60)
+    tell(store, TickRecorder("host:2", None), NOW + HOUR + 60)
     with store.read() as tx:
-        found = service_status.polling(tx, 1, now=NOW + HOUR + 120, hours=24)
+        found = service_status.read_polling_cost(tx, 1, now=NOW + HOUR + 120, hours=24)
     assert {cost.command: (cost.calls, cost.failures) for cost in found.commands} == {
         "squeue": (5, 0),
         "sacct": (1, 1),
@@ -65,26 +65,26 @@ def test_another_process_begins_its_own_count(store: Store) -> None:
     for _ in range(2):
         meter = CallStats()
         ask(meter, "squeue", 4)
-        tell(store, Teller("host:1", meter.get_usage), NOW)
+        tell(store, TickRecorder("host:1", meter.get_usage), NOW)
     with store.read() as tx:
-        assert service_status.polling(tx, 1, now=NOW, hours=1).total.calls == 8
+        assert service_status.read_polling_cost(tx, 1, now=NOW, hours=1).total.calls == 8
 
 
 def test_hours_go_after_a_month(store: Store) -> None:
     for at in (NOW, NOW + telemetry.KEPT_S + 2 * HOUR):
         meter = CallStats()
         ask(meter, "squeue")
-        tell(store, Teller("host:1", meter.get_usage), at)
+        tell(store, TickRecorder("host:1", meter.get_usage), at)
     with store.read() as tx:
         assert len(telemetry.sum_calls_by_hour(tx, 1, 0)) == 1
 
 
 def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:
-    teller = Teller("host:1", None)
+    teller = TickRecorder("host:1", None)
     tell(store, teller, NOW)
     tell(store, teller, NOW + 60, error="Slurm does not answer")
     with store.read() as tx:
-        status = service_status.status(tx, 1)
+        status = service_status.read_status(tx, 1)
     assert status.tick is not None
     assert (status.tick.at, status.tick.good_at) == (NOW + 60, NOW)
     assert status.tick.error == "Slurm does not answer"

@@ -10,7 +10,7 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobId, JobState
 from mirage.services.reports import handover_outcomes
-from mirage.services.reports.impact import Impact, Part, impact
+from mirage.services.reports.impact import HandoverTotals, Impact, build_impact
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.handover_outcomes import list_would_free, put_would_free
@@ -80,12 +80,12 @@ def hand_over(  # noqa: PLR0913 - what one is like
 
 def summed(store: Store, cluster_id: int, reader: Principal = ADMIN) -> Impact:
     with store.begin() as tx:
-        handover_outcomes.record(tx, cluster_id)
+        handover_outcomes.record_outcomes(tx, cluster_id)
     with store.read() as tx:
-        return impact(tx, cluster_id, 0, START + 100 * DAY, reader)
+        return build_impact(tx, cluster_id, 0, START + 100 * DAY, reader)
 
 
-def saved(part: Part) -> dict[str, float]:
+def saved(part: HandoverTotals) -> dict[str, float]:
     return {one.baseline: round(one.interruption_saved_h, 3) for one in part.saved}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.snapshot import Node
-from mirage.services.ingest.live_ingest import free_nodes
+from mirage.services.ingest.live_ingest import count_free_nodes
 
 
 def node(name: str, *partitions: str, state: str = "idle", cpus_used: int = 0) -> Node:
@@ -34,4 +34,4 @@ NODES = (
 def test_free_nodes_are_usable_empty_and_of_a_partition_asked_for(
     partition: str, free: int
 ) -> None:
-    assert free_nodes(NODES, partition) == free
+    assert count_free_nodes(NODES, partition) == free

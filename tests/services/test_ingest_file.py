@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import InputError, SchemaMismatch
-from mirage.services.ingest.trace_import import Report, ingest_file
+from mirage.services.ingest.trace_import import ImportReport, import_trace
 from mirage.slurm.commands.sacct_record import NO_NODES
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
@@ -24,9 +24,9 @@ def dump(path: Path, *rows: str) -> Path:
     return path
 
 
-def ingest(store: Store, path: Path) -> Report:
+def ingest(store: Store, path: Path) -> ImportReport:
     with open_trace(path) as trace:
-        return ingest_file(store, "ls6", trace)
+        return import_trace(store, "ls6", trace)
 
 
 def test_the_second_time_changes_nothing(store: Store, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_second_time_changes_nothing(store: Store, tmp_path: Path) -> None:
         "2.batch|1700000000|1700000100|Unknown|RUNNING",
         "3|1700000000|1700000100|1700000050|FAILED",
     )
-    expected = Report(
+    expected = ImportReport(
         read=4,
         added=2,
         updated=0,
@@ -82,7 +82,7 @@ def test_clusters_are_apart(store: Store, tmp_path: Path) -> None:
     path = dump(tmp_path / "dump", "1|1700000000|Unknown|Unknown|PENDING")
     ingest(store, path)
     with open_trace(path) as trace:
-        assert ingest_file(store, "theta", trace).added == 1
+        assert import_trace(store, "theta", trace).added == 1
 
 
 def test_after_a_file_cut_short_the_whole_file_completes_the_work(
@@ -109,7 +109,7 @@ def test_progress_is_told_after_each_batch(store: Store, tmp_path: Path) -> None
     rows = [f"{i}|{1700000000 + i}|Unknown|Unknown|CANCELLED" for i in range(1, 9001)]
     told: list[int] = []
     with open_trace(dump(tmp_path / "dump", *rows)) as trace:
-        ingest_file(store, "ls6", trace, lambda t: told.append(t.tally.read))
+        import_trace(store, "ls6", trace, lambda t: told.append(t.tally.read))
     assert told == [4000, 8000, 9000]
 
 

@@ -8,7 +8,7 @@ import pytest
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Position
 from mirage.domain.decision import Mode
-from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.decision_context import ASK_AGAIN_S, Rules
 from mirage.services.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
 from mirage.slurm.text import delimited_rows
@@ -38,7 +38,7 @@ def store(sqlite_store: Store) -> Store:
     with sqlite_store.begin() as tx:
         clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=9)
-        register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     return sqlite_store
 
 

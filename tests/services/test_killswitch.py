@@ -35,12 +35,12 @@ def scene(store: Store) -> Scene:
 
 def pull(scene: Scene, way: Way) -> None:
     with scene.store.begin() as tx:
-        kill_switch.pull(tx, scene.cluster_id, way, now=NOW, actor="root")
+        kill_switch.pull_switch(tx, scene.cluster_id, way, now=NOW, actor="root")
 
 
 def release(scene: Scene, *, act_again: bool = False) -> None:
     with scene.store.begin() as tx:
-        kill_switch.release(tx, scene.cluster_id, now=NOW, actor="root", act_again=act_again)
+        kill_switch.release_switch(tx, scene.cluster_id, now=NOW, actor="root", act_again=act_again)
 
 
 def mode(scene: Scene) -> Mode:
@@ -50,7 +50,7 @@ def mode(scene: Scene) -> Mode:
 
 def ways(scene: Scene) -> list[str]:
     with scene.store.read() as tx:
-        return [each.way for each in kill_switch.pulled(tx, scene.cluster_id)]
+        return [each.way for each in kill_switch.list_pulls(tx, scene.cluster_id)]
 
 
 @pytest.mark.parametrize("way", [Way.COMMAND, Way.REST])
@@ -127,7 +127,7 @@ def test_act_again_waits_for_the_last_way(scene: Scene, tmp_path: Path) -> None:
 
 def set_cap(scene: Scene, name: str, value: float | None) -> None:
     with scene.store.begin() as tx:
-        limit_overrides.set_cap(tx, scene.cluster_id, name, value, now=NOW, actor="root")
+        limit_overrides.set_limit_override(tx, scene.cluster_id, name, value, now=NOW, actor="root")
 
 
 def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
@@ -144,15 +144,15 @@ def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
 def test_each_limit_is_the_one_that_is_set(scene: Scene, name: str) -> None:
     set_cap(scene, name, 1)
     with scene.store.read() as tx:
-        limits = limit_overrides.in_force(tx, scene.cluster_id, Limits())
+        limits = limit_overrides.read_effective_limits(tx, scene.cluster_id, Limits())
         (told,) = (
             each
-            for each in limit_overrides.listed(tx, scene.cluster_id, Limits(), {})
+            for each in limit_overrides.list_limits(tx, scene.cluster_id, Limits(), {})
             if each.name == name
         )
     changed = {f for f in Limits.__dataclass_fields__ if getattr(limits, f) != getattr(Limits(), f)}
     assert changed <= {limit_overrides.CAPS[name].field}
-    assert limit_overrides.CAPS[name].of(limits) == 1
+    assert limit_overrides.CAPS[name].get_value(limits) == 1
     assert (told.value, told.set_by, told.set_at) == (1, "root", NOW)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, Link
 from mirage.domain.job import JobId
-from mirage.services.control.limits import Limits, overlap_node_h, too_wrong
+from mirage.services.control.limits import Limits, compute_overlap, find_excess_error
 
 HOUR = 3600
 
@@ -35,11 +35,11 @@ def link(start: int | None, end: int | None = None, nodes: int = 1) -> Link:
 def test_overlap_is_what_ran_and_at_worst_what_may_come(
     predecessor: Link, successor: Link, node_h: float
 ) -> None:
-    assert overlap_node_h(predecessor, successor, now=HOUR) == node_h
+    assert compute_overlap(predecessor, successor, now=HOUR) == node_h
 
 
 def test_errors_are_held_against_the_bound_whatever_their_sign() -> None:
     limits = Limits(demote_after=2, demote_error_s=10.0)
-    assert too_wrong([999.0, -10.0, 10.0], limits) is None
-    assert too_wrong([0.0, -11.0, 10.0], limits) == 10.5
-    assert too_wrong([1000.0], limits) is None, "too few to judge by"
+    assert find_excess_error([999.0, -10.0, 10.0], limits) is None
+    assert find_excess_error([0.0, -11.0, 10.0], limits) == 10.5
+    assert find_excess_error([1000.0], limits) is None, "too few to judge by"

@@ -10,7 +10,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import NotFound
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
@@ -44,7 +44,7 @@ def store(sqlite_store: Store) -> Store:
 
 def missing(store: Store, now: int) -> list[JobId]:
     with store.read() as tx:
-        return link_service.missing(tx, 1, now)
+        return link_service.list_missing_jobs(tx, 1, now)
 
 
 def test_a_marked_job_that_nobody_registered_is_adopted(store: Store) -> None:
@@ -104,7 +104,7 @@ def test_the_same_answer_again_only_says_that_it_was_seen(store: Store) -> None:
 def test_a_registered_chain_keeps_what_its_user_said(store: Store) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=5, policy="average", overlap_price=2.0)
-        register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     sync(store, running(1))
     found = chain(store)
     assert (found.links_planned, found.policy, found.overlap_price) == (5, "average", 2.0)
@@ -239,15 +239,15 @@ def test_text_before_the_mark_is_the_users(store: Store) -> None:
 
 
 def test_array_rows_are_no_links() -> None:
-    assert list(link_service.marked([running(1, array=True)])) == []
-    assert len(list(link_service.marked([running(1)]))) == 1
+    assert list(link_service.parse_marks([running(1, array=True)])) == []
+    assert len(list(link_service.parse_marks([running(1)]))) == 1
 
 
 def test_only_marked_jobs_of_the_queue_are_links() -> None:
     queue = Queue.from_jobs(
         NOW, [running(1), running(2, comment=""), running(3, comment="for mirage")]
     )
-    assert [found.job_id for found in link_service.links_in(queue)] == [11]
+    assert [found.job_id for found in link_service.list_marked_jobs(queue)] == [11]
 
 
 def test_an_unknown_word_for_a_state_concludes_nothing(store: Store) -> None:

@@ -3,21 +3,23 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.services.observation.observation_window import GAP_S, LONGEST, Lookback
+from mirage.services.observation.observation_window import GAP_S, LONGEST, ObservationWindow
 
 
 def seen(minute: int) -> NDArray[np.float32]:
     return np.array([minute, -minute], dtype=np.float32)
 
 
-def windows(lookback: Lookback, minutes: list[int], handover: int = 1) -> list[list[float]]:
+def windows(
+    lookback: ObservationWindow, minutes: list[int], handover: int = 1
+) -> list[list[float]]:
     """The first number of each row of the window at each of these minutes."""
-    found = (lookback.window(handover, 60 * m, seen(m)) for m in minutes)
+    found = (lookback.update_window(handover, 60 * m, seen(m)) for m in minutes)
     return [window[:, 0].tolist() for window in found]
 
 
 def test_rows_are_ten_minutes_apart_and_the_last_is_the_present_one() -> None:
-    found = windows(Lookback(), list(range(26)))
+    found = windows(ObservationWindow(), list(range(26)))
     assert found[0] == [0]
     assert found[9] == [9]
     assert found[10] == [0, 10]
@@ -28,11 +30,11 @@ def test_rows_are_ten_minutes_apart_and_the_last_is_the_present_one() -> None:
 
 def test_it_is_no_longer_than_a_day() -> None:
     minutes = [10 * i for i in range(200)]
-    assert windows(Lookback(), minutes)[-1] == minutes[-LONGEST:]
+    assert windows(ObservationWindow(), minutes)[-1] == minutes[-LONGEST:]
 
 
 def test_a_gap_ends_it_and_hand_overs_are_apart() -> None:
-    lookback = Lookback()
+    lookback = ObservationWindow()
     assert windows(lookback, [0, 10, 20])[-1] == [0, 10, 20]
     assert windows(lookback, [20], handover=2) == [[20]]
     later = 20 + GAP_S // 60 + 1
@@ -40,7 +42,7 @@ def test_a_gap_ends_it_and_hand_overs_are_apart() -> None:
 
 
 def test_nothing_is_kept_of_who_has_handed_over() -> None:
-    lookback = Lookback()
+    lookback = ObservationWindow()
     windows(lookback, [0, 10])
     windows(lookback, [10 + GAP_S // 60], handover=2)
     assert len(lookback._kept) == 2

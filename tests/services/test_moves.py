@@ -13,7 +13,11 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services.chains import link_sync as link_service
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import demote, provision, reconcile
+from mirage.services.provision.provision_tick import (
+    demote_on_errors,
+    provision_handovers,
+    reconcile_intentions,
+)
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
 from mirage.store.database.engine import Store
@@ -56,9 +60,9 @@ def store(sqlite_store: Store) -> Store:
 def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
     queue = cluster.fetch_queue()
     with store.begin() as tx:
-        link_service.sync(tx, 1, link_service.links_in(queue), queue.taken_at)
-        reconcile(tx, 1, queue.taken_at)
-    provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+        link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), queue.taken_at)
+        reconcile_intentions(tx, 1, queue.taken_at)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
 
 
 def freed(store: Store, *shown: Job) -> Written:
@@ -132,7 +136,7 @@ def test_a_standby_that_the_queue_does_not_show_is_not_moved(store: Store) -> No
     """Its user's own dependencies are not known: freeing it would clear them."""
     cluster = Written(running(1), standby(2, dependency="afterany:11,afterok:7"))
     with store.begin() as tx:
-        link_service.sync(tx, 1, cluster.shown, NOW)
+        link_service.sync_links(tx, 1, cluster.shown, NOW)
     cluster.shown = [running(1)]
     tick(store, cluster)
     assert cluster.moves == []
@@ -141,11 +145,11 @@ def test_a_standby_that_the_queue_does_not_show_is_not_moved(store: Store) -> No
 def test_a_pinned_standby_is_unpinned_when_freed(store: Store) -> None:
     cluster = Written(running(1), standby(2))
     with store.begin() as tx:
-        link_service.sync(tx, 1, cluster.shown, NOW)
+        link_service.sync_links(tx, 1, cluster.shown, NOW)
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], position=Position.PINNED))
     queue = cluster.fetch_queue()
-    provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
     assert cluster.moves == [("unpin", 12, "")]
 
 
@@ -286,7 +290,7 @@ def mode(store: Store, partition: str = "") -> Mode:
 def test_only_the_default_policys_errors_demote(store: Store, source: str, left: Mode) -> None:
     cluster = Written(running(1), standby(2))
     with store.begin() as tx:
-        link_service.sync(tx, 1, cluster.shown, NOW)
+        link_service.sync_links(tx, 1, cluster.shown, NOW)
     wrong_forecasts(store, source, first=2)
     tick(store, cluster)
     assert mode(store) is left
@@ -300,26 +304,26 @@ def test_only_the_default_policys_errors_demote(store: Store, source: str, left:
 
 def test_a_demotion_leaves_what_only_observes(store: Store) -> None:
     with store.begin() as tx:
-        link_service.sync(tx, 1, [running(1)], NOW)
+        link_service.sync_links(tx, 1, [running(1)], NOW)
         clusters.set_mode(tx, 1, Mode.ACT, "gpu")
         clusters.set_mode(tx, 1, Mode.OBSERVE, "debug")
     wrong_forecasts(store, "always", first=2)
     with store.begin() as tx:
-        demote(tx, 1, NOW, RULES)
+        demote_on_errors(tx, 1, NOW, RULES)
     modes = (mode(store), mode(store, "gpu"), mode(store, "debug"))
     assert modes == (Mode.SHADOW, Mode.SHADOW, Mode.OBSERVE)
 
 
 def test_after_a_demotion_an_admin_may_set_act_again(store: Store) -> None:
     with store.begin() as tx:
-        link_service.sync(tx, 1, [running(1)], NOW)
+        link_service.sync_links(tx, 1, [running(1)], NOW)
     wrong_forecasts(store, "always", first=2)
     with store.begin() as tx:
-        demote(tx, 1, NOW + 60, RULES)
+        demote_on_errors(tx, 1, NOW + 60, RULES)
         clusters.set_mode(tx, 1, Mode.ACT)
-        demote(tx, 1, NOW + 120, RULES)
+        demote_on_errors(tx, 1, NOW + 120, RULES)
     assert mode(store) is Mode.ACT
     wrong_forecasts(store, "always", first=20, at=NOW + 200)
     with store.begin() as tx:
-        demote(tx, 1, NOW + 300, RULES)
+        demote_on_errors(tx, 1, NOW + 300, RULES)
     assert mode(store) is Mode.SHADOW

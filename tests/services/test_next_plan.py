@@ -11,7 +11,7 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.control.limits import Limits
 from mirage.services.ingest.live_ingest import ingest_queue
-from mirage.services.provision.next_release import NextPlan, next_plan
+from mirage.services.provision.next_release import NextRelease, plan_next_release
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -55,7 +55,7 @@ def store(sqlite_store: Store) -> Store:
 def register(store: Store) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=9)
-        chain_service.register(tx, 1, new, uid=ALICE, user="alice", now=START)
+        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=START)
 
 
 def shows(store: Store, *rows: str, now: int = NOW) -> None:
@@ -64,9 +64,9 @@ def shows(store: Store, *rows: str, now: int = NOW) -> None:
         ingest_queue(tx, 1, queue, None)
 
 
-def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any) -> NextPlan:
+def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any) -> NextRelease:
     with store.read() as tx:
-        return next_plan(
+        return plan_next_release(
             tx,
             1,
             chains.get_chain(tx, CHAIN),

@@ -24,7 +24,7 @@ PAUSED, ACTIVE, OVER = ChainState.PAUSED, ChainState.ACTIVE, ChainState.CANCELLE
 
 def standing(state: ChainState, cause: Cause | None, min_runtime_s: int | None = None) -> str:
     chain = Chain(chain_id=CHAIN, uid=1, state=state, cause=cause, min_runtime_s=min_runtime_s)
-    return explanations.note(chain)
+    return explanations.describe_chain(chain)
 
 
 SAYS = {
@@ -113,7 +113,7 @@ def test_every_risk_has_a_sentence(risk: Risk) -> None:
     chain = Chain(
         chain_id=CHAIN, uid=1, at_risk=found, cause=build_mirage_cause(Reason.OWN_LIMIT, 1)
     )
-    assert (explanations.risk(found), explanations.note(chain)) == (
+    assert (explanations.explain_risk(found), explanations.describe_chain(chain)) == (
         sentence,
         f"at risk: {sentence}",
     )
@@ -129,7 +129,7 @@ def test_a_chains_own_bound_is_the_one_that_is_told() -> None:
 
 def test_a_word_that_slurm_has_no_more_is_shown_as_it_is() -> None:
     found = AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="OfAnOlderRelease")
-    assert explanations.risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
+    assert explanations.explain_risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
 
 
 def test_a_pause_of_unknown_hand_is_shown_without_a_beginning() -> None:

@@ -34,15 +34,17 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
         with opened.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             new = Registration(chain_id=CHAIN, links=3)
-            chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
+            chain_service.register_chain(
+                tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR
+            )
         yield opened
 
 
 def look(store: Store, *jobs: Job, now: int = NOW, watch: Watch = WATCH) -> None:
     with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now)
-        chain_service.conclude(tx, 1, now)
-        watch.note(tx, 1, now)
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
+        watch.record_news(tx, 1, now)
 
 
 def told(store: Store, channel: Channel = Channel.OWNER) -> list[tuple[str, str]]:
@@ -59,7 +61,7 @@ def at_risk(store: Store, of: AtRisk | None) -> None:
     with store.begin() as tx:
         chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=of))
-        WATCH.note(tx, 1, NOW)
+        WATCH.record_news(tx, 1, NOW)
 
 
 def done(index: int, end: int) -> Job:
@@ -99,7 +101,7 @@ def test_what_a_user_asked_for_is_told_at_the_next_look(store: Store) -> None:
     look(store, running(1), standby(2))
     with store.begin() as tx:
         chain = chains.get_chain(tx, CHAIN)
-        chain_service.ask(tx, 1, chain, ChainState.PAUSED, now=NOW, actor="root")
+        chain_service.request_state(tx, 1, chain, ChainState.PAUSED, now=NOW, actor="root")
     look(store, running(1), standby(2), now=NOW + 60)
     assert told(store) == [("paused", "the chain is paused: paused by root")]
 
@@ -129,7 +131,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
         tx.exec_driver_sql("DELETE FROM situations")
         chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=AtRisk(of=Risk.NO_STANDBY, link=1)))
-        WATCH.note(tx, 1, late)
+        WATCH.record_news(tx, 1, late)
     assert told(store) == []
 
 
@@ -138,7 +140,7 @@ def test_a_chain_that_came_and_went_between_two_looks_is_told_of(store: Store) -
         chain = chains.get_chain(tx, CHAIN)
         cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
-        WATCH.note(tx, 1, NOW)
+        WATCH.record_news(tx, 1, NOW)
     assert told(store) == [("ended", "the chain is failed: ended with link 1, FAILED")]
 
 
@@ -150,9 +152,9 @@ def test_a_change_that_is_rolled_back_leaves_no_notice(store: Store) -> None:
 
     links = (done(1, NOW), done(2, NOW), done(3, NOW))
     with suppress(CrashError), store.begin() as tx:
-        link_service.sync(tx, 1, links, NOW)
-        chain_service.conclude(tx, 1, NOW)
-        WATCH.note(tx, 1, NOW)
+        link_service.sync_links(tx, 1, links, NOW)
+        chain_service.advance_chains(tx, 1, NOW)
+        WATCH.record_news(tx, 1, NOW)
         raise CrashError
     assert told(store) == []
     look(store, *links)

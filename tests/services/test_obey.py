@@ -13,7 +13,12 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
 from mirage.services.chains import lifecycle as chain_service
-from mirage.services.chains.request_enforcement import ASK_AGAIN_S, MOST_OF_ONE, MOST_TRIES, obey
+from mirage.services.chains.request_enforcement import (
+    ASK_AGAIN_S,
+    MOST_OF_ONE,
+    MOST_TRIES,
+    enforce_requests,
+)
 from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params, SimJob
 from mirage.store.chains import chains
@@ -66,7 +71,7 @@ class Scene:
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
             now = self.cluster.read_clock()
-            chain_service.ask(
+            chain_service.request_state(
                 tx, self.cluster_id, chains.get_chain(tx, CHAIN), target, now=now, actor="alice"
             )
 
@@ -211,7 +216,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
     scene.ask(ChainState.PAUSED)
     queue = scene.cluster.fetch_queue()
     scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
-    obey(scene.store, scene.cluster, scene.cluster_id, queue)
+    enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert scene.reason(2) == "JobHeldAdmin"
     assert scene.events()[-2:] == ["suspend", "suspend: overtaken"]
     scene.cluster.release_by_hand(scene.job_id(2))
@@ -228,7 +233,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scen
     scene.ask(ChainState.ACTIVE)
     queue = scene.cluster.fetch_queue()
     scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
-    obey(scene.store, scene.cluster, scene.cluster_id, queue)
+    enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
 
 
@@ -262,7 +267,9 @@ def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> Non
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     shown = [_given_up(job) for job in scene.cluster.fetch_queue()]
-    obey(store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.read_clock(), shown))
+    enforce_requests(
+        store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.read_clock(), shown)
+    )
     assert "resume" not in scene.events()
 
 
@@ -372,7 +379,9 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
     with store.begin() as tx:
         now, paused = scene.cluster.read_clock(), ChainState.PAUSED
         for chain in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
-            chain_service.ask(tx, scene.cluster_id, chain, paused, now=now, actor=chain.user)
+            chain_service.request_state(
+                tx, scene.cluster_id, chain, paused, now=now, actor=chain.user
+            )
     scene.tick()
     with store.read() as tx:
         rows = audit.list_entries(tx, event="suspend", limit=1000)
@@ -396,7 +405,7 @@ def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(store: Store) 
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         new = chain_service.Registration(chain_id=CHAIN, links=3, job_id=JobId(1))
-        chain_service.register(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
+        chain_service.register_chain(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
     scene = Scene(store)
     assert scene.chain.user == "chain-abcd1234"
     assert scene.events() == ["registered", "adopted"]

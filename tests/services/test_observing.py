@@ -17,7 +17,7 @@ from mirage.features.observation import feature_vector, spec
 from mirage.ports import Policy
 from mirage.services.chains import link_sync
 from mirage.services.ingest.live_ingest import ingest_queue
-from mirage.services.observation.cluster_observer import NO_FILE, Observer, Sight
+from mirage.services.observation.cluster_observer import NO_FILE, Observer, TickObservations
 from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params, SimJob
 from mirage.store.database.engine import Store
@@ -154,7 +154,9 @@ def shown_in(store: Store, observer: Observer | None, snapshot: Snapshot) -> str
     """Why the standby of the scene is not observed; empty where it is."""
     of_chain = slurm_jobs.links(store)
     with store.begin() as tx:
-        observation, why = Sight(observer, tx, 1, snapshot).of(of_chain[1], of_chain[2])
+        observation, why = TickObservations(observer, tx, 1, snapshot).observe_handover(
+            of_chain[1], of_chain[2]
+        )
     assert (observation is None) == bool(why)
     return why
 
@@ -183,7 +185,9 @@ def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
     queue = scene.cluster.fetch_queue()
     with store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, queue, scene.cluster.fetch_nodes())
-        link_sync.sync(tx, scene.cluster_id, link_sync.links_in(queue), queue.taken_at)
+        link_sync.sync_links(
+            tx, scene.cluster_id, link_sync.list_marked_jobs(queue), queue.taken_at
+        )
     observer = Observer(params=scene.cluster.params)
     assert "accounting has not been read" in shown_in(store, observer, snapshot_of(scene))
     # A day of watching does as well.

@@ -14,8 +14,8 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.overlap_bound import bounded
-from mirage.services.provision.provision_tick import provision
+from mirage.services.provision.overlap_bound import bound_overlap
+from mirage.services.provision.provision_tick import provision_handovers
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.policy.views import view
@@ -44,7 +44,7 @@ def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
     left_h: float, p10_h: float | None, action: Action
 ) -> None:
     shown = view(round(left_h * HOUR), max_overlap_s=4 * HOUR)
-    answer = bounded(frees(p10_h), shown)
+    answer = bound_overlap(frees(p10_h), shown)
     assert answer.action is action
     assert answer.forecast == frees(p10_h).forecast
     assert action is Action.FREE or "max-overlap" in answer.reason
@@ -52,18 +52,18 @@ def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
 
 def test_what_was_sent_back_once_is_not_freed_by_a_forecast_again() -> None:
     shown = view(10 * HOUR, max_overlap_s=4 * HOUR, sent_back=True)
-    assert bounded(frees(p10_h=9.0), shown).action is Action.WAIT
+    assert bound_overlap(frees(p10_h=9.0), shown).action is Action.WAIT
     late = replace(shown, predecessor_end=shown.now + 4 * HOUR)
-    assert bounded(frees(p10_h=9.0), late).action is Action.FREE
+    assert bound_overlap(frees(p10_h=9.0), late).action is Action.FREE
 
 
 def test_nothing_bounds_a_hand_over_without_a_bound() -> None:
-    assert bounded(FREES, view(100 * HOUR)) == FREES
+    assert bound_overlap(FREES, view(100 * HOUR)) == FREES
 
 
 def test_what_must_leave_its_nodes_too_early_to_be_freed_is_held() -> None:
     shown = view(10 * HOUR, max_overlap_s=HOUR, position=Position.PINNED)
-    assert bounded(FREES, shown).action is Action.HOLD
+    assert bound_overlap(FREES, shown).action is Action.HOLD
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_links_that_never_overlap_are_pinned_or_held(
     position: Position, can_pin: bool, action: Action
 ) -> None:
     shown = view(60, max_overlap_s=0, position=position, can_pin=can_pin)
-    assert bounded(frees(p10_h=5.0), shown).action is action
+    assert bound_overlap(frees(p10_h=5.0), shown).action is action
 
 
 @pytest.mark.parametrize("action", [Action.WAIT, Action.PIN, Action.HOLD])
 def test_only_freeing_is_bounded(action: Action) -> None:
     other = replace(FREES, action=action)
-    assert bounded(other, view(60, max_overlap_s=0)) == other
+    assert bound_overlap(other, view(60, max_overlap_s=0)) == other
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,10 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
         with store.begin() as tx:
             clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
             new = Registration(chain_id=slurm_jobs.CHAIN, links=3, max_overlap_s=cap_s)
-            chain_service.register(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR)
-            link_sync.sync(tx, 1, shown, now)
+            chain_service.register_chain(
+                tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR
+            )
+            link_sync.sync_links(tx, 1, shown, now)
         snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=())
-        provision(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
+        provision_handovers(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
     assert cluster.moves == told

@@ -8,7 +8,7 @@ from mirage.domain.chain import ChainId, ChainState, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import NotAllowed
 from mirage.policy.rules.lead_rules import Reactive
-from mirage.services.chains.lifecycle import Registration, ask, register
+from mirage.services.chains.lifecycle import Registration, register_chain, request_state
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
@@ -46,7 +46,7 @@ def test_a_copied_mark_does_not_make_the_copier_the_owner(
     if registered:
         with store.begin() as tx:
             new = Registration(chain_id=CHAIN, links=5, job_id=JobId(11))
-            register(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
+            register_chain(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
     sync(store, job(1, uid=MALLORY, user="mallory", job_id=JobId(99), submit=NOW - 5), running(1))
     assert (chain(store).uid, links(store)[1].job_id) == (ALICE, 11)
 
@@ -79,7 +79,7 @@ def told(store: Store, *, uid: int = ALICE, job_id: int = 11) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=5, job_id=JobId(job_id), policy="average")
         user = "alice" if uid == ALICE else "mallory"
-        register(tx, 1, new, uid=uid, user=user, now=NOW)
+        register_chain(tx, 1, new, uid=uid, user=user, now=NOW)
 
 
 def ticked(store: Store, *jobs: Job, now: int = NOW + 60) -> None:
@@ -98,7 +98,7 @@ def test_no_mark_on_a_foreign_job_takes_a_registered_chain(
     told(store)
     if state is not ChainState.ACTIVE:
         with store.begin() as tx:
-            ask(tx, 1, chains.get_chain(tx, CHAIN), state, now=NOW, actor="alice")
+            request_state(tx, 1, chains.get_chain(tx, CHAIN), state, now=NOW, actor="alice")
     copied = job(1, uid=MALLORY, user="mallory", job_id=JobId(job_id), submit=submit)
     before = chain(store)
     ticked(store, copied, *([running(1)] if shown else []))
@@ -160,12 +160,12 @@ def test_an_id_is_good_for_the_user_alone_for_whom_it_was_made(store: Store) -> 
     hers = job(1, JobState.RUNNING, start=NOW, submit=NOW - 10, comment=mark)
     new = Registration(chain_id=chain_id, links=5, job_id=JobId(5))
     with store.begin() as tx, pytest.raises(NotAllowed):
-        register(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
+        register_chain(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
     ticked(store, his)
     ticked(store, his, hers)
     found = chain(store, chain_id)
     assert (found.uid, links(store, chain_id)[1].job_id) == (ALICE, 11)
     with store.begin() as tx:
         hers_too = Registration(chain_id=chain_id, links=5, job_id=JobId(11), policy="average")
-        register(tx, 1, hers_too, uid=ALICE, user="alice", now=NOW)
+        register_chain(tx, 1, hers_too, uid=ALICE, user="alice", now=NOW)
     assert chain(store, chain_id).policy == "average"

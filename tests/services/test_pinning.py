@@ -13,7 +13,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy import registry
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
-from mirage.services.observation.twin_cache import Foresight
+from mirage.services.observation.twin_cache import TwinCache
 from mirage.sim.types import Outage
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
@@ -184,7 +184,7 @@ def test_where_the_admin_forbids_it_auto_asks_its_candidates(store: Store, limit
 @pytest.mark.parametrize("twin", [True, False], ids=["the twin is busy", "no twin"])
 def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) -> None:
     made = scene(store, "auto")
-    busy = Observer(params=made.cluster.params, foresight=Foresight(budget_s=0.0))
+    busy = Observer(params=made.cluster.params, foresight=TwinCache(budget_s=0.0))
     made.rules = replace(made.rules, observer=busy if twin else None)
     made.worker = made.new_worker()
     made.tick()

@@ -16,7 +16,7 @@ from mirage.services.chains.lifecycle import Registration
 from mirage.services.control.limits import Limits
 from mirage.services.provision import move_verification
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.slurm.commands import squeue
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
@@ -83,11 +83,13 @@ class Site:
         self.cluster.shown, self.cluster.at = list(queue), now
         self.cluster.moves.clear()
         with self.store.begin() as tx:
-            link_service.sync(tx, 1, link_service.links_in(queue), now, queue=queue)
-            reconcile(tx, 1, now)
-            move_verification.check(tx, 1, queue, self.looked_at)
+            link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now, queue=queue)
+            reconcile_intentions(tx, 1, now)
+            move_verification.verify_moves(tx, 1, queue, self.looked_at)
         self.looked_at = now
-        provision(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.rules)
+        provision_handovers(
+            self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.rules
+        )
         return list(self.cluster.moves)
 
     @property
@@ -117,7 +119,7 @@ def store(sqlite_store: Store) -> Store:
 def register(store: Store, **fields: Any) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=9, **fields)
-        chain_service.register(tx, 1, new, uid=ALICE, user="alice", now=START)
+        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=START)
 
 
 def test_a_release_is_written_into_the_standbys_dependency(store: Store) -> None:

@@ -11,9 +11,9 @@ import pytest
 from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Mode
-from mirage.services.provision.overlap_budget import spent_by_account
+from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.reports import handover_outcomes
-from mirage.services.reports.impact import Impact, impact
+from mirage.services.reports.impact import Impact, build_impact
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import count_planned_standbys, list_overlapping_chains
 from mirage.store.database.engine import Store
@@ -68,9 +68,9 @@ def began(store: Store, by: Planner, *, now: int = BEGINS + 60, over: bool = Fal
 
 def told(store: Store) -> Impact:
     with store.begin() as tx:
-        handover_outcomes.record(tx, 1)
+        handover_outcomes.record_outcomes(tx, 1)
     with store.read() as tx:
-        return impact(tx, 1, 0, END + LIMIT, ADMIN)
+        return build_impact(tx, 1, 0, END + LIMIT, ADMIN)
 
 
 @EACH
@@ -89,7 +89,7 @@ def test_a_standby_that_is_released_may_cost_overlap(store: Store, by: Planner) 
     with store.read() as tx:
         assert list_overlapping_chains(tx, 1) == [CHAIN]
         # From now on, of one node.
-        assert spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
+        assert read_spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
 
 
 @EACH

@@ -9,9 +9,14 @@ from mirage.domain.access.caller import Principal, Role
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.features.twin_features import LEVELS
-from mirage.services.forecasts.job_forecast_recorder import LEAST_SAMPLES, MOST, Foreteller, settle
-from mirage.services.forecasts.new_jobs import is_plain, sample
-from mirage.services.reports.forecast_accuracy import Accuracy, accuracy
+from mirage.services.forecasts.job_forecast_recorder import (
+    LEAST_SAMPLES,
+    MOST,
+    JobForecastRecorder,
+    settle_outcomes,
+)
+from mirage.services.forecasts.new_jobs import is_plain, sample_evenly
+from mirage.services.reports.forecast_accuracy import Accuracy, build_accuracy
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import job_forecasts
 from mirage.store.jobs import job_history
@@ -48,20 +53,20 @@ def cluster_id(store: Store) -> int:
     return made
 
 
-def looked(store: Store, cluster_id: int, *new: Job) -> Foreteller:
+def looked(store: Store, cluster_id: int, *new: Job) -> JobForecastRecorder:
     """A second look, in which these are new."""
-    foreteller = Foreteller(cluster_id)
-    foreteller.look(store, Queue.from_jobs(NOW - 60, [job(900, submit=NOW - DAY)]))
-    foreteller.look(store, Queue.from_jobs(NOW + 30, [job(900, submit=NOW - DAY), *new]))
+    foreteller = JobForecastRecorder(cluster_id)
+    foreteller.record_new_jobs(store, Queue.from_jobs(NOW - 60, [job(900, submit=NOW - DAY)]))
+    foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [job(900, submit=NOW - DAY), *new]))
     return foreteller
 
 
 def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
     with store.begin() as tx:
         job_history.upsert_jobs(tx, cluster_id, records)
-        settle(tx, cluster_id, NOW + DAY)
+        settle_outcomes(tx, cluster_id, NOW + DAY)
     with store.read() as tx:
-        return accuracy(tx, cluster_id, NOW - 29 * DAY, NOW + 2 * DAY, ADMIN)
+        return build_accuracy(tx, cluster_id, NOW - 29 * DAY, NOW + 2 * DAY, ADMIN)
 
 
 def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -> None:
@@ -134,19 +139,21 @@ def test_nothing_is_foretold_from_little(store: Store, cluster_id: int) -> None:
 
 
 def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> None:
-    foreteller = Foreteller(cluster_id)
-    foreteller.look(store, Queue.from_jobs(NOW + 30, [job(901)]))
-    foreteller.look(store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)]))
+    foreteller = JobForecastRecorder(cluster_id)
+    foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [job(901)]))
+    foreteller.record_new_jobs(
+        store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)])
+    )
     with store.read() as tx:
         assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
 
 
 def test_a_burst_is_sampled_evenly() -> None:
     burst = [job(i) for i in range(1, 1001)]
-    kept = [int(j.job_id) for j in sample(burst, MOST)]
+    kept = [int(j.job_id) for j in sample_evenly(burst, MOST)]
     assert len(kept) == MOST
     assert (kept[0], kept[-1]) == (1, 1000)
-    assert len(sample(burst[:3], MOST)) == 3
+    assert len(sample_evenly(burst[:3], MOST)) == 3
 
 
 def test_enough_results_say_so_and_weeks_take_the_place_of_days(
@@ -175,7 +182,7 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
     assert found.places[0].covered_ci is not None
     assert len(found.places[0].series) == 29
     with store.read() as tx:
-        months = accuracy(tx, cluster_id, NOW - 60 * DAY, NOW, ADMIN)
+        months = build_accuracy(tx, cluster_id, NOW - 60 * DAY, NOW, ADMIN)
     assert months.step_s == 7 * DAY
     assert len(months.places[0].series) in {6, 7}
     assert sum(point.count for point in months.places[0].series) == 200
@@ -194,7 +201,7 @@ def test_partitions_are_told_as_the_cluster_keeps_them_private(
     for words in ((), ("partitions",), ("jobs",)):
         reader = Principal(uid=7, user="bob", role=Role.USER, hidden=frozenset(words))
         with store.read() as tx:
-            found = accuracy(tx, cluster_id, NOW - DAY, NOW + DAY, reader)
+            found = build_accuracy(tx, cluster_id, NOW - DAY, NOW + DAY, reader)
         seen[words] = [place.partition for place in found.places]
     assert seen == {(): ["", "gpu"], ("partitions",): [""], ("jobs",): [""]}
 

@@ -8,7 +8,7 @@ from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable, NotFound
 from mirage.policy import registry
 from mirage.ports import Policy
-from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.control.limits import Limits
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
@@ -66,7 +66,7 @@ def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
     assert job.uid is not None
     with store.begin() as tx:
         new = Registration(chain_id=slurm_jobs.CHAIN, links=3, policy="reactive")
-        register(
+        register_chain(
             tx, scene.cluster_id, new, uid=job.uid, user=job.user, now=scene.cluster.read_clock()
         )
     scene.tick()

@@ -5,14 +5,19 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import link_sync as link_service
 from mirage.services.ingest import completion_push
-from mirage.services.ingest.completion_push import LOOK_SOON_S, ON_ITS_WAY_S, TRUSTED_S, Cadence
+from mirage.services.ingest.completion_push import (
+    LOOK_SOON_S,
+    ON_ITS_WAY_S,
+    TRUSTED_S,
+    PollingCadence,
+)
 from mirage.store.chains import push_times
 from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.services.slurm_jobs import HOUR, NOW, ended, running, standby
 
-CADENCE = Cadence(every_s=60, pushed_every_s=120)
+CADENCE = PollingCadence(every_s=60, pushed_every_s=120)
 
 
 @pytest.fixture
@@ -24,9 +29,9 @@ def store(sqlite_store: Store) -> Store:
 
 def look(store: Store, *jobs: Job, now: int = NOW) -> PushTimes:
     with store.begin() as tx:
-        ran = completion_push.running(tx, 1)
-        link_service.sync(tx, 1, jobs, now)
-        completion_push.check(tx, 1, ran, now)
+        ran = completion_push.list_running_links(tx, 1)
+        link_service.sync_links(tx, 1, jobs, now)
+        completion_push.check_missed_pushes(tx, 1, ran, now)
         return push_times.read_push_times(tx, 1)
 
 
@@ -49,11 +54,14 @@ def push(store: Store, job_id: int, now: int) -> bool:
     ids=["never", "one", "before the look", "a link", "long ago", "one is missing", "long missing"],
 )
 def test_the_queue_is_looked_at_less_while_pushes_get_through(told: PushTimes, due: int) -> None:
-    assert CADENCE.due(NOW, told, NOW + 6) == due
+    assert CADENCE.compute_next_look(NOW, told, NOW + 6) == due
 
 
 def test_a_shorter_interval_than_the_default_is_not_made_longer_by_pushes() -> None:
-    assert Cadence(300, 120).due(NOW, PushTimes(NOW, None, None), NOW) == NOW + 300
+    assert (
+        PollingCadence(300, 120).compute_next_look(NOW, PushTimes(NOW, None, None), NOW)
+        == NOW + 300
+    )
 
 
 def test_only_links_that_have_not_ended_are_looked_for_sooner(store: Store) -> None:

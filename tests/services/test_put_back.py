@@ -4,8 +4,8 @@ import pytest
 
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.chain_cause import Risk
-from mirage.services.chains.explanations import note
-from mirage.services.chains.link_risks import advice
+from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.link_risks import get_advice
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.services.printed import looked, printed
@@ -62,5 +62,5 @@ def test_a_predecessor_that_an_expedited_requeue_left_held_is_told(
         word,
         12,
     )
-    assert "link 2 (job 12) waits: it was requeued and is held" in note(found)
-    assert "scontrol release" in advice(word)
+    assert "link 2 (job 12) waits: it was requeued and is held" in describe_chain(found)
+    assert "scontrol release" in get_advice(word)

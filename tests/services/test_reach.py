@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.domain.decision import Action, Mode
 from mirage.services.access.authorization import NO_ROSTER
-from mirage.services.access.slurm_permissions import ReachTeller, reach
+from mirage.services.access.slurm_permissions import ReachReporter, compute_reach
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.store.database.engine import Store
@@ -71,21 +71,26 @@ def test_who_may_move_what_is_read_from_the_roster() -> None:
     known = Roster(
         operators=frozenset({"op"}), coordinated={"co": frozenset({"b", "a"}), me: frozenset({"c"})}
     )
-    assert reach("op", known) is reach("root", known) is reach("slurm", known, "slurm") is EVERYBODY
-    assert reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
+    assert (
+        compute_reach("op", known)
+        is compute_reach("root", known)
+        is compute_reach("slurm", known, "slurm")
+        is EVERYBODY
+    )
+    assert compute_reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
     assert UNKNOWN.can_move(1, "a")
-    assert reach("root", NO_ROSTER) is EVERYBODY
-    coordinator = reach("co", known)
+    assert compute_reach("root", NO_ROSTER) is EVERYBODY
+    coordinator = compute_reach("co", known)
     assert coordinator.describe_scope() == "jobs of accounts that it coordinates (a, b)"
     assert (coordinator.can_move(0, "a"), coordinator.can_move(0, "d")) == (True, False)
-    nobody = reach("nobody", known)
+    nobody = compute_reach("nobody", known)
     assert nobody.can_move(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
     assert "neither Operator nor coordinator" in nobody.describe_scope()
 
 
 def test_a_change_of_rights_is_said_once() -> None:
     found = [MoveScope(uid=77), MoveScope(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
-    ask = ReachTeller(iter(found).__next__)
+    ask = ReachReporter(iter(found).__next__)
     with capture_logs() as said:
         assert [ask() for _ in found] == found
     assert [line["jobs"] for line in said] == [

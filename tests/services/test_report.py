@@ -15,8 +15,8 @@ from mirage.services.reports.recommendation import (
     SHORT_H,
     Evidence,
     Recommendation,
-    Verdict,
-    recommend,
+    ReportVerdict,
+    choose_recommendation,
 )
 from tests.episodes.tables import DAY_S, MONDAY
 
@@ -40,12 +40,12 @@ def advised(
         EARLY: handovers(early, days=days, noise=noise),
         OURS: handovers(ours, days=days, noise=noise),
     }
-    return recommend(Evidence.of(made, PRICE))
+    return choose_recommendation(Evidence.from_handovers(made, PRICE))
 
 
 def test_it_would_save() -> None:
     told = advised(6.0, 5.0, -1.0)
-    assert told.verdict is Verdict.SAVES
+    assert told.verdict is ReportVerdict.SAVES
     assert "save 6.00 [6.00, 6.00] h of interruption a hand-over at 1.00 h of overlap" in (
         told.advice
     )
@@ -55,7 +55,7 @@ def test_it_would_save() -> None:
 
 def test_a_plain_early_dependency_is_as_good() -> None:
     told = advised(6.0, 0.1, 0.1)
-    assert told.verdict is Verdict.EARLY_DEPENDENCY
+    assert told.verdict is ReportVerdict.EARLY_DEPENDENCY
     assert "PriorityFlags=ACCRUE_ALWAYS" in told.advice
     assert "is as good here: you do not need Mirage" in told.advice
     assert "is better here: you do not need Mirage" in advised(6.0, 0.0, 1.0).advice
@@ -64,9 +64,9 @@ def test_a_plain_early_dependency_is_as_good() -> None:
 def between(low_h: float, high_h: float) -> Recommendation:
     """The flag helps much, and Mirage's cost differs from it by so much."""
     made = {n: handovers(h, days=28) for n, h in ((REACTIVE, 6.0), (EARLY, 0.1), (OURS, 0.1))}
-    seen = Evidence.of(made, PRICE)
+    seen = Evidence.from_handovers(made, PRICE)
     wide = replace(seen.on_early, mean_h=(low_h + high_h) / 2, interval_h=(low_h, high_h))
-    return recommend(replace(seen, on_early=wide))
+    return choose_recommendation(replace(seen, on_early=wide))
 
 
 def test_as_good_is_said_within_a_margin_only() -> None:
@@ -78,7 +78,7 @@ def test_as_good_is_said_within_a_margin_only() -> None:
 
 def test_a_wide_interval_is_undecided_and_says_what_would_do() -> None:
     told = between(-0.5, 0.5)
-    assert told.verdict is Verdict.UNDECIDED
+    assert told.verdict is ReportVerdict.UNDECIDED
     assert "cannot tell Mirage from a plain early dependency" in told.advice
     # Twice as wide as asked for: four times the 28 days and their 112 hand-overs, less these.
     assert "about 84 more days with 336 more hand-overs would be needed" in told.reason
@@ -86,37 +86,44 @@ def test_a_wide_interval_is_undecided_and_says_what_would_do() -> None:
 
 
 def test_waits_are_too_short_to_matter() -> None:
-    assert advised(SHORT_H - 0.01, 0.0, 0.0).verdict is Verdict.SHORT_WAITS
-    assert advised(SHORT_H, SHORT_H, 0.0).verdict is Verdict.SAVES
+    assert advised(SHORT_H - 0.01, 0.0, 0.0).verdict is ReportVerdict.SHORT_WAITS
+    assert advised(SHORT_H, SHORT_H, 0.0).verdict is ReportVerdict.SAVES
 
 
 def test_too_little_data_names_the_days() -> None:
     told = advised(6.0, 6.0, 0.0, days=LEAST_DAYS - 1)
-    assert told.verdict is Verdict.TOO_LITTLE
+    assert told.verdict is ReportVerdict.TOO_LITTLE
     assert "13 days with 52 hand-overs" in told.advice
-    assert advised(6.0, 6.0, 0.0, days=LEAST_DAYS).verdict is Verdict.SAVES
+    assert advised(6.0, 6.0, 0.0, days=LEAST_DAYS).verdict is ReportVerdict.SAVES
 
 
 def test_many_days_with_few_hand_overs_are_too_little() -> None:
-    seen = Evidence.of({n: handovers(6.0, days=28) for n in (REACTIVE, EARLY, OURS)}, PRICE)
-    assert recommend(replace(seen, handovers=19)).verdict is Verdict.TOO_LITTLE
+    seen = Evidence.from_handovers(
+        {n: handovers(6.0, days=28) for n in (REACTIVE, EARLY, OURS)}, PRICE
+    )
+    assert choose_recommendation(replace(seen, handovers=19)).verdict is ReportVerdict.TOO_LITTLE
 
 
 def test_no_gain_is_shown() -> None:
-    assert advised(3.0, 3.0, 3.0).verdict is Verdict.NO_GAIN
+    assert advised(3.0, 3.0, 3.0).verdict is ReportVerdict.NO_GAIN
     # Overlap is bought dearly: 3 h of interruption for 8 h of overlap.
-    assert advised(3.0, 3.0, -8.0).verdict is Verdict.NO_GAIN
+    assert advised(3.0, 3.0, -8.0).verdict is ReportVerdict.NO_GAIN
 
 
 @pytest.mark.parametrize(
     ("gain", "verdict"),
-    [(LEAST_GAIN_H - 0.01, Verdict.EARLY_DEPENDENCY), (LEAST_GAIN_H + 0.01, Verdict.SAVES)],
+    [
+        (LEAST_GAIN_H - 0.01, ReportVerdict.EARLY_DEPENDENCY),
+        (LEAST_GAIN_H + 0.01, ReportVerdict.SAVES),
+    ],
 )
-def test_what_nobody_would_notice_is_no_gain_over_the_flag(gain: float, verdict: Verdict) -> None:
+def test_what_nobody_would_notice_is_no_gain_over_the_flag(
+    gain: float, verdict: ReportVerdict
+) -> None:
     assert advised(6.0, 2.0, 2.0 - gain).verdict is verdict
 
 
 def test_luck_is_no_gain() -> None:
     """The mean gain is an hour, but days differ by far more."""
-    assert advised(12.0, 12.0, 11.0, noise=10.0).verdict is Verdict.NO_GAIN
-    assert advised(12.0, 12.0, 11.0, noise=0.1).verdict is Verdict.SAVES
+    assert advised(12.0, 12.0, 11.0, noise=10.0).verdict is ReportVerdict.NO_GAIN
+    assert advised(12.0, 12.0, 11.0, noise=0.1).verdict is ReportVerdict.SAVES

@@ -18,7 +18,7 @@ from mirage.domain.job import Job
 from mirage.domain.submission import Recipe
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains.lifecycle import Registration
-from mirage.services.chains.rest_submission import submitter
+from mirage.services.chains.rest_submission import build_submitter
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import Effect
@@ -47,7 +47,7 @@ class Site:
 
     def __post_init__(self) -> None:
         http = RestHttp(self.restd.url, timeout_s=0.3)
-        submit = submitter(self.store, Slurmrestd(http, user_token=self.token).submit_job)
+        submit = build_submitter(self.store, Slurmrestd(http, user_token=self.token).submit_job)
         self.rules = Rules(policy=Always, default="always", submit=submit)
 
     def token(self, user: str) -> RestToken:
@@ -68,7 +68,7 @@ def site(sqlite_store: Store, tmp_path: Path) -> Iterator[Site]:
     with sqlite_store.begin() as tx:
         clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
         new = Registration(chain_id=CHAIN, links=3, mode=ChainMode.SUBMIT, recipe=RECIPE)
-        chain_service.register(tx, 1, new, **MINE, now=NOW - HOUR)
+        chain_service.register_chain(tx, 1, new, **MINE, now=NOW - HOUR)
     restd = FakeRestd(tmp_path)
     with serving(restd):
         yield Site(sqlite_store, restd)

@@ -42,7 +42,7 @@ def ask(scene: Scene, target: ChainState, actor: str = "alice") -> None:
     with scene.store.begin() as tx:
         found = chains.get_chain(tx, CHAIN)
         now = scene.cluster.read_clock()
-        chain_service.ask(tx, scene.cluster_id, found, target, now=now, actor=actor)
+        chain_service.request_state(tx, scene.cluster_id, found, target, now=now, actor=actor)
     scene.tick()
 
 
@@ -53,9 +53,9 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
         owner = chains.get_chain(tx, CHAIN)
         new = Registration(chain_id=CHAIN, links=3)
         now = scene.cluster.read_clock()
-        chain_service.register(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
+        chain_service.register_chain(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
         modes.set_mode(tx, 1, Mode.ACT, "", now=now, actor="root")
-        limit_overrides.set_cap(tx, 1, "max_touches", 8, now=now, actor="root")
+        limit_overrides.set_limit_override(tx, 1, "max_touches", 8, now=now, actor="root")
         entry = AuditEntry(at=now, actor="mirage", event=FOREIGN, chain_id=CHAIN)
         audit.write_entry(tx, 1, entry)
     ask(scene, ChainState.PAUSED, owner.user)
@@ -66,13 +66,13 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     before = all_events(store)
     assert {"free: done", "suspend", "resume", "cancel", "asked: paused"} <= set(before)
     keep = Retention(audit_days=10, audit_admin_days=100)
-    retention.tidy(store, 1, scene.cluster.read_clock() + 9 * DAY, keep)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 9 * DAY, keep)
     assert all_events(store) == before
-    retention.tidy(store, 1, scene.cluster.read_clock() + 11 * DAY, keep)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 11 * DAY, keep)
     others = ["adopted"]  # of the chain beside it, which lives
     acts = ["mode set", "limit set", FOREIGN, "asked: cancelled"]
     assert all_events(store) == others + acts
-    retention.tidy(store, 1, scene.cluster.read_clock() + 101 * DAY, keep)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 101 * DAY, keep)
     assert all_events(store) == others
 
 
@@ -81,7 +81,9 @@ def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: s
     with store.begin() as tx:
         clusters.ensure_cluster(tx, "lab")
         audit.write_entry(tx, 1, AuditEntry(at=NOW, actor="mirage", event=event, chain_id=CHAIN))
-    retention.tidy(store, 1, NOW + 11 * DAY, Retention(audit_days=10, audit_admin_days=100))
+    retention.prune_expired(
+        store, 1, NOW + 11 * DAY, Retention(audit_days=10, audit_admin_days=100)
+    )
     assert all_events(store) == []
 
 
@@ -93,10 +95,10 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
     worker = Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), keep=keep)
     worker.run_tick()
     with store.begin() as tx:
-        kill_switch.pull(tx, 1, Way.REST, now=NOW, actor="root")
+        kill_switch.pull_switch(tx, 1, Way.REST, now=NOW, actor="root")
         idempotency.claim_key(tx, 1001, "key", fingerprint="x", now=NOW)
         lost = Registration(chain_id=ChainId("lostchain1"), links=2)
-        chain_service.register(tx, 1, lost, uid=1001, user="alice", now=NOW)
+        chain_service.register_chain(tx, 1, lost, uid=1001, user="alice", now=NOW)
     for passed, known in ((60, 2), (1.5 * DAY, 2), (1.5 * DAY, 2), (2.5 * DAY, 1)):
         cluster.at = NOW + int(passed)
         worker.run_tick()
@@ -113,8 +115,8 @@ def test_a_chain_that_waits_for_its_first_look_is_not_taken_away(store: Store) -
     with store.begin() as tx:
         clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=2)
-        chain_service.register(tx, 1, new, uid=1001, user="alice", now=NOW)
-    retention.tidy(store, 1, NOW + 1000 * DAY, Retention())
+        chain_service.register_chain(tx, 1, new, uid=1001, user="alice", now=NOW)
+    retention.prune_expired(store, 1, NOW + 1000 * DAY, Retention())
     with store.read() as tx:
         assert chains.get_chain(tx, CHAIN).state is ChainState.ACTIVE
 
@@ -139,7 +141,7 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
         with store.begin() as tx:
             found = chains.get_chain(tx, CHAIN)
             now = cluster.read_clock()
-            moved = chain_service.ask(tx, 1, found, target, now=now, actor=actor)
+            moved = chain_service.request_state(tx, 1, found, target, now=now, actor=actor)
             notes.add(replace(moved, created_at=0))
         cluster.at += 60
         worker.run_tick()

@@ -11,7 +11,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES
-from mirage.services.chains.explanations import note
+from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
@@ -48,16 +48,16 @@ def store(sqlite_store: Store) -> Store:
 def register(store: Store, **more: Any) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=50, **more)
-        chain_service.register(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
+        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
     """State, what it is at risk of, and the note."""
     with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now)
-        chain_service.conclude(tx, 1, now)
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
     found = chain(store)
-    return found.state, found.at_risk.word if found.at_risk else "", note(found)
+    return found.state, found.at_risk.word if found.at_risk else "", describe_chain(found)
 
 
 def twice(store: Store, *jobs: Job) -> tuple[ChainState, str, str]:
@@ -115,7 +115,7 @@ def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(store: Sto
 def test_a_paused_chain_is_at_no_risk(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(
+        chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     found = twice(store, running(1), standby(2, reason="JobHeldUser"))
@@ -153,7 +153,7 @@ def test_what_was_seen_and_resumed_does_not_pause_again(store: Store) -> None:
     test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store)
     with store.begin() as tx:
         found = chains.get_chain(tx, CHAIN)
-        chain_service.ask(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
+        chain_service.request_state(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
     assert told(store, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
 
 
@@ -189,7 +189,7 @@ def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(store: Store) 
 def test_a_pause_that_its_owner_asked_for_no_link_ends(store: Store) -> None:
     told(store, running(1), standby(2))
     with store.begin() as tx:
-        chain_service.ask(
+        chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     asked = (ChainState.PAUSED, "", "paused by alice")
@@ -201,11 +201,14 @@ def test_an_owner_may_ask_for_the_pause_that_was_concluded(store: Store) -> None
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
     told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     with store.begin() as tx:
-        found = chain_service.ask(
+        found = chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-        assert (found.state, note(found)) == (ChainState.PAUSED, "paused by alice")
-        assert chain_service.ask(tx, 1, found, ChainState.PAUSED, now=NOW, actor="al") == found
+        assert (found.state, describe_chain(found)) == (ChainState.PAUSED, "paused by alice")
+        assert (
+            chain_service.request_state(tx, 1, found, ChainState.PAUSED, now=NOW, actor="al")
+            == found
+        )
     assert events(store).count("asked: paused") == 1
 
 
@@ -319,7 +322,7 @@ def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain
 def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
     told(store, run(1, JobState.TIMEOUT, 900), standby(2))
     with store.begin() as tx:
-        chain_service.ask(
+        chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     found = told(store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)

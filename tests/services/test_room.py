@@ -46,9 +46,11 @@ def second(n: int, **more: Any) -> Job:
 
 def looked(store: Store, *jobs: Job, most: int = 2, a_day: int = 1000) -> set[str]:
     """The chains that are known after a look at these."""
-    bounds = chain_quota.Bounds(live=most, a_day=a_day)
+    bounds = chain_quota.ChainQuota(live=most, a_day=a_day)
     with store.begin() as tx:
-        link_service.sync(tx, 1, chain_quota.followed(tx, 1, jobs, bounds, now=NOW), NOW)
+        link_service.sync_links(
+            tx, 1, chain_quota.filter_followed_jobs(tx, 1, jobs, bounds, now=NOW), NOW
+        )
     with store.read() as tx:
         return {chain.chain_id for chain in chains.list_chains(tx, 1, limit=100)}
 
@@ -69,11 +71,11 @@ def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(store: Store) ->
     jobs = [first(1), first(2)]
     assert looked(store, *jobs) == {name(1), name(2)}
     with store.read() as tx:
-        bounds = chain_quota.Bounds(live=1, a_day=100)
-        assert chain_quota.followed(tx, 1, jobs, bounds, now=NOW) == jobs
-        chain_quota.check(tx, 1, name(1), 1001, bounds, now=NOW)
+        bounds = chain_quota.ChainQuota(live=1, a_day=100)
+        assert chain_quota.filter_followed_jobs(tx, 1, jobs, bounds, now=NOW) == jobs
+        chain_quota.check_chain_quota(tx, 1, name(1), 1001, bounds, now=NOW)
         with pytest.raises(TooMany, match="no more than 1 live"):
-            chain_quota.check(tx, 1, name(9), 1001, bounds, now=NOW)
+            chain_quota.check_chain_quota(tx, 1, name(9), 1001, bounds, now=NOW)
 
 
 def test_no_more_chains_begin_in_a_day_than_may_be(store: Store) -> None:
@@ -94,6 +96,8 @@ def test_each_user_has_a_room_of_their_own(store: Store) -> None:
 def test_jobs_of_no_chain_are_left_as_they_are(store: Store) -> None:
     other = replace(running(1), comment="", job_id=JobId(5))
     with store.read() as tx:
-        bounds = chain_quota.Bounds(live=1, a_day=100)
-        found = chain_quota.followed(tx, 1, [other, first(1), first(2)], bounds, now=NOW)
+        bounds = chain_quota.ChainQuota(live=1, a_day=100)
+        found = chain_quota.filter_followed_jobs(
+            tx, 1, [other, first(1), first(2)], bounds, now=NOW
+        )
         assert found == [other, first(1)]

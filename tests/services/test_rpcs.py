@@ -4,7 +4,7 @@ import pytest
 
 from mirage.errors import ClusterUnavailable
 from mirage.services.operations import slurmctld_load
-from mirage.services.operations.slurmctld_load import Rpcs, Sensor
+from mirage.services.operations.slurmctld_load import LoadSensor, RpcUsage
 from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -39,21 +39,21 @@ def cluster_id(store: Store) -> int:
         return clusters.ensure_cluster(tx, "lab")
 
 
-def kept(store: Store, cluster_id: int) -> Rpcs | None:
+def kept(store: Store, cluster_id: int) -> RpcUsage | None:
     with store.read() as tx:
-        return slurmctld_load.last(tx, cluster_id)
+        return slurmctld_load.read_last_usage(tx, cluster_id)
 
 
 def test_it_asks_seldom_and_keeps_the_last_answer(store: Store, cluster_id: int) -> None:
     slurmctld = Slurmctld()
-    sensor = Sensor(slurmctld, every_s=600)
+    sensor = LoadSensor(slurmctld, every_s=600)
     assert kept(store, cluster_id) is None
     for minute in range(20):
-        sensor.look(store, cluster_id, NOW + 60 * minute)
+        sensor.poll_if_due(store, cluster_id, NOW + 60 * minute)
     assert slurmctld.asked == 2
     slurmctld.away = True
     for minute in range(20, 30):
-        sensor.look(store, cluster_id, NOW + 60 * minute)
+        sensor.poll_if_due(store, cluster_id, NOW + 60 * minute)
     assert slurmctld.asked == 3, "without an answer it is asked no sooner"
     found = kept(store, cluster_id)
     assert found is not None
@@ -63,6 +63,6 @@ def test_it_asks_seldom_and_keeps_the_last_answer(store: Store, cluster_id: int)
 
 
 def test_a_user_who_asked_nothing_has_no_share_of_nothing() -> None:
-    found = slurmctld_load.of(Diagnosis(at=NOW, since=None, users=()), "mirage")
+    found = slurmctld_load.compute_usage(Diagnosis(at=NOW, since=None, users=()), "mirage")
     assert (found.calls, found.share, found.time_share) == (0, None, None)
-    assert slurmctld_load.of(TOLD, "nobody").share == 0.0
+    assert slurmctld_load.compute_usage(TOLD, "nobody").share == 0.0

@@ -5,7 +5,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.services.replay.simulation import Report, simulate, simulator, write_jobs
+from mirage.services.replay.simulation import (
+    SimulationReport,
+    build_simulator,
+    simulate_replay,
+    write_jobs,
+)
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, SelectType
 from mirage.traces.workloads import replay
 
@@ -20,12 +25,12 @@ def row(job_id: int, at: int, *, nodes: int = 2, partition: str = "", tres: str 
     return f"{job_id}|ann|{partition}|{nodes}|{nodes}|60|{times}|COMPLETED|{tres}"
 
 
-def replayed(tmp_path: Path, params: Params, *rows: str) -> tuple[Report, Path]:
+def replayed(tmp_path: Path, params: Params, *rows: str) -> tuple[SimulationReport, Path]:
     path = tmp_path / "dump.psv"
     path.write_text("\n".join([HEADER, *rows, ""]))
     taken = replay.load_replay(path, params)
-    sim = simulator(taken, params)
-    report = simulate(taken, sim, None, None)
+    sim = build_simulator(taken, params)
+    report = simulate_replay(taken, sim, None, None)
     write_jobs(tmp_path / "jobs.parquet", taken, sim)
     return report, tmp_path / "jobs.parquet"
 

@@ -15,7 +15,7 @@ def said(**changes: str) -> list[str]:
     values = scontrol.parse_config(answer("scontrol-show-config.txt")) | changes
     text = "\n".join(f"{key} = {value}" for key, value in values.items())
     with capture_logs() as lines:
-        site_warnings.tell(lambda: scontrol.parse_site_config(text), NAME)
+        site_warnings.warn_about_site(lambda: scontrol.parse_site_config(text), NAME)
     return [line["event"] for line in lines]
 
 
@@ -45,7 +45,7 @@ def test_no_answer_is_said_and_stops_nothing() -> None:
         raise ClusterUnavailable("no answer")
 
     with capture_logs() as lines:
-        site_warnings.tell(silent, NAME)
+        site_warnings.warn_about_site(silent, NAME)
     assert [(line["event"], line["error"]) for line in lines] == [
         ("Slurm's settings are not known", "no answer")
     ]

@@ -10,12 +10,12 @@ from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Caller, Princip
 from mirage.domain.chain import Chain, ChainId, Link
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
-from mirage.services.access.authorization import Rights
-from mirage.services.access.polled_value import KEPT_PERIODS, RETRY_S, Polled
+from mirage.services.access.authorization import Authorizer
+from mirage.services.access.polled_value import KEPT_PERIODS, RETRY_S, PolledValue
 from mirage.slurm.commands.sacctmgr import Roster
 
 ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
-RIGHTS = Rights(admins=("root",), roster=lambda: ROSTER)
+RIGHTS = Authorizer(admins=("root",), roster=lambda: ROSTER)
 CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1001, user="alice")
 
 
@@ -40,43 +40,54 @@ def link(account: str) -> Link:
     ],
 )
 def test_roles(caller: Caller | None, role: Role) -> None:
-    assert RIGHTS.of(caller).role is role
+    assert RIGHTS.resolve_principal(caller).role is role
 
 
 def test_members_of_an_admin_group_are_admins() -> None:
     me = pwd.getpwuid(os.geteuid())
     group = grp.getgrgid(me.pw_gid).gr_name
     caller = Caller(me.pw_uid, me.pw_name)
-    assert Rights(admin_groups=(group,)).of(caller).is_admin
-    assert not Rights(admin_groups=("no-such-group",)).of(caller).is_admin
-    assert not Rights(admin_groups=(group,)).of(Caller(4711, "no-such-user")).is_admin
+    assert Authorizer(admin_groups=(group,)).resolve_principal(caller).is_admin
+    assert not Authorizer(admin_groups=("no-such-group",)).resolve_principal(caller).is_admin
+    assert (
+        not Authorizer(admin_groups=(group,))
+        .resolve_principal(Caller(4711, "no-such-user"))
+        .is_admin
+    )
 
 
 def test_a_coordinator_steers_chains_that_are_wholly_of_their_accounts() -> None:
-    coco, bob = RIGHTS.of(Caller(2, "coco")), RIGHTS.of(Caller(3, "bob"))
+    coco, bob = (
+        RIGHTS.resolve_principal(Caller(2, "coco")),
+        RIGHTS.resolve_principal(Caller(3, "bob")),
+    )
     assert coco.can_steer(CHAIN, [link("physics")])
     assert not coco.can_steer(CHAIN, [link("physics"), link("biology")])
     assert not coco.can_steer(CHAIN, [])
     assert not bob.can_steer(CHAIN, [link("physics")])
-    capped = RIGHTS.of(Caller(2, "coco", role=Role.USER))
+    capped = RIGHTS.resolve_principal(Caller(2, "coco", role=Role.USER))
     assert not capped.can_steer(CHAIN, [link("physics")])
 
 
 def test_an_owner_steers_and_a_viewer_does_not_even_as_the_owner() -> None:
-    assert RIGHTS.of(Caller(1001, "alice")).can_steer(CHAIN, [])
-    assert not RIGHTS.of(Caller(1001, "alice", role=Role.VIEWER)).can_steer(CHAIN, [])
+    assert RIGHTS.resolve_principal(Caller(1001, "alice")).can_steer(CHAIN, [])
+    assert not RIGHTS.resolve_principal(Caller(1001, "alice", role=Role.VIEWER)).can_steer(
+        CHAIN, []
+    )
 
 
 @pytest.mark.parametrize("word", [JOBS, USAGE])
 def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
-    rights = Rights(admins=("root",), hidden=lambda: frozenset({word}))
+    rights = Authorizer(admins=("root",), hidden=lambda: frozenset({word}))
     seen = {
-        name: rights.of(Caller(uid, name)).can_see_chain(CHAIN, [])
+        name: rights.resolve_principal(Caller(uid, name)).can_see_chain(CHAIN, [])
         for name, uid in {"root": 0, "alice": 1001, "bob": 3}.items()
     }
     assert seen == {"root": True, "alice": True, "bob": False}
-    assert not rights.of(None).can_see_chain(CHAIN, [])
-    assert not rights.of(Caller(0, "root", role=Role.VIEWER)).can_see_chain(CHAIN, [])
+    assert not rights.resolve_principal(None).can_see_chain(CHAIN, [])
+    assert not rights.resolve_principal(Caller(0, "root", role=Role.VIEWER)).can_see_chain(
+        CHAIN, []
+    )
 
 
 def test_nobody_has_a_standing_that_owns_nothing() -> None:
@@ -103,7 +114,7 @@ def test_slurm_is_asked_once_a_period_and_believed_for_a_while() -> None:
             raise ClusterUnavailable("slurmdbd is away")
         return answer
 
-    polled = Polled("roster", ask, unknown="nobody", every_s=600, clock=clock)
+    polled = PolledValue("roster", ask, unknown="nobody", every_s=600, clock=clock)
 
     def told() -> str:
         polled.ask_if_due()
@@ -126,6 +137,6 @@ def test_what_was_never_told_is_unknown() -> None:
     def ask() -> str:
         raise ClusterUnavailable("slurmctld is away")
 
-    polled = Polled("PrivateData", ask, unknown="everything", every_s=600)
+    polled = PolledValue("PrivateData", ask, unknown="everything", every_s=600)
     polled.ask_if_due()
     assert polled() == "everything"

@@ -13,11 +13,11 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, IllegalTransition
 from mirage.ports import NextLink
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.explanations import note
+from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.lifecycle import Registration
-from mirage.services.chains.submit_instruction import Next, next_link
+from mirage.services.chains.submit_instruction import SubmitInstruction, get_submit_instruction
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
 from mirage.store.database.engine import Store
@@ -54,23 +54,23 @@ def register(
 ) -> None:
     with store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=3, mode=mode, max_overlap_s=max_overlap_s)
-        chain_service.register(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
+        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
 
 
 def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Written:
     cluster = Written(*jobs, now=now)
     queue = cluster.fetch_queue()
     with store.begin() as tx:
-        link_service.sync(tx, 1, link_service.links_in(queue), now)
-        reconcile(tx, 1, now)
-        chain_service.conclude(tx, 1, now)
-    provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+        link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now)
+        reconcile_intentions(tx, 1, now)
+        chain_service.advance_chains(tx, 1, now)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
     return cluster
 
 
-def asked(store: Store, now: int = NOW) -> Next:
+def asked(store: Store, now: int = NOW) -> SubmitInstruction:
     with store.read() as tx:
-        return next_link(tx, chains.get_chain(tx, CHAIN), now, TICK_S)
+        return get_submit_instruction(tx, chains.get_chain(tx, CHAIN), now, TICK_S)
 
 
 def last(store: Store, index: int = 2) -> DecisionRow:
@@ -89,11 +89,13 @@ def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
 
 
 def test_a_link_is_told_to_submit_once_that_is_decided(store: Store) -> None:
-    assert asked(store) == Next(submit_now=False, ask_again_s=TICK_S), "nothing runs yet"
+    assert asked(store) == SubmitInstruction(submit_now=False, ask_again_s=TICK_S), (
+        "nothing runs yet"
+    )
     cluster = tick(store, running(1))
     assert (last(store).action, last(store).effect) == (Action.SUBMIT, Effect.INTENDED)
     assert cluster.moves == [], "it is left to the link"
-    assert asked(store) == Next(submit_now=True, ask_again_s=TICK_S)
+    assert asked(store) == SubmitInstruction(submit_now=True, ask_again_s=TICK_S)
     tick(store, running(1), now=NOW + 60)
     assert last(store).at == NOW, "it is decided once"
 
@@ -141,7 +143,7 @@ def test_links_that_never_overlap_are_submitted_by_their_predecessors_end_alone(
 def test_a_link_asks_again_in_good_time(store: Store, left_s: int, again_s: int) -> None:
     register(store, max_overlap_s=0)
     tick(store, running(1, start=NOW - HOUR + left_s - 60, time_limit_s=HOUR + 60))
-    assert asked(store) == Next(submit_now=False, ask_again_s=again_s)
+    assert asked(store) == SubmitInstruction(submit_now=False, ask_again_s=again_s)
 
 
 def test_the_last_link_has_no_next_one(store: Store) -> None:
@@ -152,7 +154,7 @@ def test_the_last_link_has_no_next_one(store: Store) -> None:
 def test_a_paused_chain_submits_nothing(store: Store) -> None:
     tick(store, running(1))
     with store.begin() as tx:
-        chain_service.ask(
+        chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     assert not asked(store).submit_now
@@ -189,7 +191,7 @@ def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store:
     tick(store, running(1), now=NOW + 60, rules=rules)
     assert len(heard) == 1
     assert chain(store).at_risk == AtRisk(of=Risk.REFUSED, link=2, detail=said)
-    assert note(chain(store)) == f"at risk: Slurm refuses link 2: {said}"
+    assert describe_chain(chain(store)) == f"at risk: Slurm refuses link 2: {said}"
     tick(store, running(1), now=NOW + 901, rules=rules)
     assert len(heard) == 2
     tick(store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)

@@ -11,7 +11,7 @@ from mirage.services.chains import explanations
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration
-from mirage.services.notify.notices import news, situation
+from mirage.services.notify.notices import build_situation, find_news
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events.outbox import Situation
@@ -36,7 +36,7 @@ def register(store: Store, style: Style | None = Style.SEQUENTIAL, planned: int 
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         new = Registration(chain_id=CHAIN, links=planned, style=style)
-        chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
+        chain_service.register_chain(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def store(sqlite_store: Store) -> Store:
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
     with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now)
-        chain_service.conclude(tx, 1, now)
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
     found = chain(store)
-    return found.state, explanations.note(found)
+    return found.state, explanations.describe_chain(found)
 
 
 def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
@@ -67,9 +67,9 @@ def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store:
 
 def test_mail_says_so(store: Store) -> None:
     told(store, running(1, NOW - HOUR), running(2), standby(3))
-    is_now = situation(chain(store), None, NOW)
+    is_now = build_situation(chain(store), None, NOW)
     troubled = Situation(state=ChainState.ACTIVE, at_risk="NoStandby", interrupted=False)
-    ((_, says),) = news(chain(store), troubled, is_now)
+    ((_, says),) = find_news(chain(store), troubled, is_now)
     assert says == f"a link runs, and nothing is at risk: {WAITS}"
 
 

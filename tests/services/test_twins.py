@@ -24,8 +24,8 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
         for i, job in enumerate(trace)
     ]
     table = build_episodes(params, jobs, small.settings(every_s=5000))
-    asking = twin_tables.asking_for(table, params, jobs, samples=10)
-    whole = twin_tables.make(asking, tmp_path / "whole.twin.npz", 1)
+    asking = twin_tables.build_request(table, params, jobs, samples=10)
+    whole = twin_tables.make_twin_table(asking, tmp_path / "whole.twin.npz", 1)
     done = []
 
     def told(count: int) -> None:
@@ -34,8 +34,8 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        twin_tables.make(asking, tmp_path / "cut.twin.npz", 1, told)
-    resumed = twin_tables.make(asking, tmp_path / "cut.twin.npz", 1)
+        twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", 1, told)
+    resumed = twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", 1)
     np.testing.assert_array_equal(resumed.quantile_s, whole.quantile_s)
-    by_two = twin_tables.make(asking, tmp_path / "two.twin.npz", 2)
+    by_two = twin_tables.make_twin_table(asking, tmp_path / "two.twin.npz", 2)
     np.testing.assert_array_equal(by_two.quantile_s, whole.quantile_s)

@@ -15,7 +15,7 @@ from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary, assign_bins, compute_quantiles
 from mirage.errors import InputError
 from mirage.services.reports import wait_statistics
-from mirage.services.reports.wait_statistics import Asked, Span, WaitsOverTime
+from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history, wait_marks
@@ -67,13 +67,13 @@ def some(count: int, seed: int = 1) -> list[Job]:
 def put(store: Store, cluster_id: int, records: Sequence[Job]) -> None:
     with store.begin() as tx:
         job_history.upsert_jobs(tx, cluster_id, records)
-    assert wait_statistics.refresh(store, cluster_id, budget_s=60)
+    assert wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
 
 
 def ask(store: Store, cluster_id: int, *, least: int = 1, **more: Any) -> WaitsOverTime:
-    asked = Asked(**({"since": BEGIN, "until": BEGIN + 3 * DAY} | more))
+    asked = WaitQuery(**({"since": BEGIN, "until": BEGIN + 3 * DAY} | more))
     with store.read() as tx:
-        return wait_statistics.over_time(tx, cluster_id, asked, least=least)
+        return wait_statistics.read_waits_over_time(tx, cluster_id, asked, least=least)
 
 
 def check(spread: WaitSummary, records: Sequence[Job]) -> None:
@@ -171,11 +171,13 @@ def test_what_is_behind_is_told_and_the_newest_is_summed_first(
         job_history.upsert_jobs(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
     assert ask(store, cluster_id).behind_h == 3
     clock = iter((0.0, 0.0, 1.0))  # one day is summed, then the time is up
-    assert not wait_statistics.refresh(store, cluster_id, budget_s=0.5, clock=lambda: next(clock))
+    assert not wait_statistics.refresh_sums(
+        store, cluster_id, budget_s=0.5, clock=lambda: next(clock)
+    )
     found = ask(store, cluster_id)
     assert [p.waits.jobs for p in found.points] == [0, 0, 1]
     assert found.behind_h == 2
-    assert wait_statistics.refresh(store, cluster_id, budget_s=60)
+    assert wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
     assert ask(store, cluster_id).behind_h == 0
 
 
@@ -199,7 +201,7 @@ def test_waits_of_few_jobs_are_not_told(store: Store, cluster_id: int) -> None:
 def test_ranges_that_cannot_be_shown(more: dict[str, Any], said: str) -> None:
     asked = {"since": BEGIN, "until": BEGIN + 3 * DAY} | more
     with pytest.raises(InputError, match=said):
-        Asked(**asked).rounded()
+        WaitQuery(**asked).round_range()
 
 
 def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
@@ -211,5 +213,5 @@ def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
     schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0020")
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
-        assert wait_statistics.refresh(store, cluster_id, budget_s=60)
+        assert wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
         check(ask(store, cluster_id).whole, records)

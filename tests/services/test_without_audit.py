@@ -20,7 +20,7 @@ from mirage.services.chains.chain_state import FAST_FAILURES
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.request_enforcement import MOST_TRIES
 from mirage.services.chains.standby_position import GRACE_S
-from mirage.services.chains.submit_instruction import next_link
+from mirage.services.chains.submit_instruction import get_submit_instruction
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import chains
@@ -71,12 +71,12 @@ class Scene:
     ) -> None:
         new = Registration(chain_id=CHAIN, links=20, mode=mode, job_id=job_id)
         with self.store.begin() as tx:
-            chain_service.register(tx, 1, new, uid=uid, user=user, now=NOW)
+            chain_service.register_chain(tx, 1, new, uid=uid, user=user, now=NOW)
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
             found = chains.get_chain(tx, CHAIN)
-            chain_service.ask(tx, 1, found, target, now=self.cluster.at, actor="alice")
+            chain_service.request_state(tx, 1, found, target, now=self.cluster.at, actor="alice")
 
     def mode(self, mode: Mode) -> None:
         with self.store.begin() as tx:
@@ -176,7 +176,7 @@ def submitted_by_the_service(scene: Scene) -> object:
     scene.tick()
     scene.tick()
     with scene.store.read() as tx:
-        asked = next_link(tx, chains.get_chain(tx, CHAIN), scene.cluster.at, MINUTE)
+        asked = get_submit_instruction(tx, chains.get_chain(tx, CHAIN), scene.cluster.at, MINUTE)
     assert (len(heard), asked.submit_now) == (1, False)
     return scene.outcome()
 

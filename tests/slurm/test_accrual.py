@@ -7,7 +7,7 @@ import pytest
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.provision.age_accrual import told
+from mirage.services.provision.age_accrual import describe_accrual_limit
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse_accrue_limits
 from tests.services.slurm_jobs import job
 
@@ -71,7 +71,7 @@ def test_a_standby_beyond_the_limit_earns_no_age(others: list[str], *, earns_non
     standby = waiting(1, "Dependency")
     rows = [standby, *(waiting(2 + i, reason) for i, reason in enumerate(others))]
     rows += [waiting(50 + i, "Priority", user="bob") for i in range(9)]
-    said = told(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, rows))
+    said = describe_accrual_limit(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, rows))
     assert said.startswith(
         "at most 2 waiting jobs of a user in QOS long earn age (MaxJobsAccruePU)"
     )
@@ -80,8 +80,11 @@ def test_a_standby_beyond_the_limit_earns_no_age(others: list[str], *, earns_non
 
 def test_without_a_limit_nothing_is_said() -> None:
     standby = waiting(1, "Dependency", qos="normal")
-    assert told(NO_LIMITS, standby, Queue.from_jobs(0, [standby])) == ""
-    assert told(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, [standby])) == ""
+    assert describe_accrual_limit(NO_LIMITS, standby, Queue.from_jobs(0, [standby])) == ""
+    assert (
+        describe_accrual_limit(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, [standby]))
+        == ""
+    )
 
 
 @pytest.mark.parametrize(("account", "counts"), [("lab", 1), ("research", 1), ("other", 0)])
@@ -89,5 +92,5 @@ def test_an_accounts_jobs_are_those_below_it_too(account: str, counts: int) -> N
     limits = parse_accrue_limits("", ASSOCIATIONS.replace("lab||root||9", "lab||root||1"))
     standby = waiting(1, "Dependency", account="research", user="bob")
     other = waiting(2, "Priority", account=account, user="carol")
-    said = told(limits, standby, Queue.from_jobs(0, [standby, other]))
+    said = describe_accrual_limit(limits, standby, Queue.from_jobs(0, [standby, other]))
     assert ("the standby earns no age" in said) is bool(counts)

@@ -30,12 +30,12 @@ ALICE = replace(GRAFANA, name="laptop", role=Role.USER, user="alice", uid=1001, 
 
 def made(store: Store, cluster_id: int, asked: Token) -> tuple[Token, str]:
     with store.begin() as tx:
-        return subject.create(tx, asked, cluster_id=cluster_id)
+        return subject.create_token(tx, asked, cluster_id=cluster_id)
 
 
 def who(store: Store, cluster_id: int, text: str, *, now: int = NOW) -> Caller:
     with store.read() as tx:
-        return subject.identify(tx, text, cluster_id=cluster_id, now=now)
+        return subject.authenticate_token(tx, text, cluster_id=cluster_id, now=now)
 
 
 def test_a_token_says_whose_it_is_and_what_it_allows(store: Store, cluster_id: int) -> None:
@@ -81,7 +81,7 @@ def test_it_ends_by_date_by_word_and_elsewhere(store: Store, cluster_id: int) ->
         who(store, elsewhere, text)
     with store.begin() as tx:
         for _ in range(2):
-            ended = subject.revoke(
+            ended = subject.revoke_token(
                 tx, token.token_id, cluster_id=cluster_id, now=NOW + 1, actor="root"
             )
     assert ended.revoked_at == NOW + 1
@@ -92,7 +92,7 @@ def test_it_ends_by_date_by_word_and_elsewhere(store: Store, cluster_id: int) ->
 def test_making_and_ending_one_is_audited(store: Store, cluster_id: int) -> None:
     token, text = made(store, cluster_id, ALICE)
     with store.begin() as tx:
-        subject.revoke(tx, token.token_id, cluster_id=cluster_id, now=NOW, actor="ada")
+        subject.revoke_token(tx, token.token_id, cluster_id=cluster_id, now=NOW, actor="ada")
         entries = audit.list_entries(tx, cluster_id)
     assert [(e.event, e.actor) for e in entries] == [
         ("token revoked", "ada"),
@@ -128,4 +128,4 @@ def test_what_makes_no_token(
 
 def test_revoking_what_is_not_there(store: Store, cluster_id: int) -> None:
     with store.begin() as tx, pytest.raises(NotFound, match="there is no token 00"):
-        subject.revoke(tx, "00", cluster_id=cluster_id, now=NOW, actor="root")
+        subject.revoke_token(tx, "00", cluster_id=cluster_id, now=NOW, actor="root")

@@ -114,11 +114,11 @@ def token_of(store: Store, cluster_id: int, user: str, *, read_only: bool = Fals
         expires_at=NOW + 30 * 86400,
     )
     with store.begin() as tx:
-        return tokens.create(tx, asked, cluster_id=cluster_id)[1]
+        return tokens.create_token(tx, asked, cluster_id=cluster_id)[1]
 
 
 def session_of(store: Store, cluster_id: int, user: str, *, read_only: bool = False) -> str:
     """What the cookie of a logged-in user holds."""
     token = token_of(store, cluster_id, user, read_only=read_only)
     with store.begin() as tx:
-        return sessions.begin(tx, token, cluster_id=cluster_id, now=NOW).secret
+        return sessions.begin_session(tx, token, cluster_id=cluster_id, now=NOW).secret

@@ -2,7 +2,7 @@
 
 from mirage.bootstrap.wiring import describe_limits
 from mirage.config.settings import Settings
-from mirage.services.control.limit_overrides import Told
+from mirage.services.control.limit_overrides import LimitDescription
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -34,6 +34,6 @@ def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
         audit.write_entry(tx, cluster_id, entry)
 
 
-def told_limits() -> dict[str, Told]:
+def told_limits() -> dict[str, LimitDescription]:
     """As a service without a configuration has them."""
     return describe_limits(Settings())

@@ -11,8 +11,8 @@ from mirage.domain.chain import ChainId
 from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
 from mirage.features.twin_features import LEVELS
 from mirage.services.forecasts.accuracy_tally import Tally
-from mirage.services.reports.handover_outcomes import parted
-from mirage.services.reports.recommendation import Evidence, recommend
+from mirage.services.reports.handover_outcomes import split_lateness
+from mirage.services.reports.recommendation import Evidence, choose_recommendation
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import POLICIES, OutcomeKind, OutcomeRow
 from mirage.store.database.engine import Transaction
@@ -35,7 +35,7 @@ def seed(
     for day in range(DAYS):
         at = (NOW - day * DAY) // DAY * DAY
         for partition, typical_h in (("gpu", 6.0), ("long", 20.0), ("cpu", 0.5)):
-            told = _tally(typical_h, luck).stored()
+            told = _tally(typical_h, luck).to_stored()
             job_forecasts.put_tally(tx, cluster_id, at, partition, told)
     pairs = pairwise(links)
     found = [_outcome(b, a, users, luck) for b, a in pairs if _handed_over(b, a)]
@@ -51,7 +51,7 @@ def _tally(typical_h: float, luck: random.Random) -> Tally:
     for _ in range(15):
         wait = 0 if luck.random() < 0.1 else round(middle * 2.2 * luck.random() ** 1.3)
         planned = round(wait * luck.lognormvariate(0.3, 0.8)) if luck.random() < 0.5 else None
-        tally.add(quantiles, wait, planned)
+        tally.add_outcome(quantiles, wait, planned)
     tally.gave_up += 1
     return tally
 
@@ -69,8 +69,11 @@ def _outcome(
     late_s = after["start"] - before["end"]
     wait_s = max(0, late_s + 2 * HOUR)
     leads = dict(zip(POLICIES, (2.0, 0.0, 3.0, 1.5, 1.0), strict=True))
-    under = {p: parted(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5))) for p, h in leads.items()}
-    under["mirage"] = parted(late_s)
+    under = {
+        p: split_lateness(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5)))
+        for p, h in leads.items()
+    }
+    under["mirage"] = split_lateness(late_s)
     return OutcomeRow(
         chain_id=ChainId(after["chain_id"]),
         index=after["index"],
@@ -100,7 +103,7 @@ def report() -> dict[str, Any]:
         )
         for name, mean in means.items()
     }
-    told = recommend(Evidence.of(handovers, PRICE))
+    told = choose_recommendation(Evidence.from_handovers(handovers, PRICE))
     advised = {"verdict": told.verdict.value, "advice": told.advice, "reason": told.reason}
     load = build_class_masks(handovers["reactive"].interruption_h)
     return {

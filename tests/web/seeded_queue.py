@@ -48,7 +48,7 @@ def seed_queue(
             jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
         )
         forecast_trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)
-    assert wait_statistics.refresh(store, cluster_id, budget_s=120)
+    assert wait_statistics.refresh_sums(store, cluster_id, budget_s=120)
 
 
 def _queue(partition: str, looked_at: int, times: int) -> PartitionQueue:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from mirage.domain.decision import Mode
 from mirage.policy import registry
-from mirage.services.operations.slurmctld_load import Sensor
+from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.operations import admin_overrides, clusters
 from tests.api.running import NOW
@@ -78,8 +78,8 @@ def test_modes_and_limits_are_set_and_told_in_a_sentence(
 ) -> None:
     users = (UserCalls(user="mirage", calls=30, us=600_000), UserCalls(user="root", calls=90, us=0))
     told = Diagnosis(at=NOW - 120, since=None, users=users)
-    sensor = Sensor(lambda: (told, "mirage"), every_s=600)
-    sensor.look(empty_site.store, empty_site.cluster_id, told.at)
+    sensor = LoadSensor(lambda: (told, "mirage"), every_s=600)
+    sensor.poll_if_due(empty_site.store, empty_site.cluster_id, told.at)
     with visiting(browser, empty_site.url, cookie=empty_site.sessions["root"]) as visitor:
         page = visitor.page
         visitor.open("/admin")

@@ -4,7 +4,7 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.services.reports.chain_timeline import Course, CoursePoint, HandedOver, Timeline
+from mirage.services.reports.chain_timeline import Course, CoursePoint, Timeline, TimelineHandover
 from mirage.web import formatting
 from mirage.web.charts import chain_charts, forecast_chart, svg
 from mirage.web.charts.scales import Hours, Linear, Time, Waits
@@ -100,7 +100,7 @@ def test_nothing_is_no_less_than_nothing() -> None:
     assert [formatting.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]
 
 
-def handed_over(late_s: int) -> HandedOver:
+def handed_over(late_s: int) -> TimelineHandover:
     before, after = (
         Link(
             chain_id=ChainId("abcdefgh"),
@@ -116,7 +116,7 @@ def handed_over(late_s: int) -> HandedOver:
             (2, LinkState.RUNNING, NOON + 3600 + late_s, None),
         )
     )
-    return HandedOver(predecessor=before, successor=after, forecast=None)
+    return TimelineHandover(predecessor=before, successor=after, forecast=None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,9 @@ def closing_site(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Site, 
 def pause(site: Site) -> None:
     with site.store.begin() as tx:
         chain = chains.get_chain(tx, ID)
-        chain_service.ask(tx, site.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="alice")
+        chain_service.request_state(
+            tx, site.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="alice"
+        )
 
 
 def test_what_changes_is_shown_and_the_rest_stays_as_it_was(browser: Browser, site: Site) -> None:

@@ -86,13 +86,13 @@ def test_a_session_ends_with_its_token_and_by_time(site: Site) -> None:
     with site.store.begin() as tx:
         later = NOW + sessions.LONGEST_S
         given = {"cluster_id": site.cluster_id}
-        assert sessions.identify(tx, cookie, now=later - 1, **given) is not None
-        assert sessions.identify(tx, cookie, now=later, **given) is None
+        assert sessions.find_session_caller(tx, cookie, now=later - 1, **given) is not None
+        assert sessions.find_session_caller(tx, cookie, now=later, **given) is None
     token = token_of(site.store, site.cluster_id, "alice")
     with site.store.begin() as tx:
-        begun = sessions.begin(tx, token, cluster_id=site.cluster_id, now=NOW)
+        begun = sessions.begin_session(tx, token, cluster_id=site.cluster_id, now=NOW)
         token_id = begun.who.via.removeprefix("token ")
-        tokens.revoke(tx, token_id, cluster_id=site.cluster_id, now=NOW, actor="root")
+        tokens.revoke_token(tx, token_id, cluster_id=site.cluster_id, now=NOW, actor="root")
     assert not who(site, begun.secret)
 
 

@@ -137,7 +137,7 @@ def test_names_are_data_and_never_markup(empty_site: Site) -> None:
     store: Store = empty_site.store
     waiting = hostile(1, state=JobState.PENDING, start=None)
     look(store, empty_site.cluster_id, waiting, *(hostile(n) for n in range(2, 14)))
-    wait_statistics.refresh(store, empty_site.cluster_id, budget_s=60)
+    wait_statistics.refresh_sums(store, empty_site.cluster_id, budget_s=60)
     page = html(empty_site, f"/queue?to={HOSTILE}&nodes=1&time=1:0:0&account={HOSTILE}")
     assert HOSTILE not in page
     assert "onerror=alert(1)&gt;" in page or escape(HOSTILE) in page
@@ -166,7 +166,7 @@ def test_waits_of_few_jobs_are_not_drawn_where_jobs_are_private(
 ) -> None:
     with serving(sqlite_template, tmp_path, ONE, hidden=lambda: frozenset({"jobs"})) as site:
         look(site.store, site.cluster_id, job(9_999_999, start=NOW - HOUR, nodes=300))
-        wait_statistics.refresh(site.store, site.cluster_id, budget_s=60)
+        wait_statistics.refresh_sums(site.store, site.cluster_id, budget_s=60)
         mine, admins = (html(site, "/queue?size=65-up", who) for who in ("alice", "root"))
     assert "1 job started: too few to tell of." in mine
     assert "<circle class='dot'" not in mine

@@ -28,7 +28,7 @@ Version = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["3"
 @router.get("/kill", operation_id="getKillSwitch", responses=read_errors(401, 403))
 def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
     """By which ways the kill switch is pulled, and how each is released."""
-    return views.kill_switch(kill_switch.pulled(tx, given.cluster_id), given.kill_file)
+    return views.kill_switch(kill_switch.list_pulls(tx, given.cluster_id), given.kill_file)
 
 
 @router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
@@ -39,13 +39,13 @@ def release_kill_switch(
 
     def release() -> schemas.KillSwitch:
         now = given.clock()
-        kill_switch.release(
+        kill_switch.release_switch(
             tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again
         )
         return shown()
 
     def shown() -> schemas.KillSwitch:
-        return views.kill_switch(kill_switch.pulled(tx, given.cluster_id), given.kill_file)
+        return views.kill_switch(kill_switch.list_pulls(tx, given.cluster_id), given.kill_file)
 
     return key.once(release, shown)
 
@@ -53,7 +53,7 @@ def release_kill_switch(
 @router.get("/limits", operation_id="getLimits", responses=read_errors(401, 403))
 def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
     """What bounds every policy, and who has set it."""
-    found = limit_overrides.listed(tx, given.cluster_id, given.limits, given.limits_told)
+    found = limit_overrides.list_limits(tx, given.cluster_id, given.limits, given.limits_told)
     return schemas.LimitList(items=[views.limit(each) for each in found])
 
 
@@ -67,14 +67,16 @@ def set_limit(
 ) -> schemas.LimitList:
     """Set a limit in the place of the configuration's; in force from the worker's next tick."""
     now = given.clock()
-    limit_overrides.set_cap(tx, given.cluster_id, name, new.value, now=now, actor=who.user)
+    limit_overrides.set_limit_override(
+        tx, given.cluster_id, name, new.value, now=now, actor=who.user
+    )
     return get_limits(given, who, tx)
 
 
 @router.get("/models", operation_id="getModels", responses=read_errors(401, 403))
 def get_models(given: Context, who: Admin) -> schemas.ModelList:
     """Trained models that the service finds, and which of each name is in use."""
-    found = [] if given.models_dir is None else model_catalog.listed(given.models_dir)
+    found = [] if given.models_dir is None else model_catalog.list_versions(given.models_dir)
     return schemas.ModelList(
         items=[views.model_line(line) for line in found], tables=model_promotion.tables(given)
     )
@@ -118,11 +120,11 @@ def get_polling(
     hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
 ) -> schemas.PollingView:
     """What Mirage's questions have cost Slurm, as its worker counts them and as slurmctld does."""
-    found = service_status.polling(tx, given.cluster_id, now=given.clock(), hours=hours)
-    return views.polling(found, slurmctld_load.last(tx, given.cluster_id))
+    found = service_status.read_polling_cost(tx, given.cluster_id, now=given.clock(), hours=hours)
+    return views.polling(found, slurmctld_load.read_last_usage(tx, given.cluster_id))
 
 
 @router.get("/status", operation_id="getStatus", responses=read_errors(401, 403))
 def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
     """The worker's last round, who holds the lease, the database, versions."""
-    return views.status(service_status.status(tx, given.cluster_id), given.clock())
+    return views.status(service_status.read_status(tx, given.cluster_id), given.clock())

@@ -154,15 +154,17 @@ def _register(
         min_runtime_s=new.min_runtime_s,
         recipe=None if new.recipe is None else new.recipe.kept(),
     )
-    bounds = chain_quota.Bounds(
-        live=limit_overrides.in_force(tx, given.cluster_id, given.limits).max_chains_per_user,
+    bounds = chain_quota.ChainQuota(
+        live=limit_overrides.read_effective_limits(
+            tx, given.cluster_id, given.limits
+        ).max_chains_per_user,
         a_day=given.quotas.registrations_per_day,
     )
-    chain_quota.check(
+    chain_quota.check_chain_quota(
         tx, given.cluster_id, registration.chain_id, who.uid, bounds, now=given.clock()
     )
     try:
-        chain_service.register(
+        chain_service.register_chain(
             tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
         )
     except NotAllowed as error:
@@ -305,7 +307,9 @@ def _asking(
 
     def make(target: ChainState) -> chain_schemas.ChainView:
         found = theirs()
-        chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
+        chain_service.request_state(
+            tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
+        )
         return _shown(tx, given, found.chain_id)
 
     def theirs() -> Chain:

@@ -26,7 +26,7 @@ from mirage.http.dependencies import (
 from mirage.http.idempotency import Once
 from mirage.http.problems import invalid
 from mirage.services.forecasts import submission_forecast
-from mirage.services.forecasts.submission_forecast import Foretold, OnBehalf
+from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 
 router = APIRouter(tags=["cluster"])
 
@@ -62,7 +62,7 @@ def get_forecast(
     )
     now, bounds = given.clock(), bounds_of(given, reader, partition)
     try:
-        found = submission_forecast.foretell(
+        found = submission_forecast.forecast_submission(
             tx, given.cluster_id, shape, now, least=least_of(reader), bounds=bounds
         )
     except NeverStarts as error:
@@ -83,12 +83,12 @@ def ask_forecast(
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""
 
-    by = OnBehalf(who.uid, given.quotas.forecasts_asked)
+    by = Requester(who.uid, given.quotas.forecasts_asked)
 
     def ask() -> schemas.ForecastAsked:
         shape, bounds = JobShape(**new.model_dump()), bounds_of(given, who, new.partition)
         try:
-            submission_forecast.ask(
+            submission_forecast.request_forecast(
                 tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by
             )
         except NeverStarts as error:
@@ -101,7 +101,7 @@ def ask_forecast(
     return key.once(ask, asked)
 
 
-def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:
+def _view(found: SubmissionForecast, now: int, fresh: Freshness) -> schemas.WaitForecast:
     shape, used, quality = found.shape, found.used, found.quality
     return schemas.WaitForecast(
         partition=shape.partition,
@@ -130,7 +130,7 @@ def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:
         ),
         waiting=found.waiting,
         refused=found.refused,
-        says=list(submission_forecast.sentences(found, now)),
+        says=list(submission_forecast.describe_forecast(found, now)),
         as_of=fresh.as_of,
         stale=fresh.stale,
         **serializers.forecast(found.forecast).model_dump(),

@@ -14,7 +14,7 @@ from mirage.http.dependencies import Context, Identified, Reading, Writer, Writi
 from mirage.http.idempotency import Once
 from mirage.services.chains import submit_instruction
 from mirage.services.control import limit_overrides
-from mirage.services.provision.next_release import next_plan
+from mirage.services.provision.next_release import plan_next_release
 from mirage.store.chains import push_times
 
 router = APIRouter(tags=["machines"])
@@ -43,20 +43,22 @@ def get_next_link(
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
     if found.mode is not ChainMode.SUBMIT:
-        plan = next_plan(
+        plan = plan_next_release(
             tx,
             given.cluster_id,
             found,
             index=link,
             default=given.policy,
-            limits=limit_overrides.in_force(tx, given.cluster_id, given.limits),
+            limits=limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits),
             now=given.clock(),
             tick_s=given.queue_interval_s,
         )
         return chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
         )
-    answer = submit_instruction.next_link(tx, found, given.clock(), given.queue_interval_s)
+    answer = submit_instruction.get_submit_instruction(
+        tx, found, given.clock(), given.queue_interval_s
+    )
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
 
 

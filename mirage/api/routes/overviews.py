@@ -24,8 +24,8 @@ from mirage.http.paging import Paging
 from mirage.http.problems import invalid
 from mirage.services.reports import chain_timeline as timelines
 from mirage.services.reports import overview as overviews
-from mirage.services.reports.chain_timeline import Course, HandedOver
-from mirage.services.reports.overview import ChainRow, StartRange, Upcoming
+from mirage.services.reports.chain_timeline import Course, TimelineHandover
+from mirage.services.reports.overview import ChainRow, StartRange, UpcomingHandover
 from mirage.store.chains import chains
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.store.events import changes
@@ -52,7 +52,7 @@ def get_overview(
     found = paging.given.remembered.of(
         ("overview", wanted, after, limit),
         changes.read_newest_seq(tx, cluster_id),
-        lambda: overviews.overview(tx, cluster_id, wanted, after=after, limit=limit),
+        lambda: overviews.build_overview(tx, cluster_id, wanted, after=after, limit=limit),
     )
 
     def page(**more: object) -> schemas.OverviewPage:
@@ -96,9 +96,9 @@ def get_chain_timeline(
     """The chain's links, each hand-over against its forecast, and where the logs are."""
     chain = seen(tx, ChainId(chain_id), reader)
     links = chains.list_links(tx, chain.chain_id)
-    found = timelines.timeline(tx, chain, links, index=link)
+    found = timelines.build_timeline(tx, chain, links, index=link)
     obeys = reader.can_steer(chain, links)
-    logs = timelines.logs(tx, given.cluster_id, chain, links) if obeys else None
+    logs = timelines.list_logs(tx, given.cluster_id, chain, links) if obeys else None
     fresh = freshness(tx, given)
     return schemas.TimelineView(
         chain_id=chain.chain_id,
@@ -122,7 +122,7 @@ def _row(row: ChainRow) -> schemas.OverviewRow:
     )
 
 
-def _upcoming(upcoming: Upcoming) -> schemas.UpcomingView:
+def _upcoming(upcoming: UpcomingHandover) -> schemas.UpcomingView:
     handover, start = upcoming.handover, upcoming.start
     return schemas.UpcomingView(
         chain_id=handover.chain.chain_id,
@@ -146,7 +146,7 @@ def _start(start: StartRange) -> schemas.StartRangeView:
     )
 
 
-def _handed_over(handover: HandedOver) -> schemas.HandedOverView:
+def _handed_over(handover: TimelineHandover) -> schemas.HandedOverView:
     over = handover.over
     return schemas.HandedOverView(
         link=handover.successor.index,

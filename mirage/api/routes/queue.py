@@ -14,10 +14,10 @@ from mirage.errors import InputError
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, instant_or_none
 from mirage.http.problems import invalid
-from mirage.services.forecasts.submission_forecast import Bounds
+from mirage.services.forecasts.submission_forecast import PartitionBounds
 from mirage.services.reports import queue_status, wait_statistics
-from mirage.services.reports.queue_status import Partition, Reason
-from mirage.services.reports.wait_statistics import Asked, Group, Span, WaitsOverTime
+from mirage.services.reports.queue_status import PartitionStatus, WaitingReason
+from mirage.services.reports.wait_statistics import Span, WaitGroup, WaitQuery, WaitsOverTime
 from mirage.store.jobs.wait_marks import DAY_S
 
 router = APIRouter(tags=["cluster"])
@@ -31,7 +31,7 @@ _LAST = 7_258_118_400
 @router.get("/queue", operation_id="getQueue", responses=read_errors(401))
 def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
     """Who waits where and why, and how many nodes are idle: sums, as last seen."""
-    found = queue_status.shown(tx, given.cluster_id, reader)
+    found = queue_status.read_queue_status(tx, given.cluster_id, reader)
     fresh = freshness(tx, given)
     return schemas.QueueView(
         nodes_as_of=instant_or_none(found.nodes_at),
@@ -53,9 +53,9 @@ def _asked(
     partition: Annotated[str, Query(max_length=64, description="Empty: all.")] = "",
     nodes: Annotated[SizeClass | None, Query(description="Size class. Default: all.")] = None,
     time_limit: Annotated[LimitClass | None, Query(description="At most so long.")] = None,
-) -> Asked:
+) -> WaitQuery:
     now = given.clock()
-    return Asked(
+    return WaitQuery(
         since=now - DAYS * DAY_S if since is None else _epoch(since, "since"),
         until=now + 1 if until is None else _epoch(until, "until"),
         by=by,
@@ -67,12 +67,14 @@ def _asked(
 
 @router.get("/waits", operation_id="getWaits", responses=read_errors(401))
 def get_waits(
-    given: Context, reader: Reader, tx: Reading, asked: Annotated[Asked, Depends(_asked)]
+    given: Context, reader: Reader, tx: Reading, asked: Annotated[WaitQuery, Depends(_asked)]
 ) -> schemas.WaitsView:
     """How long jobs waited, by the hour or day in which they started: p10, p50 and p90, and the
     same by partition, nodes and time limit over the whole range."""
     try:
-        found = wait_statistics.over_time(tx, given.cluster_id, asked, least=least_of(reader))
+        found = wait_statistics.read_waits_over_time(
+            tx, given.cluster_id, asked, least=least_of(reader)
+        )
     except InputError as error:
         raise invalid(str(error), parameter="since") from error
     fresh = freshness(tx, given)
@@ -84,10 +86,10 @@ def least_of(reader: Principal) -> int:
     return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 
-def bounds_of(given: ApiContext, reader: Principal, partition: str) -> Bounds:
+def bounds_of(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
     """What of the partition a refusal may tell this reader."""
     max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
-    return Bounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)
+    return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)
 
 
 def _epoch(at: datetime, parameter: str) -> int:
@@ -120,7 +122,7 @@ def _waits(
     )
 
 
-def _group(group: Group) -> schemas.WaitGroup:
+def _group(group: WaitGroup) -> schemas.WaitGroup:
     return schemas.WaitGroup(name=group.name, **_spread(group.waits))
 
 
@@ -128,7 +130,7 @@ def _spread(waits: WaitSummary) -> dict[str, Any]:
     return {"jobs": waits.jobs, "p10_s": waits.p10_s, "p50_s": waits.p50_s, "p90_s": waits.p90_s}
 
 
-def _partition(row: Partition) -> schemas.PartitionView:
+def _partition(row: PartitionStatus) -> schemas.PartitionView:
     nodes = row.nodes
     return schemas.PartitionView(
         partition=row.name,
@@ -144,7 +146,7 @@ def _partition(row: Partition) -> schemas.PartitionView:
     )
 
 
-def _reason(reason: Reason) -> schemas.ReasonView:
+def _reason(reason: WaitingReason) -> schemas.ReasonView:
     why = reason.why
     return schemas.ReasonView(
         reason=why.word, jobs=reason.jobs, cure=why.cure, says=why.says, advice=why.advice

@@ -13,8 +13,8 @@ from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, need
 from mirage.http.response_cache import lately
 from mirage.services.reports import stored_report
-from mirage.services.reports.forecast_accuracy import accuracy
-from mirage.services.reports.impact import impact
+from mirage.services.reports.forecast_accuracy import build_accuracy
+from mirage.services.reports.impact import build_impact
 from mirage.store.database.engine import Transaction
 
 router = APIRouter(tags=["reports"])
@@ -36,7 +36,7 @@ def get_accuracy(
     Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
     """
     span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.lookback(accuracy, tx, span, reader)
+    found = given.remembered.lookback(build_accuracy, tx, span, reader)
     return schemas.AccuracyView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 
@@ -50,14 +50,14 @@ def get_impact(
     """
     need(reader, JOBS, USAGE)
     span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.lookback(impact, tx, span, reader)
+    found = given.remembered.lookback(build_impact, tx, span, reader)
     return schemas.ImpactView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 
 @router.get("/reports/shadow", operation_id="getShadowReport", responses=read_errors(401, 404))
 def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
     """Had Mirage acted in the last weeks: the last report of `mirage report shadow`."""
-    found = stored_report.shadow(tx, given.cluster_id, reader)
+    found = stored_report.read_shadow_report(tx, given.cluster_id, reader)
     if found is None:
         raise NotFound("no shadow report has been made yet: run `mirage report shadow`")
     fresh = freshness(tx, given)

@@ -102,7 +102,7 @@ def set_mode(
         if new.mode is None:
             modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
             return _modes(tx, given)
-        modes.check_known(tx, given.cluster_id, new.partition)
+        modes.check_partition(tx, given.cluster_id, new.partition)
     except InputError as error:
         raise invalid(str(error), pointer="#/partition") from error
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
@@ -115,7 +115,7 @@ def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> clu
     touched."""
 
     def stop() -> cluster_schemas.Modes:
-        kill_switch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
+        kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
         return _modes(tx, given)
 
     return key.once(stop, lambda: _modes(tx, given))

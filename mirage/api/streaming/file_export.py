@@ -109,7 +109,7 @@ class _File(StreamingResponse):
         self._quota, self._asker = quota.of(request), quota.asker(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._quota.exports.taken(self._asker):
+        with self._quota.exports.acquire_slot(self._asker):
             async with while_read(scope, send, total_s=self._quota.export_s) as steadily:
                 await super().__call__(scope, receive, steadily)
 

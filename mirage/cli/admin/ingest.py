@@ -15,7 +15,7 @@ from rich.table import Table
 
 from mirage.config import settings
 from mirage.errors import InputError
-from mirage.services.ingest.trace_import import Report, ingest_file
+from mirage.services.ingest.trace_import import ImportReport, import_trace
 from mirage.store.database.engine import Store
 from mirage.traces.formats.sacct_dump import OTHER_CLUSTER
 from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
@@ -66,7 +66,7 @@ def ingest(
         closing(Store(configured.database_url if configured else str(database))) as store,
         _progress(file.name) as told,
     ):
-        report = ingest_file(store, cluster, trace, told)
+        report = import_trace(store, cluster, trace, told)
         others = sorted(trace.clusters.keys() - {cluster.lower()})
     if as_json:
         typer.echo(json.dumps(asdict(report)))
@@ -87,7 +87,7 @@ def _compare(cluster: str, own: str) -> None:
         )
 
 
-def _complain(file: Path, report: Report, others: Sequence[str]) -> None:
+def _complain(file: Path, report: ImportReport, others: Sequence[str]) -> None:
     """On standard error, where cron looks: the counts alone would not be read.
 
     `others`: clusters that rows are of, and that this one is not.
@@ -114,7 +114,7 @@ def _complain(file: Path, report: Report, others: Sequence[str]) -> None:
         )
 
 
-def _why(report: Report) -> str:
+def _why(report: ImportReport) -> str:
     """The commonest reasons, each with its rows."""
     named = list(report.refused_why.items())[:_REASONS]
     others = report.refused - sum(rows for _, rows in named)
@@ -139,7 +139,7 @@ def _progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
         yield lambda trace: bar.update(task, completed=trace.share, rows=trace.tally.read)
 
 
-def _table(report: Report, trace_format: TraceFormat) -> Table:
+def _table(report: ImportReport, trace_format: TraceFormat) -> Table:
     table = Table()
     table.add_column("rows")
     table.add_column("number", justify="right")

@@ -85,13 +85,15 @@ def mode(
         file = settings.service.state_dir / kill_switch.FILE
         if file.exists():
             # As the service does at its next tick: until then nothing may slip through.
-            kill_switch.pull(tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}")
+            kill_switch.pull_switch(
+                tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}"
+            )
         if wanted is not None or release:
             _set(tx, cluster_id, wanted, partition, release=release)
         if unset:
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.list_modes(tx, cluster_id)
-        pulled = kill_switch.pulled(tx, cluster_id)
+        pulled = kill_switch.list_pulls(tx, cluster_id)
         seen = snapshots.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
@@ -100,7 +102,7 @@ def mode(
             err=True,
         )
     if any(each.way != Way.COMMAND for each in pulled):
-        typer.echo(f"note: {kill_switch.says(pulled)}", err=True)
+        typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
     modes_now = {name: m.value for name, m in current.items()}
     _show(modes_now, settings.cluster.name, as_json=as_json)
 
@@ -128,9 +130,9 @@ def _set(
 ) -> None:
     now = int(time.time())
     if wanted is Mode.SHADOW and not partition:
-        kill_switch.pull(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
+        kill_switch.pull_switch(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
     if release or wanted is Mode.ACT:
         ways = kill_switch.BY_HAND if release else {Way.COMMAND}
-        kill_switch.release(tx, cluster_id, ways, now=now, actor=_ACTOR)
+        kill_switch.release_switch(tx, cluster_id, ways, now=now, actor=_ACTOR)
     if wanted is not None:
         modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor=_ACTOR)

@@ -37,14 +37,14 @@ from mirage.http.server import admission
 from mirage.http.server.listening import Server
 from mirage.policy import registry
 from mirage.ports import NextLink
-from mirage.services.access.polled_value import keep_asking
+from mirage.services.access.polled_value import poll_until_stopped
 from mirage.services.access.quotas import Quotas
-from mirage.services.access.slurm_permissions import WhoMayWhat
+from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.control import kill_switch
-from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.operations import site_warnings
 from mirage.services.operations.retention import Retention
-from mirage.services.operations.slurmctld_load import Sensor
+from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.slurm.commands.sdiag import Diagnosis
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
@@ -203,11 +203,13 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
         signal.signal(number, end)
 
 
-def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
+def _keep_up_to_date(known: SlurmPermissions, stop: threading.Event) -> None:
     """From now on; ends with the process. The first answers are waited for, though not for long:
     until then everybody is nobody, and all is private."""
     asked = threading.Event()
-    threading.Thread(target=keep_asking, args=(known.polled, asked, stop), daemon=True).start()
+    threading.Thread(
+        target=poll_until_stopped, args=(known.polled, asked, stop), daemon=True
+    ).start()
     asked.wait(_ASKED_S)
 
 
@@ -221,7 +223,7 @@ def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Noti
         time.sleep(seconds)
 
     if ask := wiring.get_site_config_reader(service.cluster):
-        site_warnings.tell(ask, service.settings.cluster.name)
+        site_warnings.warn_about_site(ask, service.settings.cluster.name)
     worker.run(stop, sleep)
 
 
@@ -247,7 +249,7 @@ def make_worker(
     owner_uid: int | None = None,
     alive: Callable[[], None] = lambda: None,
     is_compiled: Callable[[], bool] = lambda: True,
-    known: WhoMayWhat | None = None,
+    known: SlurmPermissions | None = None,
 ) -> Worker:
     """`alive` hears of each answer of Slurm's, and of each question without one. `known`: what
     Slurm says of people; None: nothing, and all moves are tried."""
@@ -278,7 +280,7 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / kill_switch.FILE,
         owner_uid=owner_uid,
-        foreteller=Foreteller(),
+        foreteller=ShapeForecaster(),
         watch=notice_channels.build_watch(settings.notify),
         usage=wiring.get_usage_reader(service.cluster),
         sensor=_sensor(service, alive),
@@ -288,7 +290,7 @@ def make_worker(
     )
 
 
-def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
+def _sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
     ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
     if ask is None or every_s == 0:
         return None
@@ -299,7 +301,7 @@ def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
         finally:
             alive()
 
-    return Sensor(attended, every_s)
+    return LoadSensor(attended, every_s)
 
 
 def _hosts(given: ServiceSettings) -> Hosts:
@@ -310,7 +312,7 @@ def api_context(
     service: Service,
     *,
     owner_uid: int | None = None,
-    known: WhoMayWhat | None = None,
+    known: SlurmPermissions | None = None,
     connections: int | None = None,
 ) -> ApiContext:
     """What the routes may ask for. `known` has to be kept up to date; `connections` are had at

@@ -62,13 +62,13 @@ def create(
             role=role,
             user=user or "",
             uid=NOBODY_UID if user is None else _uid(user),
-            cluster_id=None if cluster is None else token_service.cluster_named(tx, cluster),
+            cluster_id=None if cluster is None else token_service.get_cluster_id(tx, cluster),
             read_only=read_only or role is Role.VIEWER,
             created_at=now,
             created_by=_me(),
             expires_at=now + _seconds(expires),
         )
-        made, text = token_service.create(tx, asked, cluster_id=here)
+        made, text = token_service.create_token(tx, asked, cluster_id=here)
     store.close()
     if as_json:
         typer.echo(json.dumps(_shown(made) | {"token": text}))
@@ -106,7 +106,7 @@ def revoke(
     store = wiring.open_store(settings)
     with store.begin() as tx:
         here = clusters.ensure_cluster(tx, settings.cluster.name)
-        token_service.revoke(tx, token_id, cluster_id=here, now=int(time.time()), actor=_me())
+        token_service.revoke_token(tx, token_id, cluster_id=here, now=int(time.time()), actor=_me())
     store.close()
     typer.echo(f"token {token_id} is revoked")
 

@@ -197,7 +197,7 @@ def unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
     if chain["links_planned"] is None:
         from mirage.services.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
 
-        yield notes_of.unregistered(chain["style"], chain["max_overlap_s"])
+        yield notes_of.explain_unregistered(chain["style"], chain["max_overlap_s"])
 
 
 def decision(row: Mapping[str, Any]) -> str:

@@ -151,12 +151,12 @@ def _mode(settings: Settings) -> tuple[Verdict, str]:
             if cluster_id is None:
                 return Verdict.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
             modes = clusters.list_modes(tx, cluster_id)
-            pulled = kill_switch.pulled(tx, cluster_id)
+            pulled = kill_switch.list_pulls(tx, cluster_id)
     finally:
         store.close()
     told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
     if pulled:
-        return Verdict.WARNING, f"{', '.join(told)}; {kill_switch.says(pulled)}"
+        return Verdict.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
     return Verdict.GOOD, ", ".join(told)
 
 

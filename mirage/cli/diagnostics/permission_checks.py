@@ -6,7 +6,7 @@ from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.cluster.cli.permission_probe import is_operator, probe_permissions
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
-from mirage.services.access.slurm_permissions import reach
+from mirage.services.access.slurm_permissions import compute_reach
 from mirage.slurm.text import releases
 
 
@@ -51,6 +51,6 @@ def release(told: str, *, operator: bool | None) -> list[Finding]:
 def _coordinated(cluster: SlurmCli) -> frozenset[str]:
     """Accounts that this account coordinates; none where accounting does not say."""
     try:
-        return reach(get_own_name(), cluster.fetch_roster()).accounts
+        return compute_reach(get_own_name(), cluster.fetch_roster()).accounts
     except MirageError:
         return frozenset()

@@ -22,7 +22,7 @@ from mirage.policy.models.artefact import GRAPH
 from mirage.policy.models.conformal import FEWEST, QuantileShifts
 from mirage.policy.models.tree_model import TreeModel
 from mirage.services.models import model_catalog, model_promotion
-from mirage.services.models.model_promotion import unseen
+from mirage.services.models.model_promotion import load_unseen_table
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
@@ -37,7 +37,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.
 def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """All versions, and which of each name is promoted: those that the service finds."""
     under = models_folder(config)
-    told = [asdict(line) for line in model_catalog.listed(under)]
+    told = [asdict(line) for line in model_catalog.list_versions(under)]
     if as_json:
         typer.echo(json.dumps({"models_dir": str(under), "models": told}))
         return
@@ -59,7 +59,7 @@ def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) 
         return
     # The bounds of each number, and each hand-over, say nothing to a reader.
     told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
-    Console().print_json(json.dumps({**told, **model_catalog.summary(card)}))
+    Console().print_json(json.dumps({**told, **model_catalog.summarize_card(card)}))
 
 
 @models.command()
@@ -80,16 +80,16 @@ def promote(
     neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
     nothing changes, and the exit code is 1.
     """
-    found = model_promotion.judged(
+    found = model_promotion.judge_promotion(
         model, models_folder(config), words or [], force=force, ask=ask_where_needed
     )
-    evidence = found.evidence()
-    if found.refused is None:
+    evidence = found.build_evidence()
+    if found.refusal is None:
         registry.promote_version(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
     if as_json:
         typer.echo(json.dumps(evidence))
-    if found.refused is not None:
-        raise MirageError(found.refused)
+    if found.refusal is not None:
+        raise MirageError(found.refusal)
     if not as_json:
         told = "" if found.comparison is None else f"{found.comparison}: "
         typer.echo(f"{told}{found.new} is in use")
@@ -122,7 +122,7 @@ def recalibrate(
     if not isinstance(trees, TreeModel):
         raise InputError(f"{served.name} has no forecast of the wait")
     with working("adjusting the forecast"):
-        tables = [unseen(path, served) for path in words]
+        tables = [load_unseen_table(path, served) for path in words]
         rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
         if len(rows) < FEWEST:
             raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")

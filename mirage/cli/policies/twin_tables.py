@@ -15,7 +15,7 @@ from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
-from mirage.services.replay.twin_tables import asking_for, make
+from mirage.services.replay.twin_tables import build_request, make_twin_table
 from mirage.sim.types import Params
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import scale_load
@@ -52,8 +52,8 @@ def ask_twin(path: Path, table: EpisodeTable) -> None:
     params = TypeAdapter(Params).validate_python(table.about.cluster)
     jobs = scale_load(replay.load_replay(trace, params).workload.jobs, table.about.load)
     with counted("asking the twin", len(table)) as told:
-        table.twins = make(
-            asking_for(table, params, jobs),
+        table.twins = make_twin_table(
+            build_request(table, params, jobs),
             twin_forecasts.get_twin_path(path),
             len(os.sched_getaffinity(0)),
             told,

@@ -14,7 +14,13 @@ from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks
 from mirage.episodes.judge.paired_test import PairedDifference
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import AUTO
-from mirage.services.reports.recommendation import EARLY, REACTIVE, Evidence, recommend, too_little
+from mirage.services.reports.recommendation import (
+    EARLY,
+    REACTIVE,
+    Evidence,
+    build_too_little,
+    choose_recommendation,
+)
 
 Document = dict[str, Any]
 
@@ -52,7 +58,7 @@ def document(pairs: Sequence[Pair], judged: Judged, overlap_price: float) -> Doc
 
 def nothing_to_tell(days: int) -> Document:
     """Of a log in which no hand-over can be asked about."""
-    advised = asdict(too_little(days))
+    advised = asdict(build_too_little(days))
     return {"recommendation": advised, "from": None, "until": None, "pairs": [], "groups": []}
 
 
@@ -85,7 +91,9 @@ def _told(group: _Group, judged: Judged, overlap_price: float) -> Document:
     return {
         "by": group.by,
         "name": group.name,
-        "recommendation": asdict(recommend(Evidence.of(handovers, overlap_price))),
+        "recommendation": asdict(
+            choose_recommendation(Evidence.from_handovers(handovers, overlap_price))
+        ),
         "days": day_bootstrap.count_days(ours.start_point),
         "policies": evaluate_policies(handovers, load, overlap_price),
         "against": {b: _against(ours, handovers[b], overlap_price) for b in BASELINES},

@@ -28,8 +28,8 @@ from mirage.cli.simulation.simulate import (
 from mirage.cli.ui.compile_notice import say_if_compiling
 from mirage.errors import InputError
 from mirage.learn import optuna_search
-from mirage.services.replay.calibration import Calibration, default_plan, look
-from mirage.services.replay.calibration import calibrate as fit
+from mirage.services.replay.calibration import Calibration, build_default_plan, read_log_facts
+from mirage.services.replay.calibration import calibrate_params as fit
 from mirage.sim.types import Params
 from mirage.studies.output_check import check_writable
 from mirage.traces.cluster_files.writer import render_cluster_file
@@ -99,9 +99,9 @@ def calibrate(
     taken = replay.load_replay(trace, start, cluster_name)
     given = {"begin": begin, "until": until, "end": judge_until}
     instants = {name: instant(when) for name, when in given.items() if when is not None}
-    plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
+    plan = replace(build_default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
     if cluster is None:
-        start = replace(start, nodes=look(taken, plan).nodes)
+        start = replace(start, nodes=read_log_facts(taken, plan).nodes)
     say_if_compiling()
     with progress(trace.name) as told:
         found = fit(taken, start, plan, optuna_search.search_knobs, told)

@@ -34,9 +34,9 @@ from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError
 from mirage.http.auth import unix_peer
 from mirage.policy import registry
-from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.observation.cluster_observer import Observer
-from mirage.services.observation.twin_cache import Foresight
+from mirage.services.observation.twin_cache import TwinCache
 from mirage.studies import policy_comparison
 from mirage.studies.policy_comparison import BASELINE, Outcome, Plan
 from mirage.web.app import mount
@@ -246,7 +246,7 @@ def _rehearse(
 ) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
     # A tick is an instant here, however long the twin is asked.
-    observer = Observer(params=world.params, foresight=Foresight(budget_s=math.inf))
+    observer = Observer(params=world.params, foresight=TwinCache(budget_s=math.inf))
     rules = replace(
         wiring.build_rules(service),
         observer=observer,
@@ -263,10 +263,10 @@ def _rehearse(
 
 def _stay(service: Service, world: SimulatedCluster, ending: Ending) -> NoReturn:
     """The clock stands: what a job would wait that is submitted now is asked of the twin."""
-    foreteller, observer = Foreteller(), Observer(params=world.params)
+    foreteller, observer = ShapeForecaster(), Observer(params=world.params)
     snapshot = Snapshot(queue=world.fetch_queue(), nodes=world.fetch_nodes())
     while True:
-        foreteller.tick(service.store, service.cluster_id, snapshot, observer)
+        foreteller.run_tick(service.store, service.cluster_id, snapshot, observer)
         ending.wait(_LOOK_S)
 
 

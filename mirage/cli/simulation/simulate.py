@@ -17,8 +17,8 @@ from rich.table import Table
 from mirage.cli.cluster_file import read_site
 from mirage.cli.ui.compile_notice import say_if_compiling
 from mirage.errors import InputError
-from mirage.services.replay.simulation import Report, simulator, write_jobs
-from mirage.services.replay.simulation import simulate as run
+from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
+from mirage.services.replay.simulation import simulate_replay as run
 from mirage.sim.slurm_release import describe_planner
 from mirage.traces.calibration.fidelity import Fidelity, Window, choose_window
 from mirage.traces.workloads import replay
@@ -75,7 +75,7 @@ def simulate(
     taken = replay.load_replay(trace, params, cluster_name)
     window = _window(taken, begin, until)
     say_if_compiling()
-    sim = simulator(taken, params)
+    sim = build_simulator(taken, params)
     with progress(trace.name) as told:
         report = run(taken, sim, window, told)
     if out is not None:
@@ -119,7 +119,7 @@ def progress(name: str) -> Iterator[Callable[[float], None] | None]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def _as_json(taken: Replay, report: Report) -> dict[str, Any]:
+def _as_json(taken: Replay, report: SimulationReport) -> dict[str, Any]:
     told = asdict(report)
     window = told.pop("window")
     if told["fidelity"] is not None:
@@ -143,7 +143,7 @@ def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
+def _tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> Iterator[Table]:
     yield _figures(report)
     yield _fidelity(report.fidelity, report.window, report.not_judged)
     if weekly and report.fidelity is not None:
@@ -151,7 +151,7 @@ def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
     yield rows_table(taken)
 
 
-def _figures(report: Report) -> Table:
+def _figures(report: SimulationReport) -> Table:
     table = table_of("replay", "")
     table.add_row("jobs", f"{report.jobs:,}")
     table.add_row("started", f"{report.started:,}")

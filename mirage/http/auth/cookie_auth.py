@@ -28,7 +28,9 @@ def session(request: Request, given: ApiContext) -> Caller | None:
         return None
     _, secret = held
     with given.store.read() as tx:
-        who = sessions.identify(tx, secret, cluster_id=given.cluster_id, now=given.clock())
+        who = sessions.find_session_caller(
+            tx, secret, cluster_id=given.cluster_id, now=given.clock()
+        )
     if who is not None and request.method not in _LOOKS:
         request.state.who = who
         need_same_origin(request)

@@ -12,32 +12,32 @@ from mirage.slurm.commands.sacctmgr import Roster
 NO_ROSTER = Roster()
 
 
-def _no_roster() -> Roster:
+def _get_no_roster() -> Roster:
     return NO_ROSTER
 
 
-def _nothing_hidden() -> frozenset[str]:
+def _hide_nothing() -> frozenset[str]:
     return frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rights:
+class Authorizer:
     """What standing is made from."""
 
     admins: Sequence[str] = ()
     """Users."""
     admin_groups: Sequence[str] = ()
     """Unix groups."""
-    roster: Callable[[], Roster] = _no_roster
-    hidden: Callable[[], frozenset[str]] = _nothing_hidden
+    roster: Callable[[], Roster] = _get_no_roster
+    hidden: Callable[[], frozenset[str]] = _hide_nothing
     """Words of PrivateData, and what the site hides beside them."""
 
-    def of(self, caller: Caller | None) -> Principal:
+    def resolve_principal(self, caller: Caller | None) -> Principal:
         """None: somebody who did not say who they are."""
         hidden = self.hidden()
         if caller is None:
             return Principal(hidden=hidden)
-        role, accounts = self._by_user(caller)
+        role, accounts = self._resolve_role(caller)
         if caller.role is not None:
             # What a token allows is a ceiling to what its user may; without a user it is all.
             nobody = caller.uid == NOBODY_UID
@@ -50,10 +50,10 @@ class Rights:
             hidden=hidden,
         )
 
-    def _by_user(self, caller: Caller) -> tuple[Role, frozenset[str]]:
+    def _resolve_role(self, caller: Caller) -> tuple[Role, frozenset[str]]:
         if caller.uid == NOBODY_UID:
             return Role.VIEWER, frozenset()
-        if caller.user in self.admins or self._in_admin_group(caller.user):
+        if caller.user in self.admins or self._is_in_admin_group(caller.user):
             return Role.ADMIN, frozenset()
         roster = self.roster()
         if caller.user in roster.operators:
@@ -61,11 +61,11 @@ class Rights:
         accounts = roster.coordinated.get(caller.user, frozenset())
         return (Role.COORDINATOR if accounts else Role.USER), accounts
 
-    def _in_admin_group(self, user: str) -> bool:
-        return bool(self.admin_groups) and not set(self.admin_groups).isdisjoint(_groups(user))
+    def _is_in_admin_group(self, user: str) -> bool:
+        return bool(self.admin_groups) and not set(self.admin_groups).isdisjoint(_list_groups(user))
 
 
-def _groups(user: str) -> list[str]:
+def _list_groups(user: str) -> list[str]:
     """By name; none of a user whom this host does not know."""
     try:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)

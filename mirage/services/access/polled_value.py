@@ -1,6 +1,6 @@
 """What Slurm knows and seldom changes: asked rarely, kept while it does not answer, then let go.
 
-Whoever wants to know is told what is known: it is asked in a thread of its own (`keep_asking`), so
+Whoever wants to know is told what is known: it is asked in a thread of its own (`poll_until_stopped`), so
 that no request asks Slurm, nor waits for it.
 """
 
@@ -26,7 +26,7 @@ _LOOK_EVERY_S = 1.0
 T = TypeVar("T")
 
 
-class Polled(Generic[T]):
+class PolledValue(Generic[T]):
     """Read from any thread, asked by one."""
 
     def __init__(
@@ -73,8 +73,8 @@ class Polled(Generic[T]):
         self._ask_at = self._clock() + self._every_s
 
 
-def keep_asking(
-    polled: Sequence[Polled[Any]], asked: threading.Event, stop: threading.Event
+def poll_until_stopped(
+    polled: Sequence[PolledValue[Any]], asked: threading.Event, stop: threading.Event
 ) -> None:
     """Ask what is due until `stop`. `asked`: all of it has been asked once."""
     while not stop.is_set():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mirage.errors import TooMany
 
 MOST_KEYS = 10_000
-"""Callers remembered by one `Rates`, some 2 MB: more than a site has users. Beyond, who has been
+"""Callers remembered by one `RateLimiter`, some 2 MB: more than a site has users. Beyond, who has been
 silent longest begins anew."""
 
 
@@ -32,7 +32,7 @@ class Quotas:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class QuotaHolder:
     """On whose account something is counted."""
 
     name: str
@@ -41,7 +41,7 @@ class Asker:
     """Vouched for."""
 
 
-class Rates:
+class RateLimiter:
     """So many acts of each at once, and then so many a minute: a bucket that fills up again."""
 
     def __init__(self, burst: int, per_minute: float, clock: Callable[[], float]) -> None:
@@ -52,7 +52,7 @@ class Rates:
         self._full_at: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait_s(self, name: str) -> float:
+    def acquire_or_wait_s(self, name: str) -> float:
         """0 where it may: then it is counted. Else for how long it may not."""
         with self._lock:
             now = self._clock()
@@ -66,9 +66,9 @@ class Rates:
                 self._full_at.popitem(last=False)
             return 0.0
 
-    def check(self, name: str, said: str) -> None:
+    def check_rate(self, name: str, said: str) -> None:
         """Raise TooMany with what is `said`, and with when to ask again."""
-        if wait_s := self.wait_s(name):
+        if wait_s := self.acquire_or_wait_s(name):
             again_s = math.ceil(wait_s)
             raise TooMany(f"{said}: ask again in {again_s} s", again_s)
 
@@ -80,7 +80,7 @@ class Slots:
         """`said`: of what there are too many; `after_s`: when to ask again, seconds."""
         self._most, self._half = most, max(1, most // 2)
         self._said, self._after_s = said, after_s
-        self._taken: Counter[Asker] = Counter()
+        self._taken: Counter[QuotaHolder] = Counter()
         self._lock = threading.Lock()
 
     @property
@@ -88,10 +88,10 @@ class Slots:
         return self._most - self._taken.total()
 
     @contextmanager
-    def taken(self, who: Asker) -> Iterator[None]:
+    def acquire_slot(self, who: QuotaHolder) -> Iterator[None]:
         """Raises TooMany where there is none for this caller."""
         with self._lock:
-            alike = self._taken[who] if who.known else self._unknown()
+            alike = self._taken[who] if who.known else self._count_unknown()
             if self._taken.total() >= self._most or alike >= self._half:
                 raise TooMany(self._said, self._after_s)
             self._taken[who] += 1
@@ -103,5 +103,5 @@ class Slots:
                 if not self._taken[who]:
                     del self._taken[who]
 
-    def _unknown(self) -> int:
+    def _count_unknown(self) -> int:
         return sum(number for who, number in self._taken.items() if not who.known)

@@ -26,35 +26,37 @@ class Session:
     who: Caller
 
 
-def begin(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
+def begin_session(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
     """A session of whoever shows this token. Raises NotIdentified."""
-    who = token_service.identify(tx, token, cluster_id=cluster_id, now=now)
+    who = token_service.authenticate_token(tx, token, cluster_id=cluster_id, now=now)
     token_id = who.via.removeprefix("token ")
     known = tokens.find_token(tx, token_id)
     ends = now + LONGEST_S if known is None else min(now + LONGEST_S, known.expires_at)
     secret = secrets.token_urlsafe(_BYTES)
-    sessions.add_session(tx, _digest(secret), token_id, now=now, expires_at=ends)
+    sessions.add_session(tx, _hash_secret(secret), token_id, now=now, expires_at=ends)
     entry = AuditEntry(at=now, actor=who.user, event="session begun", detail={"token": token_id})
     audit.write_entry(tx, cluster_id, entry)
     return Session(secret, ends - now, who)
 
 
-def identify(tx: Transaction, secret: str, *, cluster_id: int, now: int) -> Caller | None:
+def find_session_caller(
+    tx: Transaction, secret: str, *, cluster_id: int, now: int
+) -> Caller | None:
     """Whose session this is; None where it, or its token, is over."""
-    token_id = sessions.find_session_token(tx, _digest(secret), now=now)
+    token_id = sessions.find_session_token(tx, _hash_secret(secret), now=now)
     known = None if token_id is None else tokens.find_token(tx, token_id)
     if known is None:
         return None
     try:
-        return token_service.vouched(known, cluster_id=cluster_id, now=now)
+        return token_service.resolve_caller(known, cluster_id=cluster_id, now=now)
     except NotIdentified:
         return None
 
 
-def end(tx: Transaction, secret: str) -> None:
-    sessions.remove_session(tx, _digest(secret))
+def end_session(tx: Transaction, secret: str) -> None:
+    sessions.remove_session(tx, _hash_secret(secret))
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     # 256 bits of chance: no slow hash is needed.
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -15,39 +15,39 @@ from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.errors import MirageError
 from mirage.ports import Cluster
 from mirage.services.access.authorization import NO_ROSTER
-from mirage.services.access.polled_value import Polled
+from mirage.services.access.polled_value import PolledValue
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
 from mirage.slurm.commands.sacctmgr import Roster
 
 _log = structlog.get_logger(__name__)
 
 
-def _unknown() -> MoveScope:
+def _get_unknown_reach() -> MoveScope:
     return UNKNOWN
 
 
-def _no_limits() -> AccrueLimits:
+def _get_no_limits() -> AccrueLimits:
     return NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhoMayWhat:
+class SlurmPermissions:
     roster: Callable[[], Roster] = lambda: NO_ROSTER
     """Operators and coordinators; nobody while, or where, nobody says."""
     hidden: Callable[[], frozenset[str]]
     """What the cluster shows nobody of others; everything while, or where, nobody says."""
     partial: Callable[[], bool]
     """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
-    reach: Callable[[], MoveScope] = _unknown
+    reach: Callable[[], MoveScope] = _get_unknown_reach
     """Whose jobs this service may move."""
-    accrual: Callable[[], AccrueLimits] = _no_limits
+    accrual: Callable[[], AccrueLimits] = _get_no_limits
     """On how many waiting jobs earn age; none while, or where, nobody says."""
-    polled: tuple[Polled[Any], ...] = ()
-    """What has to be asked for it (`polled.keep_asking`)."""
+    polled: tuple[PolledValue[Any], ...] = ()
+    """What has to be asked for it (`polled_value.poll_until_stopped`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _SlurmConf:
     """Of slurm.conf."""
 
     private: frozenset[str]
@@ -55,38 +55,44 @@ class _Told:
     """SlurmUser, who may do everything."""
 
 
-def who_may_what(
+def build_permissions(
     cluster: Cluster, hide: Collection[str], every_s: float, acts_as: Callable[[], str] | None
-) -> WhoMayWhat:
+) -> SlurmPermissions:
     """`hide`: the site's own words beside PrivateData. `acts_as`: the user whose token slurmrestd
     gets; None: the user who runs this process."""
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
     always = frozenset(hide)
     if not isinstance(commands, SlurmCli):
         blind = isinstance(cluster, Slurmrestd)
-        return WhoMayWhat(hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind)
+        return SlurmPermissions(
+            hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind
+        )
 
-    def ask() -> _Told:
+    def fetch_config() -> _SlurmConf:
         site = commands.fetch_site_config()
-        return _Told(site.private_data, site.slurm_user)
+        return _SlurmConf(site.private_data, site.slurm_user)
 
-    roster = Polled("roster", commands.fetch_roster, unknown=NO_ROSTER, every_s=every_s)
-    told = Polled("PrivateData", ask, unknown=_Told(EVERYTHING, ""), every_s=every_s)
-    accrual = Polled(
+    roster = PolledValue("roster", commands.fetch_roster, unknown=NO_ROSTER, every_s=every_s)
+    told = PolledValue(
+        "PrivateData", fetch_config, unknown=_SlurmConf(EVERYTHING, ""), every_s=every_s
+    )
+    accrual = PolledValue(
         "limits on earning age", commands.fetch_accrue_limits, unknown=NO_LIMITS, every_s=every_s
     )
     me = pwd.getpwuid(uid := os.geteuid()).pw_name
-    return WhoMayWhat(
+    return SlurmPermissions(
         roster=roster,
         hidden=lambda: always | told().private,
         partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
-        reach=ReachTeller(lambda: reach(_user(acts_as) or me, roster(), told().master)),
+        reach=ReachReporter(
+            lambda: compute_reach(_get_acting_user(acts_as) or me, roster(), told().master)
+        ),
         accrual=accrual,
         polled=(told, roster, accrual),
     )
 
 
-def reach(user: str, roster: Roster, master: str = "") -> MoveScope:
+def compute_reach(user: str, roster: Roster, master: str = "") -> MoveScope:
     """Whose jobs `user` may move."""
     if user in {"root", master} or user in roster.operators:
         return EVERYBODY
@@ -99,7 +105,7 @@ def reach(user: str, roster: Roster, master: str = "") -> MoveScope:
     return MoveScope(accounts=roster.coordinated.get(user, frozenset()), uid=uid)
 
 
-def _user(acts_as: Callable[[], str] | None) -> str:
+def _get_acting_user(acts_as: Callable[[], str] | None) -> str:
     """Empty where it is not known."""
     try:
         return "" if acts_as is None else acts_as()
@@ -107,7 +113,7 @@ def _user(acts_as: Callable[[], str] | None) -> str:
         return ""
 
 
-class ReachTeller:
+class ReachReporter:
     """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
 
     def __init__(self, ask: Callable[[], MoveScope]) -> None:
@@ -117,12 +123,12 @@ class ReachTeller:
     def __call__(self) -> MoveScope:
         found = self._ask()
         if self._told is not None and found != self._told:
-            _say(found)
+            _log_reach(found)
         self._told = found
         return found
 
 
-def _say(reach: MoveScope) -> None:
+def _log_reach(reach: MoveScope) -> None:
     if reach.everybody:
         _log.info("may move", jobs=reach.describe_scope())
     elif reach.accounts:

@@ -25,20 +25,20 @@ LONGEST_NAME = 64
 _SHAPE = re.compile(r"mirage_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 
 
-def create(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, str]:
+def create_token(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, str]:
     """Store `asked` under a new id, and return it with the one text that is the token.
 
     Of `asked` the id and the digest are made here. Raises InputError.
     """
-    _check(asked)
+    _check_request(asked)
     secret = secrets.token_urlsafe(32)
-    made = replace(asked, token_id=secrets.token_hex(6), digest=_digest(secret))
+    made = replace(asked, token_id=secrets.token_hex(6), digest=_hash_secret(secret))
     tokens.add_token(tx, made)
-    _audit(tx, cluster_id, made, "token created", made.created_at, made.created_by)
+    _write_audit(tx, cluster_id, made, "token created", made.created_at, made.created_by)
     return made, f"{PREFIX}{made.token_id}_{secret}"
 
 
-def _check(asked: Token) -> None:
+def _check_request(asked: Token) -> None:
     name = asked.name
     if not 1 <= len(name) <= LONGEST_NAME or escape_unprintable(name) != name:
         raise InputError(f"a token's name has 1 to {LONGEST_NAME} characters, all of them visible")
@@ -48,26 +48,26 @@ def _check(asked: Token) -> None:
         raise InputError("a token lives for at least a second and at most 366 days")
 
 
-def revoke(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: str) -> Token:
+def revoke_token(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: str) -> Token:
     """It is refused from now on. Raises NotFound."""
     ended = tokens.revoke_token(tx, token_id, now=now)
-    _audit(tx, cluster_id, ended, "token revoked", now, actor)
+    _write_audit(tx, cluster_id, ended, "token revoked", now, actor)
     return ended
 
 
-def identify(tx: Transaction, given: str, *, cluster_id: int, now: int) -> Caller:
+def authenticate_token(tx: Transaction, given: str, *, cluster_id: int, now: int) -> Caller:
     """Whose token this is. Raises NotIdentified for one that is not valid, or not here."""
     shape = _SHAPE.fullmatch(given)
     known = None if shape is None else tokens.find_token(tx, shape["id"])
     secret = "" if shape is None else shape["secret"]
     # Compared also where there is no such token: the time taken tells nothing.
-    alike = hmac.compare_digest(_digest(secret), "" if known is None else known.digest)
+    alike = hmac.compare_digest(_hash_secret(secret), "" if known is None else known.digest)
     if known is None or not alike:
         raise NotIdentified("there is no such token")
-    return vouched(known, cluster_id=cluster_id, now=now)
+    return resolve_caller(known, cluster_id=cluster_id, now=now)
 
 
-def vouched(known: Token, *, cluster_id: int, now: int) -> Caller:
+def resolve_caller(known: Token, *, cluster_id: int, now: int) -> Caller:
     """Who somebody is that has shown this token. Raises NotIdentified for one that is over."""
     who = f"token {known.token_id}"
     if known.revoked_at is not None:
@@ -85,11 +85,11 @@ def vouched(known: Token, *, cluster_id: int, now: int) -> Caller:
     )
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _audit(
+def _write_audit(
     tx: Transaction, cluster_id: int, token: Token, event: str, now: int, actor: str
 ) -> None:
     detail: dict[str, object] = {"token": token.token_id, "name": token.name}
@@ -102,7 +102,7 @@ def _audit(
     audit.write_entry(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))
 
 
-def cluster_named(tx: Transaction, name: str) -> int:
+def get_cluster_id(tx: Transaction, name: str) -> int:
     """Its number. A cluster that this database has never held is a mistake (InputError)."""
     known = {known: cluster_id for cluster_id, known in clusters.list_cluster_names(tx).items()}
     if name not in known:

@@ -22,7 +22,7 @@ CLOCKS_DIFFER_S = 5
 """Between the service's host and slurmctld's."""
 
 
-def falls(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
+def is_contradicted(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
     """Whether Slurm contradicts the registration of a chain that has no link yet.
 
     A registration is its caller's word, vouched for, and no mark on other jobs weighs against it.
@@ -41,7 +41,7 @@ def falls(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
     return named.uid != chain.uid or unmarked
 
 
-def adopted(
+def adopt_chain(
     tx: Transaction,
     cluster_id: int,
     chain: Chain | None,
@@ -68,7 +68,7 @@ def adopted(
     wished = parse_chain_settings(first)
     if wished.alone:
         return chain
-    taken = _as_wished(
+    taken = _apply_wishes(
         Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), wished
     )
     chains.save_chain(tx, cluster_id, taken)
@@ -78,7 +78,7 @@ def adopted(
     return taken
 
 
-def _as_wished(chain: Chain, wished: ChainSettings) -> Chain:
+def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
     """What nobody has told counts at its strictest: a user may have asked that links never overlap,
     and a link that is early then loses the age that it has earned."""
     return replace(
@@ -94,7 +94,7 @@ def _as_wished(chain: Chain, wished: ChainSettings) -> Chain:
     )
 
 
-def ignored(
+def report_foreign_marks(
     tx: Transaction, cluster_id: int, found: Sequence[tuple[ChainId, Job]], now: int
 ) -> None:
     """Say once of each chain and user that a mark on that user's job was not believed."""

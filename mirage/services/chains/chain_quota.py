@@ -12,7 +12,7 @@ import structlog
 from mirage.domain.chain import ChainId, is_made_for
 from mirage.domain.job import Job
 from mirage.errors import TooMany
-from mirage.services.chains.link_sync import marked
+from mirage.services.chains.link_sync import parse_marks
 from mirage.store.chains import chains, registrations
 from mirage.store.database.engine import Transaction
 
@@ -23,7 +23,7 @@ _DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ChainQuota:
     """Of one user's chains."""
 
     live: int
@@ -31,8 +31,8 @@ class Bounds:
     """Begun in 24 hours."""
 
 
-def check(
-    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: Bounds, *, now: int
+def check_chain_quota(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: ChainQuota, *, now: int
 ) -> None:
     """Raises TooMany for a chain that would be one too many; one that is known already is not."""
     if chains.find_chains(tx, [chain_id]):
@@ -51,11 +51,11 @@ def check(
         )
 
 
-def followed(
-    tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: Bounds, *, now: int
+def filter_followed_jobs(
+    tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: ChainQuota, *, now: int
 ) -> list[Job]:
     """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
-    named = {job.job_id: mark.chain_id for mark, job in marked(jobs)}
+    named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
     ids = set(named.values())
     new = ids - chains.find_chains(tx, ids).keys()
     left: dict[int, int] = {}

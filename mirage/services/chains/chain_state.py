@@ -41,7 +41,7 @@ _TOTAL_SLACK_S = 60
 _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
 
 
-class Verdict(NamedTuple):
+class ChainVerdict(NamedTuple):
     state: ChainState
     cause: Cause | None = None
     at_risk: AtRisk | None = None
@@ -52,7 +52,7 @@ Refused = Callable[[int], str]
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ChainView:
     """A chain at one instant; `links` by index."""
 
     chain: Chain
@@ -69,13 +69,13 @@ class _Look:
         """Those whose script has begun: a link that waits for its turn is a standby yet."""
         return [link for link in self.links if link.index in self.script_starts]
 
-    def goes_on(self, found: AtRisk | Cause | None = None) -> Verdict:
+    def keep_state(self, found: AtRisk | Cause | None = None) -> ChainVerdict:
         """A chain that is paused stays so: who paused it, or why, is kept."""
         if self.chain.state is not ChainState.ACTIVE:
-            return Verdict(self.chain.state, self.chain.cause)
+            return ChainVerdict(self.chain.state, self.chain.cause)
         if isinstance(found, Cause):
-            return Verdict(self.chain.state, found)
-        return Verdict(self.chain.state, at_risk=found)
+            return ChainVerdict(self.chain.state, found)
+        return ChainVerdict(self.chain.state, at_risk=found)
 
     @property
     def resumed_at(self) -> int:
@@ -83,29 +83,29 @@ class _Look:
 
     @property
     def fails_fast_s(self) -> int:
-        return fails_fast_s(self.chain)
+        return get_fail_fast_s(self.chain)
 
     @property
     def proves_s(self) -> int:
         """A link that has run for so long has not run in vain."""
         return max(self.fails_fast_s, BLINK_S)
 
-    def has_run(self, link: Link) -> int:
+    def compute_run_s(self, link: Link) -> int:
         return max(0, (link.end or self.now) - self.script_starts.get(link.index, 0))
 
-    def ran(self, link: Link) -> int:
+    def compute_ended_run_s(self, link: Link) -> int:
         """Of one that has ended."""
         return max(0, (link.end or 0) - self.script_starts.get(link.index, 0))
 
-    def failed_fast(self, link: Link) -> bool:
-        return link.end_state in _FAILED and self.ran(link) < self.fails_fast_s
+    def has_failed_fast(self, link: Link) -> bool:
+        return link.end_state in _FAILED and self.compute_ended_run_s(link) < self.fails_fast_s
 
-    def waits(self, link: Link) -> bool:
+    def is_waiting(self, link: Link) -> bool:
         return link.state is LinkState.PENDING or (
             link.state is LinkState.RUNNING and link.index not in self.script_starts
         )
 
-    def ran_s(self) -> int:
+    def sum_runs_s(self) -> int:
         """How long its links have run, a running one to its time limit."""
         return sum(
             max(
@@ -115,35 +115,39 @@ class _Look:
         )
 
 
-def fails_fast_s(chain: Chain) -> int:
+def get_fail_fast_s(chain: Chain) -> int:
     """A link that fails sooner has failed fast."""
     return FAILS_FAST_S if chain.min_runtime_s is None else chain.min_runtime_s
 
 
-def verdict(chain: Chain, links: Sequence[Link], now: int, refused: Refused) -> Verdict | None:
+def judge_chain(
+    chain: Chain, links: Sequence[Link], now: int, refused: Refused
+) -> ChainVerdict | None:
     """The state that the links call for and why; None where nothing is to be said."""
-    look = _Look(chain, links, now, refused)
+    look = _ChainView(chain, links, now, refused)
     began = look.began
     if not began:
-        return _never_started(look)
+        return _judge_never_started(look)
     newest = began[-1]
-    if (cancelled := _cancelled(look)) is not None:
+    if (cancelled := _find_cancelled_link(look)) is not None:
         cause = build_mirage_cause(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
-        return Verdict(ChainState.CANCELLED, cause)
+        return ChainVerdict(ChainState.CANCELLED, cause)
     if chain.links_planned is not None and newest.index >= chain.links_planned:
         over = all(link.state is LinkState.ENDED for link in began)
-        done = Verdict(ChainState.FINISHED, build_mirage_cause(Reason.ALL_LINKS_RAN, newest.index))
-        return done if over else _recovered(look, newest) or look.goes_on()
-    if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
+        done = ChainVerdict(
+            ChainState.FINISHED, build_mirage_cause(Reason.ALL_LINKS_RAN, newest.index)
+        )
+        return done if over else _judge_recovery(look, newest) or look.keep_state()
+    if chain.state is ChainState.ACTIVE and (paused := _judge_run_in_vain(look)) is not None:
         return paused
-    behind = (li for li in links if li.index > newest.index and look.waits(li))
+    behind = (li for li in links if li.index > newest.index and look.is_waiting(li))
     standby = next(behind, None)
     if standby is not None:
-        return _recovered(look, newest) or _waits(look, standby)
-    return _without_standby(look, newest)
+        return _judge_recovery(look, newest) or _judge_waiting(look, standby)
+    return _judge_without_standby(look, newest)
 
 
-def _cancelled(look: _Look) -> Link | None:
+def _find_cancelled_link(look: _ChainView) -> Link | None:
     """The cancelled link that ended its chain, if there is one.
 
     A successor whose script already ran beside it carries the chain on; one that waited, or starts
@@ -152,148 +156,148 @@ def _cancelled(look: _Look) -> Link | None:
     """
     last = look.links[-1]
     for link, successor in zip_longest(look.began, look.began[1:]):
-        if link.end_state is not JobState.CANCELLED or _ran_beside(look, link, successor):
+        if link.end_state is not JobState.CANCELLED or _has_run_beside(look, link, successor):
             continue
         if last.index <= link.index or last.submit <= (link.end or link.seen_at):
             return link
     return None
 
 
-def _ran_beside(look: _Look, link: Link, successor: Link | None) -> bool:
+def _has_run_beside(look: _ChainView, link: Link, successor: Link | None) -> bool:
     if successor is None or link.end is None:
         return False
     return look.script_starts[successor.index] < link.end
 
 
-def _never_started(look: _Look) -> Verdict | None:
+def _judge_never_started(look: _ChainView) -> ChainVerdict | None:
     """Slurm must have said so of the job itself: one that it no longer shows may be there."""
     links = look.links
     if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
-        return Verdict(ChainState.FAILED, build_mirage_cause(Reason.NEVER_SEEN))
+        return ChainVerdict(ChainState.FAILED, build_mirage_cause(Reason.NEVER_SEEN))
     ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
     if ended and links[-1].end_state is not JobState.UNKNOWN:
-        return Verdict(ChainState.CANCELLED, build_mirage_cause(Reason.NEVER_STARTED))
+        return ChainVerdict(ChainState.CANCELLED, build_mirage_cause(Reason.NEVER_STARTED))
     waiting = next((link for link in links if link.state is LinkState.PENDING), None)
-    return None if waiting is None else _waits(look, waiting)
+    return None if waiting is None else _judge_waiting(look, waiting)
 
 
-def _waits(look: _Look, standby: Link) -> Verdict:
+def _judge_waiting(look: _ChainView, standby: Link) -> ChainVerdict:
     if standby.state is LinkState.RUNNING:
-        return look.goes_on(_waits_for(look, standby))
-    found = link_risks.of_waiting(standby, look.links)
+        return look.keep_state(_build_wait_cause(look, standby))
+    found = link_risks.find_waiting_risk(standby, look.links)
     # A resumed chain's hold is lifted after this look.
     held = isinstance(found, AtRisk) and found.word in link_risks.HOLDS
     ours = held and look.now - look.resumed_at <= GRACE_S
-    return look.goes_on(None if ours else found)
+    return look.keep_state(None if ours else found)
 
 
-def _waits_for(look: _Look, link: Link) -> Cause:
+def _build_wait_cause(look: _ChainView, link: Link) -> Cause:
     before = script_turns.find_awaited_links(look.chain, look.links)[link.index]
     awaited = f"{before.index} {before.job_id}"
     return build_mirage_cause(Reason.WAITS_FOR, link.index, link.job_id, awaited)
 
 
-def _ran_in_vain(look: _Look) -> Verdict | None:
+def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
     """Whether its last links ran for nothing, one after the other."""
-    if look.has_run(look.began[-1]) >= look.proves_s:
+    if look.compute_run_s(look.began[-1]) >= look.proves_s:
         return None
     ended = [li for li in look.began[::-1] if li.state is LinkState.ENDED]
-    failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
-    if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
-        return _paused(Reason.FAILED_FAST)
-    blinked = [*takewhile(lambda li: look.ran(li) < BLINK_S, ended)][:BLINKS]
+    failed = [*takewhile(look.has_failed_fast, ended)][:FAST_FAILURES]
+    if len(failed) == FAST_FAILURES and _is_since_resumed(look, failed):
+        return _pause_for(Reason.FAILED_FAST)
+    blinked = [*takewhile(lambda li: look.compute_ended_run_s(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
-    if loops and _since_resumed(look, blinked):
-        return _paused(Reason.BRIEF)
+    if loops and _is_since_resumed(look, blinked):
+        return _pause_for(Reason.BRIEF)
     return None
 
 
-def _paused(reason: Reason) -> Verdict:
-    return Verdict(ChainState.PAUSED, build_mirage_cause(reason))
+def _pause_for(reason: Reason) -> ChainVerdict:
+    return ChainVerdict(ChainState.PAUSED, build_mirage_cause(reason))
 
 
-def _recovered(look: _Look, newest: Link) -> Verdict | None:
+def _judge_recovery(look: _ChainView, newest: Link) -> ChainVerdict | None:
     """A link that began all the same, as in `shadow`, and has outlived what the others did not."""
     paused = look.chain.state is ChainState.PAUSED and look.chain.actor is Actor.MIRAGE
-    lives = newest.state is LinkState.RUNNING and look.has_run(newest) >= look.proves_s
-    return Verdict(ChainState.ACTIVE) if paused and lives else None
+    lives = newest.state is LinkState.RUNNING and look.compute_run_s(newest) >= look.proves_s
+    return ChainVerdict(ChainState.ACTIVE) if paused and lives else None
 
 
-def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
+def _is_since_resumed(look: _ChainView, links: Sequence[Link]) -> bool:
     """What its owner has seen and resumed is not held against the chain again."""
     return all((link.start or 0) >= look.resumed_at for link in links)
 
 
-def _without_standby(look: _Look, newest: Link) -> Verdict | None:
+def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | None:
     """The newest link runs or has ended, and nothing stands behind it."""
     chain, now = look.chain, look.now
     if newest.state is LinkState.RUNNING:
-        return _runs_alone(look, newest)
+        return _judge_running_alone(look, newest)
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
         gone = AtRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
-        return look.goes_on()._replace(at_risk=gone)
+        return look.keep_state()._replace(at_risk=gone)
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
-    if _paused_itself(look, newest):
+    if _has_paused_itself(look, newest):
         said = chain.state is ChainState.PAUSED
-        return look.goes_on() if said else _paused(Reason.TURNED_AWAY)
+        return look.keep_state() if said else _pause_for(Reason.TURNED_AWAY)
     if _has_its_total(look):
-        total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(look.ran_s()))
-        return Verdict(ChainState.FINISHED, total)
+        total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(look.sum_runs_s()))
+        return ChainVerdict(ChainState.FINISHED, total)
     done = newest.end_state is JobState.COMPLETED
     how = "" if newest.end_state is None else newest.end_state.value
     ended = build_mirage_cause(Reason.LINK_ENDED, newest.index, newest.job_id, how)
-    return Verdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
+    return ChainVerdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
 
 
-def _paused_itself(look: _Look, newest: Link) -> bool:
+def _has_paused_itself(look: _ChainView, newest: Link) -> bool:
     """Whether its last link was turned away by its guard, as after two that failed fast it is.
 
     One that was submitted after those is its owner's answer to them, and may well be brief.
     """
-    brief = newest.end_state is JobState.COMPLETED and look.ran(newest) < GRACE_S
+    brief = newest.end_state is JobState.COMPLETED and look.compute_ended_run_s(newest) < GRACE_S
     before = look.began[:-1][-_FAST_FOR_LINKS:]
     if not brief or len(before) < _FAST_FOR_LINKS:
         return False
     stood = newest.submit <= (before[-1].end or newest.submit)
-    return stood and all(map(look.failed_fast, before))
+    return stood and all(map(look.has_failed_fast, before))
 
 
-def _has_its_total(look: _Look) -> bool:
+def _has_its_total(look: _ChainView) -> bool:
     total_s = look.chain.total_s
-    return total_s is not None and look.ran_s() + _TOTAL_SLACK_S * len(look.began) >= total_s
+    return total_s is not None and look.sum_runs_s() + _TOTAL_SLACK_S * len(look.began) >= total_s
 
 
-def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
+def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if _has_its_total(look):
-        return look.goes_on()
+        return look.keep_state()
     if look.chain.mode is ChainMode.SUBMIT:
         why = look.refused(newest.index + 1)
         refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
-        return look.goes_on(refused if why else None)
+        return look.keep_state(refused if why else None)
     # One that is COMPLETED was turned away by its guard, and another job does its work.
-    ended = (li for li in look.links if li.has_vanished or _failed_waiting(li))
+    ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
     gone = next((li for li in ended if li.index == newest.index + 1), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
-        return _gone(look, newest, gone)
+        return _judge_lost_standby(look, newest, gone)
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
         alone = AtRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
-        return look.goes_on(alone)
+        return look.keep_state(alone)
     return None
 
 
-def _failed_waiting(link: Link) -> bool:
+def _has_failed_waiting(link: Link) -> bool:
     return link.state is LinkState.ENDED and link.end_state is not JobState.COMPLETED
 
 
-def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
+def _judge_lost_standby(look: _ChainView, newest: Link, gone: Link) -> ChainVerdict:
     """The link makes another standby, once: what takes that one away too means it."""
     index, job_id = gone.index, gone.job_id
     how = "" if gone.end_state is None else gone.end_state.value
     replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)
     if look.chain.state is ChainState.ACTIVE and replaced:
-        return Verdict(
+        return ChainVerdict(
             ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, how)
         )
-    return look.goes_on(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))
+    return look.keep_state(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))

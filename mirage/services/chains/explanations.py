@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from mirage.domain.chain import Chain, ChainState
 from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk
-from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES, fails_fast_s
+from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES, get_fail_fast_s
 from mirage.slurm.text.pending_reasons import find_hindrance_by_word
 
 _ASKED = {
@@ -14,22 +14,22 @@ _ASKED = {
 }
 
 
-def note(chain: Chain) -> str:
+def describe_chain(chain: Chain) -> str:
     """What a list says of it: what it is at risk of, or why it is in its state."""
-    return f"at risk: {risk(chain.at_risk)}" if chain.at_risk else cause(chain)
+    return f"at risk: {explain_risk(chain.at_risk)}" if chain.at_risk else explain_cause(chain)
 
 
-def cause(chain: Chain) -> str:
+def explain_cause(chain: Chain) -> str:
     """Why it is in its state; empty for a chain that goes on."""
     found = chain.cause
     if found is None:
         return ""
     said = _SAYS[found.reason](chain, found)
     paused = chain.state is ChainState.PAUSED and found.actor is Actor.MIRAGE
-    return f"paused: {said}{_how_to_go_on(chain, found)}" if paused else said
+    return f"paused: {said}{_suggest_next_step(chain, found)}" if paused else said
 
 
-def unregistered(style: str | None, max_overlap_s: int) -> str:
+def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
     """Of a chain that nobody registered: what counts for it, and why."""
     overlap = f"an overlap of {max_overlap_s // 60} min at most" if max_overlap_s else "no overlap"
     return (
@@ -39,12 +39,12 @@ def unregistered(style: str | None, max_overlap_s: int) -> str:
     )
 
 
-def risk(at_risk: AtRisk) -> str:
+def explain_risk(at_risk: AtRisk) -> str:
     """What a chain is at risk of."""
     return _RISKS[at_risk.of](at_risk)
 
 
-def _how_to_go_on(chain: Chain, found: Cause) -> str:
+def _suggest_next_step(chain: Chain, found: Cause) -> str:
     match found.reason:
         case Reason.FAILED_FAST | Reason.BRIEF:
             return f"; `mirage chain resume {chain.chain_id}` goes on"
@@ -54,31 +54,31 @@ def _how_to_go_on(chain: Chain, found: Cause) -> str:
             return ""
 
 
-def _gone(of: AtRisk | Cause) -> str:
+def _describe_gone(of: AtRisk | Cause) -> str:
     return f"the standby for link {of.link} (job {of.job_id}) is gone: {of.detail}"
 
 
-def _waits(of: AtRisk | Cause) -> str:
+def _describe_wait(of: AtRisk | Cause) -> str:
     found = find_hindrance_by_word(of.detail)
     says = of.detail if found is None else found.says
     return f"link {of.link} (job {of.job_id}) waits: {says}"
 
 
-def _waits_for(of: Cause) -> str:
+def _describe_turn(of: Cause) -> str:
     index, job_id = of.detail.split()
     return f"link {of.link} (job {of.job_id}) waits for link {index} (job {job_id})"
 
 
-def _span(seconds: int) -> str:
+def _format_span(seconds: int) -> str:
     return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
 
 
 _RISKS: Mapping[Risk, Callable[[AtRisk], str]] = {
     Risk.NO_STANDBY: lambda risk: f"no standby stands behind link {risk.link}",
-    Risk.VANISHED: _gone,
+    Risk.VANISHED: _describe_gone,
     Risk.UNKNOWN: lambda risk: f"Slurm does not know link {risk.link} any more",
     Risk.REFUSED: lambda risk: f"Slurm refuses link {risk.link}: {risk.detail}",
-    Risk.HINDERED: _waits,
+    Risk.HINDERED: _describe_wait,
 }
 
 _SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
@@ -90,12 +90,12 @@ _SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
     Reason.TOTAL_RAN: lambda _, of: f"its links ran for {int(of.detail) / 3600:.1f} h in all",
     Reason.LINK_ENDED: lambda _, of: f"ended with link {of.link}, {of.detail}",
     Reason.FAILED_FAST: lambda chain, _: (
-        f"{FAST_FAILURES} links in a row failed within {_span(fails_fast_s(chain))}"
+        f"{FAST_FAILURES} links in a row failed within {_format_span(get_fail_fast_s(chain))}"
     ),
     Reason.BRIEF: lambda *_: f"{BLINKS} links in a row ran for less than a minute",
     Reason.TURNED_AWAY: lambda *_: "its links failed at once",
-    Reason.STANDBY_GONE: lambda _, of: f"{_gone(of)}, as was the one before it",
-    Reason.OWN_LIMIT: lambda _, of: f"{_waits(of)}; it cannot start beside its predecessor",
-    Reason.WAITS_FOR: lambda _, of: _waits_for(of),
+    Reason.STANDBY_GONE: lambda _, of: f"{_describe_gone(of)}, as was the one before it",
+    Reason.OWN_LIMIT: lambda _, of: f"{_describe_wait(of)}; it cannot start beside its predecessor",
+    Reason.WAITS_FOR: lambda _, of: _describe_turn(of),
     Reason.UNRECORDED: lambda _, of: of.detail,
 }

@@ -20,9 +20,9 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.chains.chain_ownership import REGISTERED
-from mirage.services.chains.chain_state import verdict
-from mirage.services.chains.explanations import note
-from mirage.services.chains.rest_submission import checked
+from mirage.services.chains.chain_state import judge_chain
+from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.rest_submission import validate_recipe
 from mirage.store.chains import chains, decisions, recipes
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Transaction
@@ -54,15 +54,15 @@ class Registration:
     """Kept for a chain of mode submit until it is over."""
 
 
-def register(
+def register_chain(
     tx: Transaction, cluster_id: int, new: Registration, *, uid: int, user: str, now: int
 ) -> Chain:
     """Record a chain; the same registration again changes nothing.
 
     Nothing is believed of its jobs: the links are those that Slurm shows for this uid.
     """
-    _check(new)
-    known = _known(tx, new.chain_id)
+    _check_registration(new)
+    known = _find_chain(tx, new.chain_id)
     if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
     if known is None and chains.count_unseen_chains(tx, cluster_id, uid) >= UNSEEN_MAX:
@@ -88,21 +88,21 @@ def register(
     if chain != known:
         chains.save_chain(tx, cluster_id, chain)
         event = REGISTERED if known is None else "registered again"
-        entry = _entry(chain, event, now, {"links": new.links}, user)
+        entry = _build_entry(chain, event, now, {"links": new.links}, user)
         audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
-        recipes.save_recipe(tx, chain.chain_id, uid, checked(new.recipe))
+        recipes.save_recipe(tx, chain.chain_id, uid, validate_recipe(new.recipe))
     return chain
 
 
-def _check(new: Registration) -> None:
+def _check_registration(new: Registration) -> None:
     if not 1 <= new.links <= MAX_LINKS:
         raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
     if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
         raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
 
 
-def ask(
+def request_state(
     tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
 ) -> Chain:
     """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick.
@@ -119,7 +119,9 @@ def ask(
     if target is ChainState.ACTIVE:
         moved = replace(moved, resumed_at=now)
     chains.save_chain(tx, cluster_id, moved)
-    audit.write_entry(tx, cluster_id, _entry(moved, f"asked: {_ASKED[target]}", now, {}, actor))
+    audit.write_entry(
+        tx, cluster_id, _build_entry(moved, f"asked: {_ASKED[target]}", now, {}, actor)
+    )
     return moved
 
 
@@ -130,21 +132,21 @@ _ASKED = {
 }
 
 
-def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
+def _find_chain(tx: Transaction, chain_id: ChainId) -> Chain | None:
     try:
         return chains.get_chain(tx, chain_id, lock=True)
     except NotFound:
         return None
 
 
-def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
+def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     """Move chains on by what became of their links."""
     recipes.drop_ended_recipes(tx)
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
-        refused = partial(_refused, tx, chain.chain_id)
-        told = verdict(chain, by_chain[chain.chain_id], now, refused)
+        refused = partial(_get_refusal, tx, chain.chain_id)
+        told = judge_chain(chain, by_chain[chain.chain_id], now, refused)
         if told is None:
             continue
         same = told.state is chain.state
@@ -154,19 +156,19 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
             continue
         chains.save_chain(tx, cluster_id, moved)
         if not same:
-            entry = _entry(moved, f"chain {told.state}", now, {"note": note(moved)})
+            entry = _build_entry(moved, f"chain {told.state}", now, {"note": describe_chain(moved)})
             audit.write_entry(tx, cluster_id, entry)
         elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
-            what = {"of": moved.at_risk.word, "note": note(moved)}
-            audit.write_entry(tx, cluster_id, _entry(moved, "at risk", now, what))
+            what = {"of": moved.at_risk.word, "note": describe_chain(moved)}
+            audit.write_entry(tx, cluster_id, _build_entry(moved, "at risk", now, what))
 
 
-def _refused(tx: Transaction, chain_id: ChainId, index: int) -> str:
+def _get_refusal(tx: Transaction, chain_id: ChainId, index: int) -> str:
     last = decisions.find_last_decision(tx, chain_id, index)
     return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 
-def _entry(
+def _build_entry(
     chain: Chain, event: str, now: int, what: Mapping[str, object], actor: str = "mirage"
 ) -> AuditEntry:
     return AuditEntry(at=now, actor=actor, event=event, chain_id=chain.chain_id, detail=what)

@@ -24,7 +24,7 @@ _ADVICE: dict[str, str] = {
 HOLDS = frozenset({"JobHeldAdmin", "JobHeldUser"})
 
 
-def advice(word: str) -> str:
+def get_advice(word: str) -> str:
     """A sentence on what to do; `word`: `AtRisk.word`. Empty for what is not known."""
     if word in _ADVICE:
         return _ADVICE[word]
@@ -32,13 +32,13 @@ def advice(word: str) -> str:
     return "" if found is None else found.advice
 
 
-def of_waiting(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
+def find_waiting_risk(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
     """What a pending link waits for; None for an ordinary wait.
 
     A limit that its own predecessor takes up is a cause and no risk: overlap is impossible then,
     and the standby starts when the predecessor ends.
     """
-    found = _now(standby)
+    found = _find_hindrance(standby)
     if found is None:
         return None
     index, job_id = standby.index, standby.job_id
@@ -48,7 +48,7 @@ def of_waiting(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
     return AtRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
 
 
-def _now(standby: Link) -> Hindrance | None:
+def _find_hindrance(standby: Link) -> Hindrance | None:
     """What hinders it still, as two looks have shown."""
     hindered = standby.hindered and standby.hindered == standby.reason
     return find_hindrance_by_word(standby.hindered) if hindered else None

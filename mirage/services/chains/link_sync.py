@@ -20,7 +20,7 @@ from mirage.domain.chain_cause import Actor
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.services.chains import chain_ownership
-from mirage.services.chains.standby_position import GRACE_S, placed, with_release
+from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
 from mirage.store.chains import chains
@@ -52,7 +52,7 @@ _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
 
 
-def sync(
+def sync_links(
     tx: Transaction,
     cluster_id: int,
     jobs: Iterable[Job],
@@ -68,8 +68,8 @@ def sync(
     of it, where a job may be that a registration names and that has no mark.
     """
     jobs = list(jobs)
-    known = _open_marks(tx, cluster_id) if accounting else {}
-    found = sorted(marked(jobs, known), key=_in_order)
+    known = _read_open_marks(tx, cluster_id) if accounting else {}
+    found = sorted(parse_marks(jobs, known), key=_order_by_link)
     chain_ids = {mark.chain_id for mark, _ in found}
     owned = chains.find_chains(tx, chain_ids)
     stored = chains.list_links_by_chain(tx, list(chain_ids))
@@ -78,8 +78,8 @@ def sync(
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
         group, links = list(pairs), {link.index: link for link in stored[chain_id]}
         chain = owned.get(chain_id)
-        if chain is None or (not links and chain_ownership.falls(chain, jobs, queue)):
-            chain = chain_ownership.adopted(tx, cluster_id, chain, group, now)
+        if chain is None or (not links and chain_ownership.is_contradicted(chain, jobs, queue)):
+            chain = chain_ownership.adopt_chain(tx, cluster_id, chain, group, now)
         for mark, job in group:
             if chain is None:
                 continue
@@ -90,30 +90,30 @@ def sync(
             in_vain = before is not None and script_turns.has_waited_in_vain(
                 chain, before, links.values()
             )
-            link = _followed(before, mark, job, now, in_vain=in_vain)
+            link = _follow_job(before, mark, job, now, in_vain=in_vain)
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
-            link = _replaced(before, link, in_vain=in_vain)
+            link = _mark_replaced(before, link, in_vain=in_vain)
             predecessor = links.get(mark.index - 1)
             if not accounting:
-                link = _standing(before, predecessor, link, job)
-            link = with_release(before, predecessor, link, in_queue=not accounting)
-            chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
+                link = _update_standing(before, predecessor, link, job)
+            link = update_release(before, predecessor, link, in_queue=not accounting)
+            chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
                 unchanged.append(link)
             else:
-                _store(tx, cluster_id, before, link, in_vain=in_vain)
+                _store_link(tx, cluster_id, before, link, in_vain=in_vain)
     chains.mark_links_seen(tx, unchanged, now)
-    chain_ownership.ignored(tx, cluster_id, foreign, now)
+    chain_ownership.report_foreign_marks(tx, cluster_id, foreign, now)
 
 
-def links_in(queue: Queue) -> list[Job]:
+def list_marked_jobs(queue: Queue) -> list[Job]:
     """The jobs of the queue that carry a mark."""
     return [queue.get_job(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
 
 
-def marked(
+def parse_marks(
     jobs: Iterable[Job], known: Mapping[JobId, Mark] | None = None
 ) -> Iterator[tuple[Mark, Job]]:
     """Jobs that are links. Without comments in accounting the submit line still has the mark.
@@ -121,25 +121,25 @@ def marked(
     A run that ended by being requeued is left out: its job lives on under a newer record.
     """
     for job in jobs:
-        mark = find_mark(job.comment) or find_mark(_unquoted(job.submit_line))
+        mark = find_mark(job.comment) or find_mark(_strip_quotes(job.submit_line))
         mark = mark or (known or {}).get(job.job_id)
         if mark is not None and not job.array and job.state is not JobState.REQUEUED:
             yield mark, job
 
 
-def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
+def list_missing_jobs(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     """Jobs of links that the queue has not shown for a while: accounting may know their end."""
     return [li.job_id for li in list_open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
-def keep_unread(tx: Transaction, cluster_id: int, queue: Queue) -> None:
+def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
     """Links whose job is in the queue, in a row that does not read, are not gone."""
     if queue.unread:
         there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
         chains.mark_links_seen(tx, there, queue.taken_at)
 
 
-def unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
+def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
     """Live chains that nothing is done about after this look: of a job of theirs nobody knows how
     it is."""
     if not queue.unread:
@@ -159,25 +159,25 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         )
         ended = replace(ended, held_at=None)
         chains.save_link(tx, cluster_id, ended)
-        _audit(tx, cluster_id, ended, FORGOTTEN, now, {})
+        _write_audit(tx, cluster_id, ended, FORGOTTEN, now, {})
 
 
-def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
+def _read_open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
     return {li.job_id: Mark(li.chain_id, li.index) for li in list_open_links(tx, cluster_id)}
 
 
-def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
+def _order_by_link(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
     """Predecessors before successors; of one link, earlier runs before later ones."""
     mark, job = pair
     return mark.chain_id, mark.index, job.submit, job.job_id
 
 
-def _unquoted(submit_line: str) -> str:
+def _strip_quotes(submit_line: str) -> str:
     """Words of the line; sacct prints `--comment=mirage:x:1` or the two words apart."""
     return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
 
 
-def _taken_up(
+def _take_up_chain(
     tx: Transaction,
     cluster_id: int,
     chain: Chain,
@@ -200,23 +200,25 @@ def _taken_up(
         return chain
     active = replace(chain, state=ChainState.ACTIVE, cause=None)
     chains.save_chain(tx, cluster_id, active)
-    _audit(tx, cluster_id, link, TAKEN_UP, link.seen_at, {"was": chain.state.value})
+    _write_audit(tx, cluster_id, link, TAKEN_UP, link.seen_at, {"was": chain.state.value})
     return active
 
 
-def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool) -> Link | None:
+def _follow_job(
+    known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
+) -> Link | None:
     """The link as Slurm now shows it; None where the record is of an older job of that place.
 
     `in_vain`: the known job ended before its turn came.
     """
     if known is not None and _is_stale(known, job, in_vain=in_vain):
         return None
-    link = known if known is not None and known.job_id == job.job_id else _made(mark, job)
+    link = known if known is not None and known.job_id == job.job_id else _make_link(mark, job)
     if link.end_state is JobState.UNKNOWN:
         link = replace(link, state=LinkState.PENDING, end=None, end_state=None)
     if link.submit != job.submit:
-        link = _run_again(link, job)
-    state = _link_state(job.state)
+        link = _restart_link(link, job)
+    state = _to_link_state(job.state)
     if state is None:
         return replace(link, seen_at=now)
     ended = state is LinkState.ENDED
@@ -229,14 +231,14 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bo
         eligible=job.eligible or link.eligible,
         start=None if state is LinkState.PENDING else job.start or link.start,
         end=job.end or link.end if ended else None,
-        expected_end=_expected_end(link, job),
+        expected_end=_get_expected_end(link, job),
         end_state=job.state if ended else None,
         held_at=None if ended else link.held_at,
         seen_at=now,
     )
 
 
-def _made(mark: Mark, job: Job) -> Link:
+def _make_link(mark: Mark, job: Job) -> Link:
     return Link(chain_id=mark.chain_id, index=mark.index, job_id=job.job_id, submit=job.submit)
 
 
@@ -245,7 +247,7 @@ def _is_lost(before: Link, *, in_vain: bool) -> bool:
     return before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
 
 
-def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
+def _mark_replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
     """With when a job last took the place of one that had gone without having run."""
     if before is None or before.job_id == link.job_id:
         return link
@@ -253,7 +255,7 @@ def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
     return replace(link, replaced_at=at)
 
 
-def _run_again(link: Link, job: Job) -> Link:
+def _restart_link(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
     fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
@@ -266,17 +268,17 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
         has_run = known.start is not None and not in_vain
-        return older or (has_run and not _turned_away(known, job))
+        return older or (has_run and not _is_turned_away(known, job))
     if known.submit != job.submit:
         return known.submit > job.submit
     if known.end_state is JobState.UNKNOWN:
         return False  # it was closed unseen, and is seen again
-    state = _link_state(job.state)
+    state = _to_link_state(job.state)
     # The same run never goes back.
     return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
 
 
-def _turned_away(known: Link, job: Job) -> bool:
+def _is_turned_away(known: Link, job: Job) -> bool:
     """The link's guard has ended that job before its script, and this one is to do its work: it had
     started too early beside its predecessor, or the chain was paused and its owner resumes it."""
     if known.end_state is not JobState.COMPLETED or known.start is None or job.state.has_ended:
@@ -285,7 +287,7 @@ def _turned_away(known: Link, job: Job) -> bool:
     return brief and job.submit >= known.start
 
 
-def _link_state(state: JobState) -> LinkState | None:
+def _to_link_state(state: JobState) -> LinkState | None:
     """None for a word Mirage does not know: nothing is concluded from it."""
     if state.is_waiting:
         return LinkState.PENDING
@@ -294,32 +296,32 @@ def _link_state(state: JobState) -> LinkState | None:
     return LinkState.ENDED if state.has_ended else None
 
 
-def _expected_end(link: Link, job: Job) -> int | None:
+def _get_expected_end(link: Link, job: Job) -> int | None:
     """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
     if job.state is JobState.RUNNING and job.expected_end is not None:
         return job.expected_end
     return link.expected_end if job.state.is_running else None
 
 
-def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+def _update_standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Where it stands, and why it waits."""
-    link = placed(before, predecessor, link, job)
+    link = update_position(before, predecessor, link, job)
     if link.state is not LinkState.ENDED:
-        link = replace(link, held_at=_held_at(link, job))
+        link = replace(link, held_at=_get_held_at(link, job))
     other = before is not None and before.job_id != link.job_id and before.start is not None
     if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
         link = replace(link, hindered=SENT_BACK)
-    return _waiting(before, link, job)
+    return _update_waiting(before, link, job)
 
 
-def _held_at(link: Link, job: Job) -> int | None:
+def _get_held_at(link: Link, job: Job) -> int | None:
     """When Mirage held it, while each look since then shows a user's hold: one that stands after a
     look without is somebody else's. A job that runs may be held for when it is requeued."""
     told_before = link.seen_at < (link.held_at or 0)
     return link.held_at if told_before or is_users_hold(job.reason) else None
 
 
-def _waiting(before: Link | None, link: Link, job: Job) -> Link:
+def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
     """Why it waits, and whether that is the queue; and until when, as Slurm plans it.
 
     Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
@@ -346,7 +348,7 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
     return True
 
 
-def _store(
+def _store_link(
     tx: Transaction, cluster_id: int, before: Link | None, link: Link, *, in_vain: bool
 ) -> None:
     chains.save_link(tx, cluster_id, link)
@@ -359,22 +361,22 @@ def _store(
         )
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
-        _audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
+        _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
     if before is not None and before.job_id != link.job_id:
         event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
-        _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
+        _write_audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
-        _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
-    if before is not None and _lost_its_hold(before, link):
-        _audit(tx, cluster_id, link, HOLD_GONE, link.seen_at, {"reason": link.reason})
+        _write_audit(tx, cluster_id, link, "requeued", link.seen_at, {})
+    if before is not None and _has_lost_hold(before, link):
+        _write_audit(tx, cluster_id, link, HOLD_GONE, link.seen_at, {"reason": link.reason})
 
 
-def _lost_its_hold(before: Link, link: Link) -> bool:
+def _has_lost_hold(before: Link, link: Link) -> bool:
     goes_on = before.job_id == link.job_id and link.state is not LinkState.ENDED
     return goes_on and before.held_at is not None and link.held_at is None
 
 
-def _audit(
+def _write_audit(
     tx: Transaction, cluster_id: int, link: Link, event: str, now: int, what: Mapping[str, object]
 ) -> None:
     entry = AuditEntry(

@@ -22,32 +22,34 @@ class OpenHandover:
     """`standby` is no job yet, but what would be submitted: its like, held."""
 
 
-def open_handovers(
+def list_open_handovers(
     tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
 ) -> Iterator[OpenHandover]:
     """Links of chains in that state that have a successor pending, or want one."""
     live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state is state]
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
-        yield from of_chain(chain, by_chain[chain.chain_id])
+        yield from list_chain_handovers(chain, by_chain[chain.chain_id])
 
 
-def of_chain(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+def list_chain_handovers(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
     """Those of one chain; `links` by index."""
-    yield from _standing(chain, links)
-    unborn = to_submit(chain, links)
+    yield from _list_standing(chain, links)
+    unborn = find_unsubmitted(chain, links)
     if unborn is not None:
         yield unborn
 
 
-def _standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+def _list_standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
     for standby in links:
-        predecessor = _predecessor(standby.index, links)
+        predecessor = _find_predecessor(standby.index, links)
         if standby.state is LinkState.PENDING and predecessor is not None:
-            yield OpenHandover(chain, predecessor, standby, _beside(predecessor, links))
+            yield OpenHandover(
+                chain, predecessor, standby, _find_running_before(predecessor, links)
+            )
 
 
-def to_submit(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
+def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
     """Of a chain without standing jobs: its running link, and what is to follow it."""
     started = [link for link in links if link.start is not None]
     if chain.mode is not ChainMode.SUBMIT or not started:
@@ -68,15 +70,15 @@ def to_submit(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
         nodes=newest.nodes,
         time_limit_s=newest.time_limit_s,
     )
-    return OpenHandover(chain, newest, unborn, _beside(newest, links), submits=True)
+    return OpenHandover(chain, newest, unborn, _find_running_before(newest, links), submits=True)
 
 
-def _predecessor(index: int, links: Sequence[Link]) -> Link | None:
+def _find_predecessor(index: int, links: Sequence[Link]) -> Link | None:
     """The link before it; those that vanished from among links submitted beforehand are none."""
     before = [link for link in links if link.index < index and not link.has_vanished]
     return before[-1] if before else None
 
 
-def _beside(predecessor: Link, links: Sequence[Link]) -> Link | None:
+def _find_running_before(predecessor: Link, links: Sequence[Link]) -> Link | None:
     running = (li for li in links if li.state is LinkState.RUNNING)
     return next((li for li in running if li.index < predecessor.index), None)

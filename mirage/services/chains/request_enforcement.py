@@ -1,6 +1,6 @@
 """What owners and admins asked of their chains, carried out: Slurm is made to match the database.
 
-A request is a chain's state and who asked for it (`chains.ask`), durable before Slurm hears of it;
+A request is a chain's state and who asked for it (`lifecycle.request_state`), durable before Slurm hears of it;
 the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
 """
 
@@ -18,8 +18,8 @@ from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.ports import Cluster
-from mirage.services.chains.explanations import note
-from mirage.services.chains.link_sync import links_in, marked, unread_chains
+from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.link_sync import list_marked_jobs, list_unread_chains, parse_marks
 from mirage.slurm.text.holds import is_held, is_users_hold
 from mirage.store.chains import chains, holds, orders
 from mirage.store.chains.orders import OrderOutcome
@@ -46,7 +46,7 @@ class Order(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
 
-    def event(self, outcome: OrderOutcome) -> str:
+    def format_event(self, outcome: OrderOutcome) -> str:
         """The audit's word."""
         return self.value if outcome is OrderOutcome.TOLD else f"{self}: {outcome}"
 
@@ -67,20 +67,20 @@ class _Task:
     order: Order
 
 
-def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
+def enforce_requests(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
     """Tell Slurm what chains asked for and the queue does not show yet.
 
     Standbys go before running links: a successor must not start because its predecessor was
     cancelled.
     """
     with store.read() as tx:
-        tasks = _of_each(_tasks(tx, cluster_id, queue))
+        tasks = _limit_per_owner(_find_tasks(tx, cluster_id, queue))
     for task in tasks:
-        if not _carry_out(store, cluster, cluster_id, task):
+        if not _execute_task(store, cluster, cluster_id, task):
             return  # no answer: the rest would wait as long for none
 
 
-def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
+def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
     """As many of one owner as may be, owners by turns; standbys before running links."""
     turn: Counter[int] = Counter()
     turns: list[tuple[bool, int, _Task]] = []
@@ -91,26 +91,28 @@ def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
     return [task for *_, task in sorted(turns, key=lambda each: each[:2])]
 
 
-def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
-    links = [(mark, job) for mark, job in marked(links_in(queue)) if _lives(job)]
+def _find_tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
+    links = [(mark, job) for mark, job in parse_marks(list_marked_jobs(queue)) if _is_alive(job)]
     owned = chains.find_chains(tx, {mark.chain_id for mark, _ in links})
     modes = clusters.list_modes(tx, cluster_id)
-    unread = unread_chains(tx, cluster_id, queue)
+    unread = list_unread_chains(tx, cluster_id, queue)
     for mark, job in links:
         chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
         mode = clusters.resolve_mode(modes, job.partition)
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
-        order = _order(tx, cluster_id, chain, job, mode)
-        if order is not None and not _told_enough(tx, cluster_id, job, order, queue.taken_at):
+        order = _decide_order(tx, cluster_id, chain, job, mode)
+        if order is not None and not _has_enough_tries(tx, cluster_id, job, order, queue.taken_at):
             yield _Task(chain, job, order)
 
 
-def _lives(job: Job) -> bool:
+def _is_alive(job: Job) -> bool:
     return job.state.is_waiting or (job.state.is_running and job.state is not JobState.COMPLETING)
 
 
-def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode) -> Order | None:
+def _decide_order(
+    tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode
+) -> Order | None:
     """None where Slurm shows what the chain's state asks for."""
     if chain.state is ChainState.CANCELLED:
         asked = chain.actor is Actor.USER
@@ -131,12 +133,12 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
     )
 
 
-def _told_enough(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
+def _has_enough_tries(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
     told = orders.list_outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
     return OrderOutcome.REFUSED in told or len(told) >= MOST_TRIES
 
 
-def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
+def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
     """False where Slurm gave no answer.
 
     A hold is written down first: what Mirage held it must know that it may release. Where the hold
@@ -148,24 +150,24 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
         Order.CANCEL: cluster.cancel_job,
     }
     if task.order is Order.SUSPEND:
-        _write(store, cluster, cluster_id, task, OrderOutcome.TOLD)
+        _record_outcome(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     try:
         moves[task.order](task.job.job_id, owner=task.chain.uid)
     except JobChanged as error:
-        _write(store, cluster, cluster_id, task, OrderOutcome.OVERTAKEN, str(error))
+        _record_outcome(store, cluster, cluster_id, task, OrderOutcome.OVERTAKEN, str(error))
     except ClusterRefused as error:
-        _write(store, cluster, cluster_id, task, OrderOutcome.REFUSED, str(error))
+        _record_outcome(store, cluster, cluster_id, task, OrderOutcome.REFUSED, str(error))
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells.
         _log.warning("not obeyed yet", order=task.order.value, error=str(error))
         return False
     else:
         if task.order is not Order.SUSPEND:
-            _write(store, cluster, cluster_id, task, OrderOutcome.TOLD)
+            _record_outcome(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     return True
 
 
-def _write(
+def _record_outcome(
     store: Store,
     cluster: Cluster,
     cluster_id: int,
@@ -177,10 +179,10 @@ def _write(
     entry = AuditEntry(
         at=now,
         actor="mirage",
-        event=order.event(outcome),
+        event=order.format_event(outcome),
         chain_id=task.chain.chain_id,
         job_id=job.job_id,
-        detail={"note": note(task.chain), "error": error},
+        detail={"note": describe_chain(task.chain), "error": error},
     )
     with store.begin() as tx:
         audit.write_entry(tx, cluster_id, entry)

@@ -40,22 +40,22 @@ such as how MPI launches, the first link keeps for the others (carrier_standby.s
 _CONTROLS = re.compile(r"[\0-\x1f\x7f]")
 
 
-class Submits(Protocol):
+class SubmitJob(Protocol):
     def __call__(self, job: Submission, *, user: str) -> JobId: ...
 
 
-def submitter(store: Store, submit: Submits) -> Callable[[NextLink], bool]:
+def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], bool]:
     """What puts a link into the queue; it answers False for what is left to the link that runs.
 
     Raises as `ports.Cluster` does, and InputError for an owner whom this host does not know so.
     """
 
-    def put(asked: NextLink) -> bool:
+    def submit_link(asked: NextLink) -> bool:
         with store.read() as tx:
             kept = recipes.find_recipe(tx, asked.chain_id)
         if kept is None or kept.uid != asked.uid:
             return False
-        job = submission(kept.recipe, asked.chain_id, asked.index, _owner(asked))
+        job = build_submission(kept.recipe, asked.chain_id, asked.index, _find_owner(asked))
         try:
             submit(job, user=asked.user)
         except InputError as error:
@@ -64,16 +64,16 @@ def submitter(store: Store, submit: Submits) -> Callable[[NextLink], bool]:
             return False
         return True
 
-    return put
+    return submit_link
 
 
-def submission(
+def build_submission(
     recipe: Recipe, chain_id: ChainId, index: int, owner: pwd.struct_passwd
 ) -> Submission:
     """The job that becomes this link."""
-    mark, options = Mark(chain_id, index), _mailed(recipe.options, owner.pw_name)
+    mark, options = Mark(chain_id, index), _add_mail_user(recipe.options, owner.pw_name)
     return Submission(
-        script=_script(recipe, mark),
+        script=_render_script(recipe, mark),
         environment={
             "PATH": _PATH,
             "HOME": owner.pw_dir,
@@ -91,12 +91,12 @@ def submission(
     )
 
 
-def _mailed(options: Mapping[str, str], user: str) -> dict[str, str]:
+def _add_mail_user(options: Mapping[str, str], user: str) -> dict[str, str]:
     """sbatch has mail go to its caller where no address is given."""
     return ({"mail-user": user} if "mail-type" in options else {}) | dict(options)
 
 
-def _script(recipe: Recipe, mark: Mark) -> str:
+def _render_script(recipe: Recipe, mark: Mark) -> str:
     carrier = shlex.quote(posixpath.normpath(recipe.carrier))
     return (
         "#!/bin/sh\n# A link of a chain of Mirage: what it runs is its user's own file.\n"
@@ -105,7 +105,7 @@ def _script(recipe: Recipe, mark: Mark) -> str:
     )
 
 
-def checked(recipe: Recipe) -> Recipe:
+def validate_recipe(recipe: Recipe) -> Recipe:
     """Raises InputError for one that no wrapped sbatch made."""
     for path in (recipe.carrier, recipe.directory):
         if not path.startswith("/") or _CONTROLS.search(path):
@@ -113,7 +113,7 @@ def checked(recipe: Recipe) -> Recipe:
     return recipe
 
 
-def _owner(asked: NextLink) -> pwd.struct_passwd:
+def _find_owner(asked: NextLink) -> pwd.struct_passwd:
     try:
         entry = pwd.getpwnam(asked.user)
     except KeyError:

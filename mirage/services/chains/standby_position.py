@@ -16,17 +16,17 @@ GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""
 
 
-def placed(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+def update_position(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """By the queue. `before`: the same place in the chain at the look before, of any job."""
-    link = replace(link, position=_position(link, predecessor, job))
+    link = replace(link, position=_compute_position(link, predecessor, job))
     known = before if before is not None and before.job_id == link.job_id else None
-    return _with_plan(known, predecessor, link, job)
+    return _update_plan(known, predecessor, link, job)
 
 
-def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
+def _compute_position(link: Link, predecessor: Link | None, job: Job) -> Position:
     if not job.state.is_waiting:
         return link.position
-    if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
+    if predecessor is not None and _is_waiting_on(job.dependency, predecessor.job_id):
         return Position.HELD
     if predecessor is None and job.dependency:
         return Position.HELD
@@ -34,7 +34,7 @@ def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
     return Position.PINNED if link.position is Position.PINNED else Position.FREE
 
 
-def _waits_on(text: str, predecessor: JobId) -> bool:
+def _is_waiting_on(text: str, predecessor: JobId) -> bool:
     """A list that does not read is not Mirage's to take apart: the standby counts as held."""
     try:
         return dependency.has_own_term(text, predecessor)
@@ -42,7 +42,7 @@ def _waits_on(text: str, predecessor: JobId) -> bool:
         return True
 
 
-def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """What was planned last stays on a link that is released: it tells how that came about."""
     if link.position is not Position.HELD or link.state is not LinkState.PENDING:
         return link
@@ -54,11 +54,11 @@ def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Jo
         link,
         plan_min=minutes,
         planned_release=None if minutes is None or start is None else start + 60 * minutes,
-        planned_by=_planned_by(known, minutes, job),
+        planned_by=_find_planner(known, minutes, job),
     )
 
 
-def _planned_by(known: Link | None, minutes: int | None, job: Job) -> Planner | None:
+def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner | None:
     """What the service did not write is the running link's, or somebody's who changed a plan.
 
     The running link writes again only what still reads as it wrote it itself.
@@ -72,7 +72,7 @@ def _planned_by(known: Link | None, minutes: int | None, job: Job) -> Planner | 
     return infer_planner(job)
 
 
-def with_release(
+def update_release(
     before: Link | None, predecessor: Link | None, link: Link, *, in_queue: bool
 ) -> Link:
     """With when Slurm released it by a plan, and whose that was, as far as EligibleTime tells.

@@ -43,12 +43,12 @@ RELEASED_BY = {
 }
 
 
-def pulled(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
+def list_pulls(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
     """By which ways, and by whom; empty: it is not."""
     return admin_overrides.list_pulled_switches(tx, cluster_id)
 
 
-def says(by: Sequence[PulledSwitch]) -> str:
+def explain_pulls(by: Sequence[PulledSwitch]) -> str:
     """Why nothing may act, and what to do."""
     ways = (
         f"by {each.by} at {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M} UTC "
@@ -58,17 +58,17 @@ def says(by: Sequence[PulledSwitch]) -> str:
     return f"the kill switch is pulled {', and '.join(ways)}"
 
 
-def pull(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) -> None:
+def pull_switch(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) -> None:
     """Whatever acts goes back to shadow, and stays there until release."""
-    stopped = _stop(tx, cluster_id)
-    before = {each.way for each in pulled(tx, cluster_id)}
+    stopped = _stop_acting(tx, cluster_id)
+    before = {each.way for each in list_pulls(tx, cluster_id)}
     new = PulledSwitch(way=way.value, by=actor, at=now, stopped=tuple(stopped))
     admin_overrides.pull_switch(tx, cluster_id, new)
     if way.value not in before or stopped:
-        _write(tx, cluster_id, PULLED, now, actor, way=way.value, stopped=stopped)
+        _write_audit(tx, cluster_id, PULLED, now, actor, way=way.value, stopped=stopped)
 
 
-def release(
+def release_switch(
     tx: Transaction,
     cluster_id: int,
     ways: Collection[Way] = BY_HAND,
@@ -82,36 +82,38 @@ def release(
     `act_again`: what acted until it was pulled, and has got no other mode since, acts again then;
     else all stays in shadow.
     """
-    mine = [each for each in pulled(tx, cluster_id) if each.way in {way.value for way in ways}]
+    mine = [each for each in list_pulls(tx, cluster_id) if each.way in {way.value for way in ways}]
     if not mine:
         return
     admin_overrides.release_switches(tx, cluster_id, [each.way for each in mine])
-    again = _to_act(tx, cluster_id, mine) if act_again else []
+    again = _list_resumable(tx, cluster_id, mine) if act_again else []
     for partition in again:
         clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
     told = [each.way for each in mine]
-    _write(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
+    _write_audit(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
 
 
-def _to_act(tx: Transaction, cluster_id: int, released: Sequence[PulledSwitch]) -> list[str]:
-    if pulled(tx, cluster_id):
+def _list_resumable(
+    tx: Transaction, cluster_id: int, released: Sequence[PulledSwitch]
+) -> list[str]:
+    if list_pulls(tx, cluster_id):
         return []
     modes = clusters.list_modes(tx, cluster_id)
     stopped = {partition for each in released for partition in each.stopped}
     return sorted(name for name in stopped if modes.get(name) is Mode.SHADOW)
 
 
-def obey(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> None:
+def enforce_switch(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> None:
     """At each tick: the file is looked for, and nothing acts while the switch is pulled."""
     if file is not None and file.exists():
-        pull(tx, cluster_id, Way.FILE, now=now, actor=f"file {file}")
+        pull_switch(tx, cluster_id, Way.FILE, now=now, actor=f"file {file}")
     else:
-        release(tx, cluster_id, {Way.FILE}, now=now, actor=SERVICE)
-    if pulled(tx, cluster_id) and (stopped := _stop(tx, cluster_id)):
-        _write(tx, cluster_id, PULLED, now, SERVICE, stopped=stopped)
+        release_switch(tx, cluster_id, {Way.FILE}, now=now, actor=SERVICE)
+    if list_pulls(tx, cluster_id) and (stopped := _stop_acting(tx, cluster_id)):
+        _write_audit(tx, cluster_id, PULLED, now, SERVICE, stopped=stopped)
 
 
-def _stop(tx: Transaction, cluster_id: int) -> list[str]:
+def _stop_acting(tx: Transaction, cluster_id: int) -> list[str]:
     """What acted."""
     modes = clusters.list_modes(tx, cluster_id)
     acting = sorted(name for name, mode in modes.items() if mode is Mode.ACT)
@@ -120,7 +122,7 @@ def _stop(tx: Transaction, cluster_id: int) -> list[str]:
     return acting
 
 
-def _write(
+def _write_audit(
     tx: Transaction, cluster_id: int, event: str, now: int, actor: str, **detail: object
 ) -> None:
     audit.write_entry(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))

@@ -16,7 +16,7 @@ _MOST = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
+class LimitSpec:
     """One limit: where `Limits` has it, and what it may be."""
 
     field: str
@@ -28,31 +28,31 @@ class Cap:
     flag: bool = False
     """No or yes: 0 or 1."""
 
-    def of(self, limits: Limits) -> float:
+    def get_value(self, limits: Limits) -> float:
         return float(getattr(limits, self.field)) / self.per
 
-    def into(self, limits: Limits, value: float) -> Limits:
+    def apply_value(self, limits: Limits, value: float) -> Limits:
         kind = type(getattr(limits, self.field))
         return replace(limits, **{self.field: kind(value * self.per)})
 
 
-CAPS: Mapping[str, Cap] = {
-    "max_touches": Cap(field="max_touches", least=1, whole=True),
-    "max_chains_per_user": Cap(field="max_chains_per_user", least=1, whole=True),
-    "account_overlap_node_h": Cap(field="account_overlap_node_h"),
-    "cluster_overlap_node_h": Cap(field="cluster_overlap_node_h"),
-    "max_lead_h": Cap(field="max_lead_s", per=_HOUR_S),
-    "min_gain_s": Cap(field="min_gain_s", whole=True),
-    "replan_gain": Cap(field="replan_gain_h"),
-    "allow_pin": Cap(field="allow_pin", most=1, whole=True, flag=True),
-    "demote_after": Cap(field="demote_after", least=1, whole=True),
-    "demote_error_h": Cap(field="demote_error_s", per=_HOUR_S, least=0.01),
+CAPS: Mapping[str, LimitSpec] = {
+    "max_touches": LimitSpec(field="max_touches", least=1, whole=True),
+    "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
+    "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),
+    "cluster_overlap_node_h": LimitSpec(field="cluster_overlap_node_h"),
+    "max_lead_h": LimitSpec(field="max_lead_s", per=_HOUR_S),
+    "min_gain_s": LimitSpec(field="min_gain_s", whole=True),
+    "replan_gain": LimitSpec(field="replan_gain_h"),
+    "allow_pin": LimitSpec(field="allow_pin", most=1, whole=True, flag=True),
+    "demote_after": LimitSpec(field="demote_after", least=1, whole=True),
+    "demote_error_h": LimitSpec(field="demote_error_s", per=_HOUR_S, least=0.01),
 }
 """By the configuration's name below [provision]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class LimitDescription:
     """What the configuration says of a limit."""
 
     unit: str
@@ -62,43 +62,47 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class EffectiveLimit:
     """A limit with who set it."""
 
     name: str
     value: float
     configured: float
     """What is in force without the one set by hand."""
-    told: Told
+    told: LimitDescription
     set_by: str | None
     """None: the configuration."""
     set_at: int | None
 
 
-UNTOLD = Told(unit="", meaning="", origin="default")
+UNTOLD = LimitDescription(unit="", meaning="", origin="default")
 
 
-def in_force(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
+def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
     """What a tick goes by."""
     limits = configured
     for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
         if name in CAPS:
-            limits = CAPS[name].into(limits, hand.value)
+            limits = CAPS[name].apply_value(limits, hand.value)
     return limits
 
 
-def listed(
-    tx: Transaction, cluster_id: int, configured: Limits, told: Mapping[str, Told]
-) -> Sequence[InForce]:
+def list_limits(
+    tx: Transaction, cluster_id: int, configured: Limits, told: Mapping[str, LimitDescription]
+) -> Sequence[EffectiveLimit]:
     by_hand = admin_overrides.list_limit_overrides(tx, cluster_id)
     return [
-        _in_force(name, cap.of(configured), told.get(name, UNTOLD), by_hand.get(name))
+        _build_effective_limit(
+            name, cap.get_value(configured), told.get(name, UNTOLD), by_hand.get(name)
+        )
         for name, cap in CAPS.items()
     ]
 
 
-def _in_force(name: str, configured: float, told: Told, hand: LimitOverride | None) -> InForce:
-    return InForce(
+def _build_effective_limit(
+    name: str, configured: float, told: LimitDescription, hand: LimitOverride | None
+) -> EffectiveLimit:
+    return EffectiveLimit(
         name=name,
         value=configured if hand is None else hand.value,
         configured=configured,
@@ -108,7 +112,7 @@ def _in_force(name: str, configured: float, told: Told, hand: LimitOverride | No
     )
 
 
-def set_cap(
+def set_limit_override(
     tx: Transaction, cluster_id: int, name: str, value: float | None, *, now: int, actor: str
 ) -> None:
     """In force from the next tick on; None: the configuration's again.
@@ -122,7 +126,7 @@ def set_cap(
     if value is None:
         admin_overrides.unset_limit_override(tx, cluster_id, name)
     else:
-        _check(name, cap, value)
+        _check_value(name, cap, value)
         admin_overrides.set_limit_override(
             tx, cluster_id, name, LimitOverride(value=value, by=actor, at=now)
         )
@@ -132,7 +136,7 @@ def set_cap(
     )
 
 
-def _check(name: str, cap: Cap, value: float) -> None:
+def _check_value(name: str, cap: LimitSpec, value: float) -> None:
     if not cap.least <= value <= cap.most:
         raise InputError(f"{name} is from {cap.least:g} to {cap.most:g}, not {value:g}")
     if cap.whole and value != int(value):

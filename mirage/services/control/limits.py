@@ -42,21 +42,23 @@ class Spent:
         return self.account >= account_h or self.cluster >= cluster_h
 
 
-def limited(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:
+def apply_limits(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:
     """The decision, or a wait that says which limit stopped it.
 
     A standby that has to leave its predecessor's nodes goes back behind it then.
     """
     if decision.action is not Action.FREE:
         return decision
-    stopped = _stopped(decision, view, limits, spent)
+    stopped = _find_stop_reason(decision, view, limits, spent)
     if stopped is None:
         return decision
     leaves = view.position is Position.PINNED and not view.can_pin
     return replace(decision, action=Action.HOLD if leaves else Action.WAIT, reason=stopped)
 
 
-def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> str | None:
+def _find_stop_reason(
+    decision: Decision, view: HandoverView, limits: Limits, spent: Spent
+) -> str | None:
     if view.time_left_s > limits.max_lead_s:
         return f"not before {limits.max_lead_s / _HOUR_S:g} h to the end (max_lead_h)"
     forecast = decision.forecast
@@ -64,7 +66,7 @@ def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spen
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
         if gain_s < limits.min_gain_s:
             return f"a wait of {gain_s:.0f} s at most is not worth a move (min_gain_s)"
-    worst = worst_overlap_node_h(view)
+    worst = compute_worst_overlap(view)
     if spent.account + worst > limits.account_overlap_node_h:
         return f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h"
     if spent.cluster + worst > limits.cluster_overlap_node_h:
@@ -72,19 +74,19 @@ def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spen
     return None
 
 
-def worst_overlap_node_h(view: HandoverView) -> float:
+def compute_worst_overlap(view: HandoverView) -> float:
     """What a standby freed now costs if it starts now."""
     return max(0, view.time_left_s) / _HOUR_S * view.nodes
 
 
-def overlap_node_h(predecessor: Link, successor: Link, now: int) -> float:
+def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
     """Node-hours with both links running: so far, and at worst to come for a freed standby."""
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
     return max(0, end - begin) / _HOUR_S * successor.nodes
 
 
-def too_wrong(errors_s: Sequence[float], limits: Limits) -> float | None:
+def find_excess_error(errors_s: Sequence[float], limits: Limits) -> float | None:
     """The mean absolute forecast error, seconds, if it is enough to stop acting."""
     lately = errors_s[-limits.demote_after :]
     if len(lately) < limits.demote_after:

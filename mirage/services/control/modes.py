@@ -23,9 +23,9 @@ def set_mode(
 
     Raises IllegalTransition for `act` while the kill switch is pulled.
     """
-    pulled = kill_switch.pulled(tx, cluster_id)
+    pulled = kill_switch.list_pulls(tx, cluster_id)
     if mode is Mode.ACT and pulled:
-        raise IllegalTransition(kill_switch.says(pulled))
+        raise IllegalTransition(kill_switch.explain_pulls(pulled))
     clusters.set_mode(tx, cluster_id, mode, partition)
     detail = {"mode": mode.value, "partition": partition}
     audit.write_entry(
@@ -46,7 +46,7 @@ def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, ac
         audit.write_entry(tx, cluster_id, entry)
 
 
-def check_known(tx: Transaction, cluster_id: int, partition: str) -> None:
+def check_partition(tx: Transaction, cluster_id: int, partition: str) -> None:
     """Raises InputError for a partition that is nowhere seen while others are, and has no mode of
     its own yet: it is misspelt."""
     known = set(snapshots.list_partitions(tx, cluster_id))

@@ -21,15 +21,15 @@ _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 Floats = NDArray[np.float64]
 
 
-def _no_cells() -> list[float]:
+def _make_empty_cells() -> list[float]:
     return [0.0] * CELLS
 
 
-def _no_errors() -> list[int]:
+def _make_empty_errors() -> list[int]:
     return [0] * len(_EDGES)
 
 
-def _no_losses() -> list[float]:
+def _make_empty_losses() -> list[float]:
     return [0.0, 0.0, 0.0]
 
 
@@ -42,45 +42,45 @@ class Tally:
     """Jobs that never started: they tell nothing of a wait, and are counted beside."""
     waited: int = 0
     """Jobs that waited ATOM_S or longer."""
-    pit: list[float] = field(default_factory=_no_cells)
+    pit: list[float] = field(default_factory=_make_empty_cells)
     """[CELLS]: outcomes between two levels; one that lies on several is shared out over them."""
-    errors: list[int] = field(default_factory=_no_errors)
+    errors: list[int] = field(default_factory=_make_empty_errors)
     """Histogram of |median - wait|."""
-    pinball_s: list[float] = field(default_factory=_no_losses)
+    pinball_s: list[float] = field(default_factory=_make_empty_losses)
     """Sums of the pinball loss at p10, p50, p90."""
     both: int = 0
     """Jobs for which Slurm planned a start at the same look."""
-    both_errors: list[int] = field(default_factory=_no_errors)
+    both_errors: list[int] = field(default_factory=_make_empty_errors)
     """Of those: |median - wait|."""
-    slurm_errors: list[int] = field(default_factory=_no_errors)
+    slurm_errors: list[int] = field(default_factory=_make_empty_errors)
     """Of those: |Slurm's plan - wait|."""
 
     @classmethod
-    def of_stored(cls, stored: Any) -> Self:
+    def from_stored(cls, stored: Any) -> Self:
         return cls(**(stored or {}))
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         """Plain numbers, as JSON takes them."""
         return asdict(self)
 
-    def add(self, quantiles_s: tuple[int, ...], wait_s: int, slurm_s: int | None) -> None:
+    def add_outcome(self, quantiles_s: tuple[int, ...], wait_s: int, slurm_s: int | None) -> None:
         """One outcome. `quantiles_s` at `LEVELS`."""
-        foretold = _atoms(np.array(quantiles_s, dtype=np.float64))
-        wait = float(_atoms(np.array([wait_s], dtype=np.float64))[0])
+        foretold = _round_short_waits(np.array(quantiles_s, dtype=np.float64))
+        wait = float(_round_short_waits(np.array([wait_s], dtype=np.float64))[0])
         self.count += 1
         self.waited += int(wait > 0.0)
-        self.pit = (np.asarray(self.pit) + pit_cells(foretold, wait)).tolist()
+        self.pit = (np.asarray(self.pit) + compute_pit_cells(foretold, wait)).tolist()
         error_s = abs(float(foretold[_P50]) - wait)
-        self.errors[_bin(error_s)] += 1
+        self.errors[_find_bin(error_s)] += 1
         for place, (level, at) in enumerate(((0.1, _P10), (0.5, _P50), (0.9, _P90))):
-            self.pinball_s[place] += pinball(float(foretold[at]), wait, level)
+            self.pinball_s[place] += compute_pinball_loss(float(foretold[at]), wait, level)
         if slurm_s is not None:
             self.both += 1
-            self.both_errors[_bin(error_s)] += 1
-            self.slurm_errors[_bin(abs(slurm_s - wait))] += 1
+            self.both_errors[_find_bin(error_s)] += 1
+            self.slurm_errors[_find_bin(abs(slurm_s - wait))] += 1
 
     @classmethod
-    def together(cls, parts: Sequence["Tally"]) -> Self:
+    def merge_all(cls, parts: Sequence["Tally"]) -> Self:
         """Of all of them."""
         if not parts:
             return cls()
@@ -88,12 +88,12 @@ class Tally:
             count=sum(part.count for part in parts),
             gave_up=sum(part.gave_up for part in parts),
             waited=sum(part.waited for part in parts),
-            pit=_sum([part.pit for part in parts]),
-            errors=_sum([part.errors for part in parts]),
-            pinball_s=_sum([part.pinball_s for part in parts]),
+            pit=_sum_columns([part.pit for part in parts]),
+            errors=_sum_columns([part.errors for part in parts]),
+            pinball_s=_sum_columns([part.pinball_s for part in parts]),
             both=sum(part.both for part in parts),
-            both_errors=_sum([part.both_errors for part in parts]),
-            slurm_errors=_sum([part.slurm_errors for part in parts]),
+            both_errors=_sum_columns([part.both_errors for part in parts]),
+            slurm_errors=_sum_columns([part.slurm_errors for part in parts]),
         )
 
     @property
@@ -102,7 +102,7 @@ class Tally:
         return float(sum(self.pit[_P10 + 1 : _P90 + 1]))
 
 
-def pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
+def compute_pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
     """[CELLS], summing to 1: where the wait lies among the quantiles.
 
     On several quantiles at once (an atom: many forecasts of no wait) it is everywhere between the
@@ -115,13 +115,13 @@ def pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
     return cells
 
 
-def pinball(foretold_s: float, wait_s: float, level: float) -> float:
+def compute_pinball_loss(foretold_s: float, wait_s: float, level: float) -> float:
     """The loss that the true quantile of that level makes least."""
     over = foretold_s - wait_s
     return max((1.0 - level) * over, -level * over)
 
 
-def median(errors: list[int]) -> float | None:
+def compute_median(errors: list[int]) -> float | None:
     """Seconds, to within a bin of the histogram (a fifth of its value); None of none."""
     counts = np.asarray(errors, dtype=np.float64)
     total = counts.sum()
@@ -135,15 +135,15 @@ def median(errors: list[int]) -> float | None:
     return low + (high - low) * float((total / 2 - before) / counts[at])
 
 
-def _atoms(seconds: Floats) -> Floats:
+def _round_short_waits(seconds: Floats) -> Floats:
     found: Floats = np.where(seconds < ATOM_S, 0.0, seconds)
     return found
 
 
-def _bin(error_s: float) -> int:
+def _find_bin(error_s: float) -> int:
     return int(np.searchsorted(_EDGES, error_s, side="right")) - 1
 
 
-def _sum(columns: Sequence[list[Any]]) -> list[Any]:
+def _sum_columns(columns: Sequence[list[Any]]) -> list[Any]:
     """Cell by cell."""
     return [sum(cells) for cells in zip(*columns, strict=True)]

@@ -15,7 +15,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
 from mirage.policy.models.conformal import WINDOW_DAYS, compute_residual_quantiles
-from mirage.services.forecasts.new_jobs import newcomers
+from mirage.services.forecasts.new_jobs import sample_new_jobs
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials
 from mirage.store.forecasts.forecast_trials import ForecastTrial, TrialOutcome
@@ -40,10 +40,10 @@ Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
 
 
-def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
+def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
     """What the users of some newcomers would have been told."""
     found = []
-    for job in newcomers(queue, before, A_TICK):
+    for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
         shape = JobShape(
@@ -67,24 +67,24 @@ def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTria
     return found
 
 
-def judge(tx: Transaction, cluster_id: int, now: int) -> None:
+def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
     """Judge each source by the jobs of the last weeks, and forget older ones."""
     since = now - WINDOW_DAYS * _DAY_S
     forecast_trials.forget_trials(tx, cluster_id, since)
     outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
     for source in sorted({o.source for o in outcomes}):
-        found = judged([o for o in outcomes if o.source == source])
+        found = compute_quality([o for o in outcomes if o.source == source])
         if found is not None:
             forecast_trials.save_quality(tx, cluster_id, source, now, found)
 
 
-def judged(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
+def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
     """None: of too few. One that still waits counts once it has waited for longer than its p90."""
     known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
     if len(known) < LEAST:
         return None
-    wait_s = _no_less(np.array([o.wait_s for o in known], dtype=np.float64))
-    told_s = _no_less(np.array([o.told_s for o in known], dtype=np.float64))
+    wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
+    told_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
     days = len({o.at // _DAY_S for o in known})
     residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
@@ -100,12 +100,12 @@ def judged(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
     )
 
 
-def _no_less(seconds: Floats) -> Floats:
+def _round_short_waits(seconds: Floats) -> Floats:
     """Less than a minute is no wait: a scheduler's pass takes that long."""
     return np.where(seconds < _SHORTEST_S, 0.0, seconds)
 
 
-def moved(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
+def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
     """As the last weeks ask for; as it is where nobody can say."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast

@@ -15,7 +15,7 @@ from mirage.domain.snapshot import Ints, Queue
 from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
-from mirage.services.forecasts.new_jobs import newcomers
+from mirage.services.forecasts.new_jobs import sample_new_jobs
 from mirage.services.provision.decision_context import RECENT_JOBS
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import job_forecasts
@@ -29,28 +29,28 @@ _FORGOTTEN_S = 90 * 86400
 _DAY_S = 86400
 
 
-class Foreteller:
+class JobForecastRecorder:
     """Of one cluster's worker: it remembers which jobs the last look showed."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
         self._before: Queue | None = None
 
-    def look(self, store: Store, queue: Queue) -> None:
+    def record_new_jobs(self, store: Store, queue: Queue) -> None:
         """Foretell what is new since the last look."""
         before, self._before = self._before, queue
         if before is None:
             return
-        found = newcomers(queue, before, MOST)
+        found = sample_new_jobs(queue, before, MOST)
         if not found:
             return
         with store.read() as tx:
-            news = list(made(tx, self._cluster_id, found, queue))
+            news = list(build_forecasts(tx, self._cluster_id, found, queue))
         with store.begin() as tx:
             job_forecasts.add_forecasts(tx, self._cluster_id, news)
 
 
-def made(
+def build_forecasts(
     tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
 ) -> Iterator[JobForecast]:
     """One for each job of whose partition enough is known."""
@@ -65,21 +65,21 @@ def made(
                     job_id=job.job_id,
                     submit=job.submit,
                     partition=partition,
-                    quantiles_s=_quantiles(like),
-                    slurm_wait_s=_planned_s(job, queue.taken_at),
+                    quantiles_s=_compute_quantiles(like),
+                    slurm_wait_s=_compute_planned_wait_s(job, queue.taken_at),
                 )
 
 
-def _quantiles(waits: Ints) -> tuple[int, ...]:
+def _compute_quantiles(waits: Ints) -> tuple[int, ...]:
     return tuple(int(q) for q in np.quantile(waits, LEVELS, method="inverted_cdf"))
 
 
-def _planned_s(job: Job, now: int) -> int | None:
+def _compute_planned_wait_s(job: Job, now: int) -> int | None:
     """The wait by Slurm's plan; None where it had none yet, or needed none."""
     return None if job.planned_start is None else max(0, max(job.planned_start, now) - job.submit)
 
 
-def settle(tx: Transaction, cluster_id: int, now: int) -> int:
+def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     """Count what has become known into its day; returns how many forecasts that were."""
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
@@ -87,18 +87,18 @@ def settle(tx: Transaction, cluster_id: int, now: int) -> int:
         day = outcome.foretold.submit // _DAY_S * _DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
-        tally = Tally.of_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))
+        tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))
         for outcome in outcomes:
-            _count(tally, outcome)
-        job_forecasts.put_tally(tx, cluster_id, day, partition, tally.stored())
+            _add_outcome(tally, outcome)
+        job_forecasts.put_tally(tx, cluster_id, day, partition, tally.to_stored())
     job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in found])
     job_forecasts.drop_forecasts_before(tx, cluster_id, now - _FORGOTTEN_S)
     return len(found)
 
 
-def _count(tally: Tally, outcome: JobForecastOutcome) -> None:
+def _add_outcome(tally: Tally, outcome: JobForecastOutcome) -> None:
     if outcome.wait_s is None:
         tally.gave_up += 1
         return
     told = outcome.foretold
-    tally.add(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)
+    tally.add_outcome(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)

@@ -11,12 +11,12 @@ _LATE_S = 120
 """A job that the queue shows so long after its submission was not new in it."""
 
 
-def newcomers(queue: Queue, before: Queue, most: int) -> list[Job]:
+def sample_new_jobs(queue: Queue, before: Queue, most: int) -> list[Job]:
     """Of the plain jobs that are new since the look before: `most` at most."""
-    return sample([job for job in new_jobs(queue, before) if is_plain(job)], most)
+    return sample_evenly([job for job in list_new_jobs(queue, before) if is_plain(job)], most)
 
 
-def new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
+def list_new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
     """Submitted since `before`, whatever has become of them by now."""
     fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
     return (queue.get_job(int(i)) for i in np.flatnonzero(fresh))
@@ -28,7 +28,7 @@ def is_plain(job: Job) -> bool:
     return not held and job.eligible is not None and job.eligible <= job.submit + 1
 
 
-def sample(found: Sequence[Job], most: int) -> list[Job]:
+def sample_evenly(found: Sequence[Job], most: int) -> list[Job]:
     """Evenly over their numbers: a burst is like itself."""
     ordered = sorted(found, key=lambda job: job.job_id)
     places = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).astype(int))

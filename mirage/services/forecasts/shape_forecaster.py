@@ -43,7 +43,7 @@ AGAIN_S = 3600
 
 
 @dataclass(slots=True)
-class Foreteller:
+class ShapeForecaster:
     """How much time there is to ask in, and what was seen last."""
 
     budget_s: float = BUDGET_S
@@ -53,17 +53,17 @@ class Foreteller:
     _usual_at: int | None = None
     _before: Queue | None = None
 
-    def tick(
+    def run_tick(
         self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
     ) -> None:
         """What a tick has time for."""
         now = snapshot.queue.taken_at
-        self._try_on(store, cluster_id, snapshot.queue)
+        self._record_trials(store, cluster_id, snapshot.queue)
         if self._usual_at is None or now >= self._usual_at + AGAIN_S:
             self._usual_at = now
             with store.begin() as tx:
-                _look_after(tx, cluster_id, now, observer)
-                forecast_calibration.judge(tx, cluster_id, now)
+                _refresh_usual_shapes(tx, cluster_id, now, observer)
+                forecast_calibration.judge_sources(tx, cluster_id, now)
         self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
         if observer is not None and not observer.is_compiled():
             return  # who asked waits, and is not told that there is no answer
@@ -75,23 +75,23 @@ class Foreteller:
             # Somebody waits: the time is borrowed, and saved up again before the next round.
             if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
                 return
-            told = list(self._round(due, tx, cluster_id, snapshot, observer))
+            told = list(self._forecast_due_shapes(due, tx, cluster_id, snapshot, observer))
         with store.begin() as tx:
             for shape, answer in told:
                 shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
 
-    def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
+    def _record_trials(self, store: Store, cluster_id: int, queue: Queue) -> None:
         """Once a look has been seen before: what is new in this one."""
         before, self._before = self._before, queue
         if before is None:
             return
         with store.begin() as tx:
-            told = partial(_told, tx, cluster_id, queue.taken_at)
+            told = partial(_forecast_from_stored, tx, cluster_id, queue.taken_at)
             forecast_trials.record_trials(
-                tx, cluster_id, forecast_calibration.try_on(queue, before, told)
+                tx, cluster_id, forecast_calibration.try_forecasts(queue, before, told)
             )
 
-    def _round(
+    def _forecast_due_shapes(
         self,
         due: Sequence[JobShape],
         tx: Transaction,
@@ -101,9 +101,9 @@ class Foreteller:
     ) -> Iterator[tuple[JobShape, Forecast | str]]:
         """Answers, or why there are none, until the time is used up; one at least."""
         begun = self.clock()
-        asked = _ready(tx, cluster_id, snapshot, observer)
+        asked = _prepare_query(tx, cluster_id, snapshot, observer)
         for shape in due:
-            yield shape, (asked if isinstance(asked, str) else _answer(asked, shape))
+            yield shape, (asked if isinstance(asked, str) else _forecast_shape(asked, shape))
             if self.clock() - begun >= self._longest_s:
                 break
         # The first round after an installation compiles, which is not held against later ones.
@@ -117,7 +117,7 @@ class Foreteller:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _TwinQuery:
     """The twin, and what it is asked with."""
 
     look: "SnapshotObserver"
@@ -126,27 +126,27 @@ class _Asked:
     now: int
 
 
-def _ready(
+def _prepare_query(
     tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
-) -> _Asked | str:
+) -> _TwinQuery | str:
     """Or why it cannot be asked."""
     if observer is None:
         return NO_FILE
     try:
-        look = observer.look(tx, cluster_id, snapshot)
-        history = observer.history(tx, cluster_id, snapshot)
+        look = observer.observe_cluster(tx, cluster_id, snapshot)
+        history = observer.read_history(tx, cluster_id, snapshot)
     except MirageError as error:
         return str(error)
-    return _Asked(look, history, observer.params, snapshot.queue.taken_at)
+    return _TwinQuery(look, history, observer.params, snapshot.queue.taken_at)
 
 
-def _answer(asked: _Asked, shape: JobShape) -> Forecast | str:
+def _forecast_shape(asked: _TwinQuery, shape: JobShape) -> Forecast | str:
     from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415 - see above
 
     if shape.partition not in {p.name for p in asked.params.partitions}:
         return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
     try:
-        link = _link(asked.params, shape, asked.now)
+        link = _build_link(asked.params, shape, asked.now)
         return (
             Twin()
             .forecast_from_queue(asked.look, link, asked.history, seed=asked.now)
@@ -159,7 +159,7 @@ def _answer(asked: _Asked, shape: JobShape) -> Forecast | str:
         return f"it failed: {error!r}"
 
 
-def _link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
+def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
     """A job that follows nothing, of nobody in particular."""
     from mirage.features.handover_input import HandoverInput  # noqa: PLC0415 - see above
 
@@ -182,7 +182,9 @@ def _link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
     )
 
 
-def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer | None) -> None:
+def _refresh_usual_shapes(
+    tx: Transaction, cluster_id: int, now: int, observer: Observer | None
+) -> None:
     """Which shapes are usual; none where nobody can be asked about them."""
     found: dict[JobShape, int] = {}
     if observer is not None:
@@ -193,11 +195,11 @@ def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer |
     shape_forecasts.follow_shapes(tx, cluster_id, found, now - ASKED_S)
 
 
-def _told(
+def _forecast_from_stored(
     tx: Transaction, cluster_id: int, now: int, shape: JobShape
 ) -> tuple[str, Forecast] | None:
     try:
-        found = submission_forecast.foretell(tx, cluster_id, shape, now)
+        found = submission_forecast.forecast_submission(tx, cluster_id, shape, now)
     except NotFound:
         return None
     return found.source, found.plain

@@ -39,7 +39,7 @@ _MEANT = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class PartitionBounds:
     """Of a partition, as far as whoever asks may know them."""
 
     sees_nodes: bool = True
@@ -49,7 +49,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class OnBehalf:
+class Requester:
     """Of whom something is asked, and how much at most."""
 
     uid: int
@@ -58,7 +58,7 @@ class OnBehalf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
+class SubmissionForecast:
     """What would be told to somebody who submits a job of the shape now."""
 
     shape: JobShape
@@ -89,43 +89,43 @@ class Foretold:
         return self.forecast != self.plain or bool(self.quality and self.quality.shift)
 
 
-def foretell(
+def forecast_submission(
     tx: Transaction,
     cluster_id: int,
     shape: JobShape,
     now: int,
     *,
     least: int = 1,
-    bounds: Bounds = Bounds(),
-) -> Foretold:
+    bounds: PartitionBounds = PartitionBounds(),
+) -> SubmissionForecast:
     """Raises NeverStarts; and NotFound where nothing is known, `least`: nor from fewer started jobs
     than that."""
     _check_fits(tx, cluster_id, shape, bounds)
     known = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
-    nearest = _nearest(known, shape, now)
+    nearest = _find_nearest(known, shape, now)
     if nearest is None:
         source, used, at = QUANTILE, shape, now
-        plain, alike = _of_like(tx, cluster_id, shape, now, least)
+        plain, alike = _forecast_from_like(tx, cluster_id, shape, now, least)
     else:
         source, used, alike = TWIN, nearest.shape, None
         at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
     quality = forecast_trials.find_quality(tx, cluster_id, source, now - JUDGED_S)
-    return Foretold(
+    return SubmissionForecast(
         shape=shape,
         source=source,
         used=used,
         at=at,
-        forecast=forecast_calibration.moved(plain, quality),
+        forecast=forecast_calibration.shift_forecast(plain, quality),
         plain=plain,
         likeness=alike,
         quality=quality,
         refused="" if own is None else own.refused,
-        waiting=own is not None and _waits(own, now),
+        waiting=own is not None and _is_waiting(own, now),
     )
 
 
-def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: Bounds) -> None:
+def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: PartitionBounds) -> None:
     if 0 < bounds.max_time_s < shape.time_limit_s:
         most = format_time_limit(bounds.max_time_s)
         raise NeverStarts("time_limit_s", f"partition {shape.partition} has MaxTime={most}")
@@ -136,21 +136,21 @@ def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: Bound
         raise NeverStarts("nodes", f"partition {shape.partition} has {nodes} nodes")
 
 
-def ask(
+def request_forecast(
     tx: Transaction,
     cluster_id: int,
     shape: JobShape,
     now: int,
     *,
-    bounds: Bounds = Bounds(),
-    by: OnBehalf | None = None,
+    bounds: PartitionBounds = PartitionBounds(),
+    by: Requester | None = None,
 ) -> None:
     """Have the twin asked for exactly this shape. Raises InputError, NeverStarts, TooMany."""
     if not _is_known(tx, cluster_id, shape.partition):
         raise InputError("no such partition is known: neither has it nodes, nor did a job start")
     _check_fits(tx, cluster_id, shape, bounds)
     own = shape_forecasts.find_forecast(tx, cluster_id, shape)
-    if own is not None and _waits(own, now):
+    if own is not None and _is_waiting(own, now):
         return
     _check_room(tx, cluster_id, now, MOST_ASKED, f"{MOST_ASKED} other jobs have been asked about")
     if by is not None:
@@ -180,11 +180,13 @@ def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
     return len(job_history.read_waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
 
 
-def _waits(row: ShapeForecast, now: int) -> bool:
+def _is_waiting(row: ShapeForecast, now: int) -> bool:
     return row.asked_at >= now - ASKED_S and (row.at is None or row.at < row.asked_at)
 
 
-def _nearest(known: Iterable[ShapeForecast], shape: JobShape, now: int) -> ShapeForecast | None:
+def _find_nearest(
+    known: Iterable[ShapeForecast], shape: JobShape, now: int
+) -> ShapeForecast | None:
     fresh = [
         row
         for row in known
@@ -196,10 +198,10 @@ def _nearest(known: Iterable[ShapeForecast], shape: JobShape, now: int) -> Shape
         and row.shape.account in {"", shape.account}
         and row.shape.measure_distance(shape) <= NEAR
     ]
-    return min(fresh, key=lambda row: _distance(row.shape, shape), default=None)
+    return min(fresh, key=lambda row: _compute_distance(row.shape, shape), default=None)
 
 
-def _distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
+def _compute_distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
     return (
         found.gpus != wanted.gpus,
         found.measure_distance(wanted),
@@ -207,7 +209,7 @@ def _distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
     )
 
 
-def _of_like(
+def _forecast_from_like(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
     """From what like jobs of the partition waited lately."""
@@ -220,9 +222,14 @@ def _of_like(
     return made, classify_likeness(waits, shape.nodes, shape.time_limit_s)
 
 
-def sentences(found: Foretold, now: int) -> tuple[str, ...]:
+def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
     """Who says so, of what, and how sure that is."""
-    return tuple(filter(None, (_who(found, now), _instead(found), _how_sure(found))))
+    return tuple(
+        filter(
+            None,
+            (_describe_source(found, now), _describe_substitute(found), _describe_certainty(found)),
+        )
+    )
 
 
 _LIKE = {
@@ -232,7 +239,7 @@ _LIKE = {
 }
 
 
-def _who(found: Foretold, now: int) -> str:
+def _describe_source(found: SubmissionForecast, now: int) -> str:
     if found.likeness is not None:
         return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
     ago = max(0, now - found.at) // _MINUTE_S
@@ -240,7 +247,7 @@ def _who(found: Foretold, now: int) -> str:
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
 
 
-def _instead(found: Foretold) -> str:
+def _describe_substitute(found: SubmissionForecast) -> str:
     if found.source == QUANTILE:
         if found.waiting:
             return "The twin has been asked for exactly this job, and answers within some minutes."
@@ -250,16 +257,16 @@ def _instead(found: Foretold) -> str:
     used, gpus = found.used, ""
     if used.gpus != found.shape.gpus:
         gpus = " and whole nodes"
-    nearest = f"{used.nodes} nodes, {_limit(used.time_limit_s)}{gpus}"
+    nearest = f"{used.nodes} nodes, {_format_limit(used.time_limit_s)}{gpus}"
     asked = " It has been asked for exactly yours as well." if found.waiting else ""
     return f"Foretold of the nearest job that the twin was asked about: {nearest}.{asked}"
 
 
-def _limit(time_limit_s: int) -> str:
+def _format_limit(time_limit_s: int) -> str:
     return f"a time limit of {format_time_limit(time_limit_s)}"
 
 
-def _how_sure(found: Foretold) -> str:
+def _describe_certainty(found: SubmissionForecast) -> str:
     quality = found.quality
     if quality is None:
         return "How good such forecasts are here is not known yet: too few jobs have tried them."

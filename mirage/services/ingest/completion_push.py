@@ -24,33 +24,35 @@ LOOK_SOON_S = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cadence:
+class PollingCadence:
     """When to look at the queue next; seconds of the cluster's clock."""
 
     every_s: int
     pushed_every_s: int
 
-    def due(self, looked_at: int, told: PushTimes, now: int) -> int:
+    def compute_next_look(self, looked_at: int, told: PushTimes, now: int) -> int:
         """The instant of the next look."""
-        slow = max(self.every_s, self.pushed_every_s) if works(told, now) else self.every_s
+        slow = (
+            max(self.every_s, self.pushed_every_s) if is_push_working(told, now) else self.every_s
+        )
         link_ended = told.of_link is not None and told.of_link > looked_at
         return looked_at + (min(LOOK_SOON_S, slow) if link_ended else slow)
 
 
-def works(told: PushTimes, now: int) -> bool:
+def is_push_working(told: PushTimes, now: int) -> bool:
     """Whether pushes get through, as far as is known."""
     lately = told.last is not None and now - told.last <= TRUSTED_S
     failed = told.missed is not None and now - told.missed <= TRUSTED_S
     return lately and not failed
 
 
-def running(tx: Transaction, cluster_id: int) -> list[Link]:
+def list_running_links(tx: Transaction, cluster_id: int) -> list[Link]:
     """Links that ran at the last look."""
     return list_open_links(tx, cluster_id, LinkState.RUNNING)
 
 
-def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
-    """Whether the ends of those that ran at the last look were told. Run after `links.sync`."""
+def check_missed_pushes(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
+    """Whether the ends of those that ran at the last look were told. Run after `link_sync.sync_links`."""
     told = push_times.read_push_times(tx, cluster_id)
     if told.last is None or not ran:
         return
@@ -58,12 +60,12 @@ def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> 
     after = {(li.job_id, li.submit): li for of_chain in links.values() for li in of_chain}
     for before in ran:
         link = after.get((before.job_id, before.submit))
-        if link is not None and _untold(tx, cluster_id, link, now):
+        if link is not None and _is_untold(tx, cluster_id, link, now):
             push_times.record_missed_push(tx, cluster_id, now)
             return
 
 
-def _untold(tx: Transaction, cluster_id: int, link: Link, now: int) -> bool:
+def _is_untold(tx: Transaction, cluster_id: int, link: Link, now: int) -> bool:
     ended = link.state is LinkState.ENDED and link.end is not None
     if not ended or link.start is None or now - (link.end or now) < ON_ITS_WAY_S:
         return False

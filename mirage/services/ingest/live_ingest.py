@@ -36,27 +36,27 @@ def ingest_queue(
     With accounting off this is the only history there is: starts and ends are seen in the queue,
     which shows ended jobs for MinJobAge.
     """
-    snapshots.add_snapshot(tx, cluster_id, queue, nodes, features(queue, nodes))
-    on_nodes = None if nodes is None else queue_totals.of_nodes(nodes)
-    sums = queue_totals.of_queue(queue)
-    plans = queue_totals.plans(queue)
+    snapshots.add_snapshot(tx, cluster_id, queue, nodes, summarize_snapshot(queue, nodes))
+    on_nodes = None if nodes is None else queue_totals.sum_nodes(nodes)
+    sums = queue_totals.sum_queue(queue)
+    plans = queue_totals.map_planned_starts(queue)
     queue_summary.save_summary(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
-    job_history.upsert_jobs(tx, cluster_id, changed(queue, before))
+    job_history.upsert_jobs(tx, cluster_id, find_changed_jobs(queue, before))
 
 
-def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
+def find_changed_jobs(queue: Queue, before: Queue | None) -> Iterator[Job]:
     """Jobs whose history has moved on since `before`, all of them without one."""
-    known = set() if before is None else set(_lives(before))
-    return (queue.get_job(i) for i, life in enumerate(_lives(queue)) if life not in known)
+    known = set() if before is None else set(_iter_job_lives(before))
+    return (queue.get_job(i) for i, life in enumerate(_iter_job_lives(queue)) if life not in known)
 
 
-def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
+def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
     """What of each job becomes history; plans, priorities and reasons come and go."""
     columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
     return zip(*(column.tolist() for column in columns), queue.state, strict=True)
 
 
-def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
+def summarize_snapshot(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
     """What is kept of a snapshot for ever: sums a person reads."""
     pending, running = queue.pending_mask, queue.running_mask
     kept: dict[str, Any] = {
@@ -66,11 +66,11 @@ def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
         "running_nodes": int(queue.nodes[running].sum()),
     }
     if nodes is not None:
-        kept |= node_features(nodes)
+        kept |= summarize_nodes(nodes)
     return kept
 
 
-def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
+def summarize_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
     usable = [n for n in nodes if n.is_usable]
     return {
         "nodes": len(nodes),
@@ -81,7 +81,7 @@ def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
     }
 
 
-def history_windows(since: int, until: int) -> Iterator[tuple[int, int]]:
+def split_history(since: int, until: int) -> Iterator[tuple[int, int]]:
     """[since, until) in pieces, each reaching back over the one before."""
     at = since
     while at < until:
@@ -99,7 +99,7 @@ def ingest_history(
         return job_history.upsert_jobs(tx, cluster_id, records), records
 
 
-def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
+def count_free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
     """Usable nodes of the partition on which nothing runs; "" is all, "a,b" is of either."""
     wanted = set(partition.split(",")) if partition else set()
     mine = [n for n in nodes if n.is_usable and (not wanted or wanted.intersection(n.partitions))]

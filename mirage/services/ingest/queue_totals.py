@@ -15,7 +15,7 @@ MOST_REASONS = 24
 OTHERS = "Other"
 
 
-def of_queue(queue: Queue) -> list[PartitionQueue]:
+def sum_queue(queue: Queue) -> list[PartitionQueue]:
     """All, then by name of the partition."""
     counted = queue.pending_mask | queue.running_mask
     names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
@@ -26,21 +26,21 @@ def of_queue(queue: Queue) -> list[PartitionQueue]:
         ],
         dtype=object,
     )
-    rows = [_sums(queue, counted, words, "")]
+    rows = [_sum_partition(queue, counted, words, "")]
     for name in sorted(filter(None, names)):
         mine = np.array([name in several.split(",") for several in queue.partition], dtype=bool)
-        rows.append(_sums(queue, counted & mine, words, name))
+        rows.append(_sum_partition(queue, counted & mine, words, name))
     return rows
 
 
-def plans(queue: Queue) -> dict[int, int]:
+def map_planned_starts(queue: Queue) -> dict[int, int]:
     """By job id, the start that Slurm plans."""
     known = queue.planned_start != UNKNOWN
     ids, starts = queue.job_id[known], queue.planned_start[known]
     return dict(zip(ids.tolist(), starts.tolist(), strict=True))
 
 
-def _sums(
+def _sum_partition(
     queue: Queue, mine: NDArray[np.bool_], words: NDArray[np.object_], partition: str
 ) -> PartitionQueue:
     pending, running = queue.pending_mask & mine, queue.running_mask & mine
@@ -53,11 +53,11 @@ def _sums(
         running_jobs=int(running.sum()),
         running_nodes=int(queue.nodes[running].sum()),
         oldest_eligible=int(since.min()) if len(since) else None,
-        reasons=_commonest(words[pending].tolist()),
+        reasons=_count_commonest(words[pending].tolist()),
     )
 
 
-def _commonest(words: Iterable[str]) -> dict[str, int]:
+def _count_commonest(words: Iterable[str]) -> dict[str, int]:
     ordered = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
     kept, rest = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
     if rest:
@@ -65,18 +65,18 @@ def _commonest(words: Iterable[str]) -> dict[str, int]:
     return kept
 
 
-def of_nodes(nodes: tuple[Node, ...]) -> list[PartitionNodes]:
+def sum_nodes(nodes: tuple[Node, ...]) -> list[PartitionNodes]:
     """All, then by name of the partition; a node of several counts in each."""
     names = {name for node in nodes for name in node.partitions}
-    return [_node_sums(nodes, ""), *_by_name(nodes, sorted(names))]
+    return [_sum_partition_nodes(nodes, ""), *_sum_nodes_by_name(nodes, sorted(names))]
 
 
-def _by_name(nodes: tuple[Node, ...], names: Iterable[str]) -> Iterator[PartitionNodes]:
+def _sum_nodes_by_name(nodes: tuple[Node, ...], names: Iterable[str]) -> Iterator[PartitionNodes]:
     for name in names:
-        yield _node_sums(tuple(n for n in nodes if name in n.partitions), name)
+        yield _sum_partition_nodes(tuple(n for n in nodes if name in n.partitions), name)
 
 
-def _node_sums(nodes: tuple[Node, ...], partition: str) -> PartitionNodes:
+def _sum_partition_nodes(nodes: tuple[Node, ...], partition: str) -> PartitionNodes:
     usable = [n for n in nodes if n.is_usable]
     return PartitionNodes(
         partition=partition,

@@ -20,7 +20,7 @@ from mirage.slurm.text import hostlist, pending_reasons
 _log = structlog.get_logger(__name__)
 
 
-def with_whole_reasons(
+def complete_reasons(
     cluster: Cluster, jobs: Sequence[Job], known: frozenset[JobId], nodes: Iterable[Node]
 ) -> list[Job]:
     """The jobs, in their order. Slurm is asked about those of `known` alone: anybody may write a
@@ -40,10 +40,10 @@ def with_whole_reasons(
     except ClusterError as error:
         _log.warning("no answer on the nodes that jobs ask for", error=str(error))
         return list(jobs)
-    return [_completed(job, asked, away) for job in jobs]
+    return [_complete_reason(job, asked, away) for job in jobs]
 
 
-def _completed(job: Job, asked: Mapping[JobId, str], away: frozenset[str]) -> Job:
+def _complete_reason(job: Job, asked: Mapping[JobId, str], away: frozenset[str]) -> Job:
     try:
         names = frozenset(hostlist.expand_hostlist(asked.get(job.job_id, "")))
     except MalformedText:

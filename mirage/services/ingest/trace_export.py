@@ -38,7 +38,7 @@ def write_history(
     try:
         with pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
             for rows in job_history.iter_jobs(tx, cluster_id, since, BATCH):
-                writer.write_table(_table(rows))
+                writer.write_table(_build_table(rows))
                 count += len(rows)
                 told(len(rows))
     except OSError as error:
@@ -46,7 +46,7 @@ def write_history(
     return count
 
 
-def _table(rows: list[Job]) -> pa.Table:
+def _build_table(rows: list[Job]) -> pa.Table:
     columns = {name: [getattr(job, name) for job in rows] for name in (*_TEXTS, *_WHOLE)}
     columns |= {
         "job_id": [str(job.job_id) for job in rows],

@@ -10,7 +10,7 @@ from mirage.traces.formats.trace_file import TraceFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ImportReport:
     """read = added + updated + unchanged + refused + skipped."""
 
     read: int
@@ -41,12 +41,12 @@ class Report:
         return self.refused > 0 and self.taken == 0
 
 
-def ingest_file(
+def import_trace(
     store: Store,
     cluster_name: str,
     trace: TraceFile,
     progress: Callable[[TraceFile], None] | None = None,
-) -> Report:
+) -> ImportReport:
     """Merge the whole file, a batch a transaction; `progress` is told after each.
 
     What a file says twice, or has said before, changes nothing. So after a failure, which leaves
@@ -60,7 +60,7 @@ def ingest_file(
         if progress is not None:
             progress(trace)
     tally = trace.tally
-    return Report(
+    return ImportReport(
         read=tally.read,
         added=counts.added,
         updated=counts.updated,

@@ -31,24 +31,26 @@ def main(words: Sequence[str]) -> int:
     os.nice(19)
     if words:
         file = load_cluster_file(Path(words[0]))
-        compile_for(file.params, file.node_names)
+        compile_kernels(file.params, file.node_names)
     else:
-        compile_for(Params())
+        compile_kernels(Params())
     return 0
 
 
-def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
+def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
     """Foretell one hand-over on a cluster where a job runs and another one waits."""
     names = node_names or [f"n{number}" for number in range(params.nodes)]
-    waits = _job(params, 1, _NOW - _HOUR_S, JobState.PENDING)
-    runs = _ran(_job(params, 2, _NOW - _HOUR_S, JobState.RUNNING), 2 * _HOUR_S)
+    waits = _build_job(params, 1, _NOW - _HOUR_S, JobState.PENDING)
+    runs = _complete_job(_build_job(params, 2, _NOW - _HOUR_S, JobState.RUNNING), 2 * _HOUR_S)
     runs = replace(runs, node_list=names[0])
     hours = range(24, 24 * 14, 6)
     past = [
-        _ran(_job(params, hour, _NOW - hour * _HOUR_S, JobState.COMPLETED), _HOUR_S // 2)
+        _complete_job(
+            _build_job(params, hour, _NOW - hour * _HOUR_S, JobState.COMPLETED), _HOUR_S // 2
+        )
         for hour in hours
     ]
-    nodes = tuple(_node(params, name, busy=name == names[0]) for name in names)
+    nodes = tuple(_build_node(params, name, busy=name == names[0]) for name in names)
     snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [waits, runs]), nodes=nodes)
     look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, _NOW))
     link = HandoverInput(
@@ -66,7 +68,7 @@ def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
     Twin(samples=2).forecast_from_queue(look, link, history, seed=1)
 
 
-def _job(params: Params, job_id: int, at: int, state: JobState) -> Job:
+def _build_job(params: Params, job_id: int, at: int, state: JobState) -> Job:
     return Job(
         job_id=JobId(job_id),
         submit=at,
@@ -80,11 +82,11 @@ def _job(params: Params, job_id: int, at: int, state: JobState) -> Job:
     )
 
 
-def _ran(job: Job, run_s: int) -> Job:
+def _complete_job(job: Job, run_s: int) -> Job:
     return replace(job, start=job.submit, end=job.submit + run_s)
 
 
-def _node(params: Params, name: str, *, busy: bool) -> Node:
+def _build_node(params: Params, name: str, *, busy: bool) -> Node:
     return Node(
         name=name,
         partitions=(params.partitions[0].name,),

@@ -12,7 +12,7 @@ from mirage.policy.models.artefact import CARD, check_graph, read_card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ModelVersion:
     """A version, in the columns of `mirage models list`."""
 
     model: str
@@ -26,10 +26,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class ModelDetail:
     """A version with its card, and why versions of its name were promoted."""
 
-    line: Line
+    line: ModelVersion
     card: Mapping[str, Any]
     """Empty where it does not read."""
     promotions: tuple[Mapping[str, Any], ...]
@@ -40,12 +40,12 @@ _LONG = ("seen", "metrics", "judged", "trained_on")
 """The bounds of each number, and each hand-over, say nothing to a reader."""
 
 
-def listed(under: Path) -> list[Line]:
+def list_versions(under: Path) -> list[ModelVersion]:
     """All versions of all names."""
-    return [_line(folder) for folder in registry.list_model_folders(under)]
+    return [_load_version_line(folder) for folder in registry.list_model_folders(under)]
 
 
-def whole(model: str, under: Path) -> Whole:
+def load_version(model: str, under: Path) -> ModelDetail:
     """Raises InputError where there is none."""
     folder = registry.resolve_folder(model, under)
     try:
@@ -53,18 +53,18 @@ def whole(model: str, under: Path) -> Whole:
     except (UnfitModel, OSError, ValueError):
         card = {}
     records = registry.list_promotions(folder.parent)
-    return Whole(line=_line(folder), card=card, promotions=tuple(records))
+    return ModelDetail(line=_load_version_line(folder), card=card, promotions=tuple(records))
 
 
-def _load(table: Mapping[str, Any]) -> str:
+def _format_load(table: Mapping[str, Any]) -> str:
     return "" if table.get("load", 1.0) == 1.0 else f" at {table['load']} times the load"
 
 
-def summary(card: Mapping[str, Any]) -> dict[str, Any]:
+def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
     """Where it comes from, and how much of the gap it closed on later weeks. Raises UnfitModel."""
     learned = card.get("trained_on", [])
     spans = (
-        f"{t['trace']} {t['nodes']} node(s) {_day(t['since'])} to {_day(t['until'])}{_load(t)}"
+        f"{t['trace']} {t['nodes']} node(s) {_format_day(t['since'])} to {_format_day(t['until'])}{_format_load(t)}"
         for t in (learned if isinstance(learned, list) else [])
     )
     try:
@@ -77,16 +77,16 @@ def summary(card: Mapping[str, Any]) -> dict[str, Any]:
         raise UnfitModel(why) from error
 
 
-def _line(folder: Path) -> Line:
+def _load_version_line(folder: Path) -> ModelVersion:
     """A card that does not read is told, not skipped."""
     promoted = registry.find_promoted_version(folder.parent) == folder.name
     try:
         card = read_card(folder)
-        told = summary(card)
+        told = summarize_card(card)
         check_graph(folder, card)
     except UnfitModel as error:
-        return _faulty(folder, promoted, str(error))
-    return Line(
+        return _build_faulty_line(folder, promoted, str(error))
+    return ModelVersion(
         model=registry.format_model_name(folder),
         family=str(card["family"]),
         promoted=promoted,
@@ -95,8 +95,8 @@ def _line(folder: Path) -> Line:
     )
 
 
-def _faulty(folder: Path, promoted: bool, why: str) -> Line:
-    return Line(
+def _build_faulty_line(folder: Path, promoted: bool, why: str) -> ModelVersion:
+    return ModelVersion(
         model=registry.format_model_name(folder),
         family=None,
         promoted=promoted,
@@ -106,5 +106,5 @@ def _faulty(folder: Path, promoted: bool, why: str) -> Line:
     )
 
 
-def _day(at: int) -> str:
+def _format_day(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()

@@ -1,6 +1,6 @@
 """Whether a model may take another's place: both judged on days that neither has seen.
 
-The command and the API both promote through `judged`; what is then written is theirs.
+The command and the API both promote through `judge_promotion`; what is then written is theirs.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Comparison:
     cost_before_h: float
     difference: PairedDifference
 
-    def figures(self) -> dict[str, Any]:
+    def build_figures(self) -> dict[str, Any]:
         """For --json. Costs are means per hand-over; difference_h is new less old."""
         found = self.difference
         return {
@@ -51,7 +51,7 @@ class Comparison:
             f"{low_h:+.3f} to {high_h:+.3f} h; {found.handovers} hand-overs of {found.days} days)"
         )
 
-    def refusal(self) -> str | None:
+    def explain_refusal(self) -> str | None:
         """Why the new version may not take the place, and what to do; None: it may."""
         found = self.difference
         if found.is_cheaper:
@@ -68,7 +68,7 @@ Asker = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], Non
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class PromotionReview:
     """What is to be done, and why."""
 
     folder: Path
@@ -81,16 +81,18 @@ class Judged:
     forced: bool
 
     @property
-    def refused(self) -> str | None:
-        return None if self.comparison is None else self.comparison.refusal()
+    def refusal(self) -> str | None:
+        return None if self.comparison is None else self.comparison.explain_refusal()
 
-    def evidence(self) -> dict[str, Any]:
+    def build_evidence(self) -> dict[str, Any]:
         """For --json, the API and the record beside the model."""
-        told = {"model": self.new, "before": self.before, "promoted": self.refused is None}
-        return told if self.comparison is None else told | self.comparison.figures()
+        told = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
+        return told if self.comparison is None else told | self.comparison.build_figures()
 
 
-def judged(model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: Asker) -> Judged:
+def judge_promotion(
+    model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: Asker
+) -> PromotionReview:
     """Whether models/NAME/VERSION may take the place of the version in use. Changes nothing.
 
     `force`: it may, whatever the one in use would do. Raises InputError for no model, for one that
@@ -102,11 +104,13 @@ def judged(model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: 
     found = None
     if before not in (None, folder.name) and not force:
         old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
-        found = compared(new, old, paths, ask)
-    return Judged(folder=folder, new=new.name, before=before, comparison=found, forced=force)
+        found = compare_models(new, old, paths, ask)
+    return PromotionReview(
+        folder=folder, new=new.name, before=before, comparison=found, forced=force
+    )
 
 
-def compared(
+def compare_models(
     new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: Asker
 ) -> Comparison | None:
     """On the tables of `paths`; None where both make the same decisions.
@@ -121,9 +125,9 @@ def compared(
         raise InputError(
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
-    tables = [unseen(path, new, old) for path in paths]
+    tables = [load_unseen_table(path, new, old) for path in paths]
     ask((new, old), paths, tables)
-    after, before = (_handovers(served, tables) for served in (new, old))
+    after, before = (_collect_handovers(served, tables) for served in (new, old))
     return Comparison(
         new=new.name,
         old=old.name,
@@ -133,7 +137,7 @@ def compared(
     )
 
 
-def unseen(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
+def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
     """Raises InputError where one of the models was trained on later days than its first, where
     `asked` is not for such chains (what stands in for it would be judged), and for a load that
     never was."""
@@ -152,7 +156,7 @@ def unseen(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable
     return table
 
 
-def _handovers(served: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+def _collect_handovers(served: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
     parts = [
         HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, served, OVERLAP_PRICE))
         for t in tables

@@ -28,42 +28,42 @@ class Digest:
         """The same for each try."""
         return f"{self.first.cluster_id}-{self.notices[-1].id}"
 
-    def subject(self) -> str:
+    def format_subject(self) -> str:
         last = self.notices[-1]
         more = f" and {len(self.notices) - 1} more" if len(self.notices) > 1 else ""
         return escape_unprintable(
             f"[mirage] {self.cluster}: chain {last.chain_id}: {last.event}{more}"
         )
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """Times are UTC: whoever reads it may be anywhere."""
         shown = self.notices[-_EARLIER:]
         left_out = len(self.notices) - len(shown)
         chain_id = self.first.chain_id
         lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
-        lines += [f"{_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
+        lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
         lines += ["", f"More: mirage chain show {chain_id}; mirage chain explain {chain_id}"]
         return "\n".join(escape_unprintable(line) for line in lines) + "\n"
 
-    def body(self) -> dict[str, Any]:
-        """For a webhook; `text` is what chat services show."""
+    def build_body(self) -> dict[str, Any]:
+        """For a webhook; `render_text` is what chat services show."""
         return {
             "version": 1,
             "cluster": self.cluster,
             "chain_id": self.first.chain_id,
             "user": self.first.user,
-            "text": self.text(),
+            "text": self.render_text(),
             "events": [
-                {"at": _rfc3339(n.at), "event": n.event, "says": escape_unprintable(n.says)}
+                {"at": _format_rfc3339(n.at), "event": n.event, "says": escape_unprintable(n.says)}
                 for n in self.notices
             ],
         }
 
 
-def _utc(at: int) -> str:
+def _format_utc(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _rfc3339(at: int) -> str:
+def _format_rfc3339(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

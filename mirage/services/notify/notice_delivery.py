@@ -56,14 +56,14 @@ class Courier:
         """Until `stop`; the digest under way is finished."""
         while not stop.is_set():
             try:
-                self.round(stop)
+                self.deliver_due(stop)
             except MirageError as error:
                 _log.warning("notices wait", error=str(error))
             except Exception:
                 _log.exception("notices wait")
             stop.wait(_LOOK_EVERY_S)
 
-    def round(self, stop: threading.Event | None = None) -> int:
+    def deliver_due(self, stop: threading.Event | None = None) -> int:
         """Send what is due, as far as the limits let it; the number of digests that went."""
         now = self.clock()
         with self.store.read() as tx:
@@ -75,8 +75,8 @@ class Courier:
                 break
             if sent[channel] >= self.pace.max_per_hour:
                 late[channel] += 1
-            elif found := self._claimed(channel, chain_id):
-                sent[channel] += self._delivered(channel, found)
+            elif found := self._claim_notices(channel, chain_id):
+                sent[channel] += self._deliver_digest(channel, found)
         for channel, chains in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
             _log.warning(reached, channel=channel, waiting=chains)
@@ -84,7 +84,7 @@ class Courier:
             outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         return sent.total() - sum(before.values())
 
-    def _claimed(self, channel: str, chain_id: ChainId) -> list[Notice]:
+    def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:
         """What may go; nothing where its chain was told of lately, or another process has it."""
         now = self.clock()
         with self.store.begin() as tx:
@@ -97,20 +97,20 @@ class Courier:
                 tx, self.cluster_id, channel, chain_id, now=now, until=now + CLAIM_S
             )
 
-    def _delivered(self, channel: str, found: list[Notice]) -> bool:
+    def _deliver_digest(self, channel: str, found: list[Notice]) -> bool:
         ids = [notice.id for notice in found]
         send = self.senders.get(channel)
         if send is None:
-            self._failed(found, f"no {channel} is configured any more", for_good=True)
+            self._record_failure(found, f"no {channel} is configured any more", for_good=True)
             return False
         try:
             send(Digest(cluster=self.cluster, notices=found), self.clock())
         except DeliveryError as error:
-            self._failed(found, str(error), for_good=False)
+            self._record_failure(found, str(error), for_good=False)
             return False
         except Exception as error:  # its words might hold a secret; others' digests go on
             kind = type(error).__name__
-            self._failed(found, f"a mistake of Mirage's own ({kind})", for_good=False)
+            self._record_failure(found, f"a mistake of Mirage's own ({kind})", for_good=False)
             return False
         now = self.clock()
         with self.store.begin() as tx:
@@ -118,29 +118,29 @@ class Courier:
         _log.info("notice sent", channel=channel, chain_id=found[0].chain_id, events=len(found))
         return True
 
-    def _failed(self, found: list[Notice], why: str, *, for_good: bool) -> None:
+    def _record_failure(self, found: list[Notice], why: str, *, for_good: bool) -> None:
         now, first = self.clock(), found[0]
         tries = max(notice.tries for notice in found)
         fields = {"channel": first.channel, "chain_id": first.chain_id, "error": why}
         over = for_good or tries >= MAX_TRIES
         state = NoticeState.GIVEN_UP if over else NoticeState.PENDING
         with self.store.begin() as tx:
-            due_at = now + back_off_s(tries)
+            due_at = now + compute_backoff_s(tries)
             outbox.settle_notices(tx, [n.id for n in found], state, due_at=due_at, error=why)
             if over:
-                audit.write_entry(tx, self.cluster_id, _entry(first, now, why))
+                audit.write_entry(tx, self.cluster_id, _build_entry(first, now, why))
         if over:
             _log.error("notice given up", tries=tries, **fields)
         else:
             _log.warning("notice not sent: it is tried again", tries=tries, **fields)
 
 
-def back_off_s(tries: int) -> int:
+def compute_backoff_s(tries: int) -> int:
     """Doubling from a minute to an hour."""
     return int(min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** max(0, tries - 1)))
 
 
-def _entry(notice: Notice, now: int, why: str) -> AuditEntry:
+def _build_entry(notice: Notice, now: int, why: str) -> AuditEntry:
     return replace(
         AuditEntry(at=now, actor="mirage", event="notice given up"),
         chain_id=notice.chain_id,

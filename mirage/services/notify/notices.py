@@ -1,7 +1,7 @@
 """What people are told of chains: found by comparing how each stands with how it stood.
 
 Run in the transaction that moves the chains on, so that a change and its notices are stored
-together; what users asked for in between (`chains.ask`) is found at the next tick.
+together; what users asked for in between (`lifecycle.request_state`) is found at the next tick.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ class Watch:
     channels: tuple[Channel, ...]
     interruption_s: float = _HOUR_S
 
-    def note(self, tx: Transaction, cluster_id: int, now: int) -> None:
+    def record_news(self, tx: Transaction, cluster_id: int, now: int) -> None:
         """Write down what is new of the cluster's chains, once for each channel."""
         before = outbox.list_open_situations(tx, cluster_id)
         live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
@@ -68,17 +68,17 @@ class Watch:
         changed: list[tuple[ChainId, Situation]] = []
         for chain_id, chain in found.items():
             was = before.get(chain_id)
-            is_now = situation(chain, idle.get(chain_id), now, self.interruption_s)
+            is_now = build_situation(chain, idle.get(chain_id), now, self.interruption_s)
             if is_now == was:
                 continue
             changed.append((chain_id, is_now))
             if was is None and chain.created_at < now - _NEW_S:
                 continue
-            told = news(chain, was or Situation(), is_now, self.interruption_s)
-            outbox.enqueue_notices(tx, list(self._notices(cluster_id, chain, told, now)))
+            told = find_news(chain, was or Situation(), is_now, self.interruption_s)
+            outbox.enqueue_notices(tx, list(self._build_notices(cluster_id, chain, told, now)))
         outbox.save_situations(tx, cluster_id, changed)
 
-    def _notices(
+    def _build_notices(
         self, cluster_id: int, chain: Chain, told: Sequence[tuple[Event, str]], now: int
     ) -> Iterator[Notice]:
         for event, says in told:
@@ -94,7 +94,7 @@ class Watch:
                 )
 
 
-def situation(
+def build_situation(
     chain: Chain, idle_since: int | None, now: int, interruption_s: float = _HOUR_S
 ) -> Situation:
     """How it stands. `idle_since`: when its last link ended; None while one runs, or none has."""
@@ -106,32 +106,32 @@ def situation(
     )
 
 
-def news(
+def find_news(
     chain: Chain, was: Situation, now: Situation, interruption_s: float = _HOUR_S
 ) -> list[tuple[Event, str]]:
     """(what happened, in a sentence), of one chain between two looks."""
     found = []
-    why = explanations.cause(chain)
+    why = explanations.explain_cause(chain)
     if now.state is not was.state and now.state.is_over:
-        found.append((Event.ENDED, _sentence(f"the chain is {now.state}", why)))
+        found.append((Event.ENDED, _join_sentence(f"the chain is {now.state}", why)))
     elif now.state is not was.state and now.state is ChainState.PAUSED:
-        found.append((Event.PAUSED, _sentence("the chain is paused", why)))
+        found.append((Event.PAUSED, _join_sentence("the chain is paused", why)))
     if now.at_risk and now.at_risk != was.at_risk:
         event = Event.STANDBY_VANISHED if now.at_risk == Risk.VANISHED else Event.AT_RISK
-        of = explanations.risk(chain.at_risk) if chain.at_risk else now.at_risk
-        found.append((event, _sentence(of, link_risks.advice(now.at_risk), ". ")))
+        of = explanations.explain_risk(chain.at_risk) if chain.at_risk else now.at_risk
+        found.append((event, _join_sentence(of, link_risks.get_advice(now.at_risk), ". ")))
     if now.interrupted and not was.interrupted:
         hours = interruption_s / _HOUR_S
         found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))
-    if not found and _troubled(was) and not _troubled(now) and not now.state.is_over:
-        found.append((Event.NORMAL, _sentence("a link runs, and nothing is at risk", why)))
+    if not found and _is_troubled(was) and not _is_troubled(now) and not now.state.is_over:
+        found.append((Event.NORMAL, _join_sentence("a link runs, and nothing is at risk", why)))
     return found
 
 
-def _troubled(situation: Situation) -> bool:
+def _is_troubled(situation: Situation) -> bool:
     paused = situation.state is ChainState.PAUSED
     return bool(situation.at_risk) or situation.interrupted or paused
 
 
-def _sentence(first: str, then: str, between: str = ": ") -> str:
+def _join_sentence(first: str, then: str, between: str = ": ") -> str:
     return f"{first}{between}{then}" if then else first

@@ -17,8 +17,8 @@ from mirage.domain.chain import Link
 from mirage.domain.snapshot import Node, Snapshot
 from mirage.errors import InputError, MirageError
 from mirage.services.control.limits import DAY_S
-from mirage.services.observation.observation_window import Lookback
-from mirage.services.observation.twin_cache import HISTORY_S, Foresight
+from mirage.services.observation.observation_window import ObservationWindow
+from mirage.services.observation.twin_cache import HISTORY_S, TwinCache
 from mirage.sim.types import Params
 from mirage.slurm.text import hostlist
 from mirage.store.database.engine import Transaction
@@ -45,11 +45,11 @@ _T = TypeVar("_T")
 Observed = tuple[NDArray[np.float32] | None, str]
 
 
-def _shown_to_all() -> bool:
+def _hide_no_jobs() -> bool:
     return False
 
 
-def _always() -> bool:
+def _is_always_compiled() -> bool:
     return True
 
 
@@ -60,14 +60,16 @@ class Observer:
     params: Params
     node_names: Sequence[str] = ()
     """By node number, as the cluster file has them; empty: sinfo's order is the file's."""
-    foresight: Foresight = field(default_factory=Foresight)
-    lookback: Lookback = field(default_factory=Lookback)
-    hides_jobs: Callable[[], bool] = _shown_to_all
+    foresight: TwinCache = field(default_factory=TwinCache)
+    lookback: ObservationWindow = field(default_factory=ObservationWindow)
+    hides_jobs: Callable[[], bool] = _hide_no_jobs
     """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
-    is_compiled: Callable[[], bool] = _always
+    is_compiled: Callable[[], bool] = _is_always_compiled
     """Until then nothing is looked at: it would be compiled here, and the worker stand still."""
 
-    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "SnapshotObserver":
+    def observe_cluster(
+        self, tx: Transaction, cluster_id: int, snapshot: Snapshot
+    ) -> "SnapshotObserver":
         """What links can be observed with in this tick. Raises MirageError where they cannot."""
         if not self.is_compiled():
             raise InputError("the simulator is being compiled, once after an installation")
@@ -76,20 +78,22 @@ class Observer:
 
         if not snapshot.nodes:
             raise InputError("there was no answer on nodes yet")
-        if self.hides_jobs() and (unseen := _unseen(snapshot)):
+        if self.hides_jobs() and (unseen := _count_unseen_nodes(snapshot)):
             raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
         _check_history(tx, cluster_id, snapshot.queue.taken_at)
         memory = RunningStats.from_recent_history(
             read_recent_jobs(tx, cluster_id, snapshot.queue.taken_at)
         )
-        return SnapshotObserver(self.ordered(snapshot), self.params, memory)
+        return SnapshotObserver(self.order_nodes(snapshot), self.params, memory)
 
-    def ordered(self, snapshot: Snapshot) -> Snapshot:
+    def order_nodes(self, snapshot: Snapshot) -> Snapshot:
         """With nodes in the cluster file's order."""
-        nodes = _in_order(snapshot.nodes, self.node_names, self.params.nodes)
+        nodes = _order_nodes(snapshot.nodes, self.node_names, self.params.nodes)
         return Snapshot(queue=snapshot.queue, nodes=nodes)
 
-    def history(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "SubmissionHistory":
+    def read_history(
+        self, tx: Transaction, cluster_id: int, snapshot: Snapshot
+    ) -> "SubmissionHistory":
         """What the twin's futures are made of."""
         from mirage.features.futures.submission_history import SubmissionHistory  # noqa: PLC0415 - see above
 
@@ -103,7 +107,7 @@ class Observer:
         )
 
 
-class Sight:
+class TickObservations:
     """The observations of one tick."""
 
     def __init__(
@@ -115,36 +119,42 @@ class Sight:
         """Or why nothing can be seen in this tick; None: nobody has asked."""
         self._history: SubmissionHistory | None = None
 
-    def of(self, predecessor: Link, standby: Link) -> Observed:
+    def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
-        look = self._now()
+        look = self._get_look()
         if isinstance(look, str):
             return None, look
-        found = _tried(lambda: look.observe_link(self._link(predecessor, standby)))
+        found = _try_observing(lambda: look.observe_link(self._build_link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 
-    def window(self, standby: Link, observation: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def update_window(
+        self, standby: Link, observation: NDArray[np.float32]
+    ) -> NDArray[np.float32] | None:
         """Float32[W, F]: the observations of this run so far, the present one last."""
         if self._observer is None:
             return None
         now = self._snapshot.queue.taken_at
-        return self._observer.lookback.window(standby.job_id, now, observation)
+        return self._observer.lookback.update_window(standby.job_id, now, observation)
 
-    def foretold(self, predecessor: Link, standby: Link) -> tuple[NDArray[np.int32] | None, bool]:
+    def forecast_handover(
+        self, predecessor: Link, standby: Link
+    ) -> tuple[NDArray[np.int32] | None, bool]:
         """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""
         # What may not be observed may not be simulated either: hidden jobs, an unknown history.
-        look = self._now()
+        look = self._get_look()
         if self._observer is None or isinstance(look, str):
             return None, False
         foresight, ask = self._observer.foresight, partial(self._ask_twin, look)
         now = self._snapshot.queue.taken_at
-        found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, ask))
+        found = _try_observing(
+            lambda: foresight.get_quantiles(self._build_link(predecessor, standby), now, ask)
+        )
         return (None, False) if isinstance(found, str) else (found, found is None)
 
-    def _now(self) -> "SnapshotObserver | str":
+    def _get_look(self) -> "SnapshotObserver | str":
         """Looked at once a tick."""
         if self._looked is None:
-            self._looked = _tried(self._look)
+            self._looked = _try_observing(self._build_look)
         return self._looked
 
     def _ask_twin(self, look: "SnapshotObserver", link: "SeenLink") -> NDArray[np.int32]:
@@ -152,18 +162,18 @@ class Sight:
 
         assert self._observer is not None  # noqa: S101 - the caller looked
         if self._history is None:
-            self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
+            self._history = self._observer.read_history(self._tx, self._cluster_id, self._snapshot)
         told = Twin().forecast_from_queue(
             look, link, self._history, seed=self._snapshot.queue.taken_at
         )
         return told.compute_quantiles()
 
-    def _look(self) -> "SnapshotObserver":
+    def _build_look(self) -> "SnapshotObserver":
         if self._observer is None:
             raise InputError(NO_FILE)
-        return self._observer.look(self._tx, self._cluster_id, self._snapshot)
+        return self._observer.observe_cluster(self._tx, self._cluster_id, self._snapshot)
 
-    def _link(self, predecessor: Link, standby: Link) -> "SeenLink":
+    def _build_link(self, predecessor: Link, standby: Link) -> "SeenLink":
         """The hand-over as observations have it."""
         from mirage.features.handover_input import HandoverInput as SeenLink  # noqa: PLC0415 - see above
         from mirage.features.simulator_from_queue import build_submitted_job  # noqa: PLC0415
@@ -193,7 +203,7 @@ class Sight:
         )
 
 
-def _tried(make: Callable[[], _T]) -> _T | str:
+def _try_observing(make: Callable[[], _T]) -> _T | str:
     """What is made, or why not. The rule that decides then needs nothing of what failed here."""
     try:
         return make()
@@ -204,7 +214,7 @@ def _tried(make: Callable[[], _T]) -> _T | str:
         return f"no observation: {error!r}"
 
 
-def _unseen(snapshot: Snapshot) -> int:
+def _count_unseen_nodes(snapshot: Snapshot) -> int:
     """How many nodes are busy with nothing to be seen on them; 0 where it is but a few."""
     queue = snapshot.queue
     seen = {
@@ -224,7 +234,7 @@ def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
         raise InputError("the last 24 h are not known: accounting has not been read")
 
 
-def _in_order(nodes: Sequence[Node], names: Sequence[str], count: int) -> tuple[Node, ...]:
+def _order_nodes(nodes: Sequence[Node], names: Sequence[str], count: int) -> tuple[Node, ...]:
     """As the cluster file numbers them; one that Slurm does not show any more is down."""
     if not names:
         if len(nodes) != count:
@@ -233,8 +243,8 @@ def _in_order(nodes: Sequence[Node], names: Sequence[str], count: int) -> tuple[
     shown = {node.name: node for node in nodes}
     if not shown.keys() & set(names):
         raise InputError("the cluster file has none of the nodes that Slurm shows")
-    return tuple(shown.get(name) or _gone(name) for name in names)
+    return tuple(shown.get(name) or _make_down_node(name) for name in names)
 
 
-def _gone(name: str) -> Node:
+def _make_down_node(name: str) -> Node:
     return Node(name=name, partitions=(), state="down", cpus=0, cpus_used=0, gpus=0, gpus_used=0)

@@ -21,16 +21,16 @@ Observation = NDArray[np.float32]
 
 
 @dataclass(slots=True)
-class Lookback:
+class ObservationWindow:
     """By hand-over: when, and what."""
 
     _kept: dict[Hashable, list[tuple[int, Observation]]] = field(default_factory=dict)
     _tick: int = 0
 
-    def window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
+    def update_window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
         """float32[W, F]: what is kept of it, and the present observation [F] last."""
         if now != self._tick:
-            self._forget(now)
+            self._forget_stale(now)
         kept = self._kept.setdefault(handover, [])
         older = [seen for at, seen in kept if at <= now - STEP_S]
         if len(older) == len(kept):
@@ -38,7 +38,7 @@ class Lookback:
             del kept[:-LONGEST]
         return np.stack([*older[1 - LONGEST :], observation])
 
-    def _forget(self, now: int) -> None:
+    def _forget_stale(self, now: int) -> None:
         """Once a tick: who was not observed lately begins anew, or has handed over."""
         self._tick = now
         self._kept = {k: v for k, v in self._kept.items() if now - v[-1][0] <= GAP_S}

@@ -34,7 +34,7 @@ Ask = Callable[["HandoverInput"], Quantiles]
 
 
 @dataclass(slots=True)
-class Foresight:
+class TwinCache:
     """The answers of late, and how much time there is to ask."""
 
     budget_s: float = BUDGET_S
@@ -47,23 +47,23 @@ class Foresight:
     _cost_s: float = 0.0
     """Of the last ask: the next one is taken to cost as much."""
 
-    def of(self, link: "HandoverInput", now: int, ask: Ask) -> Quantiles | None:
+    def get_quantiles(self, link: "HandoverInput", now: int, ask: Ask) -> Quantiles | None:
         """[19], at `features.foretold.LEVELS`, seconds; None: there was no time yet to ask."""
         key = (link.job_id, link.predecessor_start)
         every_s = max(60, (link.predecessor_end - link.predecessor_start) // ASKED)
         at, answer = self._answers.get(key, (None, None))
         if at is not None and now - at < every_s:
             return answer
-        self._begin(now)
+        self._begin_tick(now)
         self._turns[key] = now
         if key == next(iter(self._turns)) and 0.0 < self._saved_s >= self._cost_s:
-            answer = self._asked(link, ask)
+            answer = self._run_twin(link, ask)
             self._answers[key] = (now, answer)
             del self._turns[key]
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None
 
-    def _asked(self, link: "HandoverInput", ask: Ask) -> Quantiles:
+    def _run_twin(self, link: "HandoverInput", ask: Ask) -> Quantiles:
         begun = self.clock()
         try:
             return ask(link)
@@ -72,7 +72,7 @@ class Foresight:
             self._saved_s -= took_s
             self._cost_s = min(took_s, LONGEST_SAVING * self.budget_s)
 
-    def _begin(self, now: int) -> None:
+    def _begin_tick(self, now: int) -> None:
         """A tick is an instant of the cluster. No more is saved than one answer costs."""
         if now == self._tick:
             return

@@ -47,7 +47,7 @@ class Retention:
     empty_chains_days: int = 7
 
 
-def tidy(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
+def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
     """Once an hour. Each kind in a transaction of its own: none waits long for the next."""
     with store.begin() as tx:
         snapshots.thin_snapshots(tx, cluster_id, now)

@@ -16,7 +16,7 @@ _PACKAGE = "mirage-provisioner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class ServiceStatus:
     tick: WorkerTick | None
     """None: no worker has made a round yet."""
     lease_holder: str | None
@@ -28,9 +28,9 @@ class Status:
     versions: Mapping[str, str]
 
 
-def status(tx: Transaction, cluster_id: int) -> Status:
+def read_status(tx: Transaction, cluster_id: int) -> ServiceStatus:
     held = telemetry.find_lease(tx, cluster_id)
-    return Status(
+    return ServiceStatus(
         tick=telemetry.find_last_tick(tx, cluster_id),
         lease_holder=None if held is None else held[0],
         lease_until=None if held is None else held[1],
@@ -38,14 +38,14 @@ def status(tx: Transaction, cluster_id: int) -> Status:
         schema=read_schema_version(tx),
         schema_known=SCHEMA,
         versions={
-            "mirage": own_version(),
+            "mirage": get_own_version(),
             "python": platform.python_version(),
             "database": telemetry.read_database_version(tx),
         },
     )
 
 
-def own_version() -> str:
+def get_own_version() -> str:
     try:
         return version(_PACKAGE)
     except PackageNotFoundError:  # run from a checkout
@@ -53,7 +53,7 @@ def own_version() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class CallCost:
     """What asking Slurm one kind of question has cost."""
 
     command: str
@@ -67,43 +67,43 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polling:
+class PollingCost:
     """What asking Slurm has cost, in whole hours."""
 
     since: int
     until: int
-    total: Cost
-    commands: tuple[Cost, ...]
+    total: CallCost
+    commands: tuple[CallCost, ...]
     """The dearest first."""
     hours: tuple[tuple[int, int], ...]
     """Each hour with the calls in it, oldest first; those without any are left out."""
 
 
-def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Polling:
+def read_polling_cost(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> PollingCost:
     """Of the last `hours` hours, the present one among them."""
     since = now - now % HOUR_S - (hours - 1) * HOUR_S
     by_command = telemetry.sum_calls_by_command(tx, cluster_id, since)
     by_hour = telemetry.sum_calls_by_hour(tx, cluster_id, since)
     began = by_hour[0][0] if by_hour else since
     minutes = max(1.0, (now - began) / 60)
-    costs = [_cost(command, made, minutes) for command, made in by_command.items()]
+    costs = [_build_cost(command, made, minutes) for command, made in by_command.items()]
     whole = CallCounts(
         calls=sum(cost.calls for cost in costs),
         failures=sum(cost.failures for cost in costs),
         seconds=sum(cost.seconds for cost in costs),
         unread=sum(cost.unread for cost in costs),
     )
-    return Polling(
+    return PollingCost(
         since=began,
         until=now,
-        total=_cost("all", whole, minutes),
+        total=_build_cost("all", whole, minutes),
         commands=tuple(sorted(costs, key=lambda cost: (-cost.seconds, cost.command))),
         hours=tuple(by_hour),
     )
 
 
-def _cost(command: str, made: CallCounts, minutes: float) -> Cost:
-    return Cost(
+def _build_cost(command: str, made: CallCounts, minutes: float) -> CallCost:
+    return CallCost(
         command=command,
         calls=made.calls,
         failures=made.failures,
@@ -113,16 +113,16 @@ def _cost(command: str, made: CallCounts, minutes: float) -> Cost:
     )
 
 
-class Teller:
+class TickRecorder:
     """Writes down each round of the worker, and what asking Slurm has cost since the one before."""
 
     def __init__(self, holder: str, usage: Callable[[], Mapping[str, CallTotals]] | None) -> None:
         """`usage`: of the whole process, since its start; None: nothing is asked of a Slurm."""
         self._holder, self._usage = holder, usage
-        self._version = own_version()  # once: it is a file, and descriptors may run out later
+        self._version = get_own_version()  # once: it is a file, and descriptors may run out later
         self._counted: Mapping[str, CallTotals] = {}
 
-    def tell(
+    def record_tick(
         self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
     ) -> None:
         """`error`: why the round came to nothing; empty: it did not."""
@@ -138,12 +138,14 @@ class Teller:
         if self._usage is None:
             return
         known, self._counted = self._counted, self._usage()
-        made = {kind: _since(usage, known.get(kind)) for kind, usage in self._counted.items()}
+        made = {
+            kind: _subtract_usage(usage, known.get(kind)) for kind, usage in self._counted.items()
+        }
         new = {kind: calls for kind, calls in made.items() if calls.calls}
         telemetry.add_calls(tx, cluster_id, now, new)
 
 
-def _since(usage: CallTotals, before: CallTotals | None) -> CallCounts:
+def _subtract_usage(usage: CallTotals, before: CallTotals | None) -> CallCounts:
     known = before or CallTotals()
     return CallCounts(
         calls=usage.calls - known.calls,

@@ -10,7 +10,7 @@ from mirage.slurm.commands.scontrol import SiteConfig
 _log = structlog.get_logger(__name__)
 
 
-def tell(ask: Callable[[], SiteConfig], cluster: str) -> None:
+def warn_about_site(ask: Callable[[], SiteConfig], cluster: str) -> None:
     """`cluster`: the name that the history is kept under."""
     try:
         site = ask()

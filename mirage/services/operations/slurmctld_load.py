@@ -20,7 +20,7 @@ Ask = Callable[[], tuple[Diagnosis, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rpcs:
+class RpcUsage:
     """Of the user that Mirage runs as, whoever ran what; and of all users."""
 
     at: int
@@ -43,9 +43,9 @@ class Rpcs:
         return self.seconds / self.all_seconds if self.all_seconds else None
 
 
-def of(told: Diagnosis, user: str) -> Rpcs:
+def compute_usage(told: Diagnosis, user: str) -> RpcUsage:
     own = [row for row in told.users if row.user == user]
-    return Rpcs(
+    return RpcUsage(
         at=told.at,
         since=told.since,
         user=user,
@@ -56,25 +56,25 @@ def of(told: Diagnosis, user: str) -> Rpcs:
     )
 
 
-def last(tx: Transaction, cluster_id: int) -> Rpcs | None:
+def read_last_usage(tx: Transaction, cluster_id: int) -> RpcUsage | None:
     """None: slurmctld has not been asked yet."""
     found = reports.find_last_report(tx, cluster_id, _KIND)
-    return None if found is None else Rpcs(**found.document)
+    return None if found is None else RpcUsage(**found.document)
 
 
-class Sensor:
+class LoadSensor:
     """The worker's: it asks every so many seconds, whatever the answer was."""
 
     def __init__(self, ask: Ask, every_s: int) -> None:
         self._ask, self._every_s = ask, every_s
         self._asked_at: int | None = None
 
-    def look(self, store: Store, cluster_id: int, now: int) -> None:
+    def poll_if_due(self, store: Store, cluster_id: int, now: int) -> None:
         if self._asked_at is not None and now < self._asked_at + self._every_s:
             return
         self._asked_at = now
         try:
-            found = of(*self._ask())
+            found = compute_usage(*self._ask())
         except ClusterError as error:
             _log.warning("slurmctld does not say what it was asked", error=str(error))
             return

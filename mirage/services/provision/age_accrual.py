@@ -9,10 +9,10 @@ from mirage.slurm.commands.accrual_limits import AccrueLimit, AccrueLimits, Accr
 _NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin"})
 
 
-def told(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
+def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
     """Of the tightest of its limits; empty where there is none."""
     found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
-    left = [(limit.most - _others(limit, standby, queue), limit) for limit in found]
+    left = [(limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in found]
     if not left:
         return ""
     room, limit = min(left, key=lambda pair: pair[0])
@@ -21,7 +21,7 @@ def told(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
     return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
 
 
-def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
+def _count_competing_jobs(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
     """Jobs that wait, could start, and are counted with the standby."""
     counted = queue.pending_mask & (queue.job_id != standby.job_id)
     counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)

@@ -26,7 +26,7 @@ CHANGED_S = 600
 WouldFree = tuple[ChainId, int, str, int]
 
 
-class Foregone:
+class BaselineCounterfactuals:
     """The rules of one tick. A lead is the same for all of a partition, size and price."""
 
     def __init__(self, tx: Transaction, links: Sequence[LinkKey]) -> None:
@@ -35,22 +35,22 @@ class Foregone:
         self.found: list[WouldFree] = []
         """Chain, the standby's index, policy, instant."""
 
-    def ask(self, handover: OpenHandover, view: HandoverView) -> None:
+    def ask_rules(self, handover: OpenHandover, view: HandoverView) -> None:
         """What is new is added to `found`."""
-        for policy, lead_s in self._of(view).items():
-            self._is_to_free(handover, policy, view.predecessor_end - round(lead_s), view.now)
+        for policy, lead_s in self._get_leads(view).items():
+            self._record_free_at(handover, policy, view.predecessor_end - round(lead_s), view.now)
 
-    def frees(self, handover: OpenHandover, policy: str, now: int) -> None:
+    def record_free_now(self, handover: OpenHandover, policy: str, now: int) -> None:
         """It would do so now, if it has not done so before."""
-        self._is_to_free(handover, policy, now, now)
+        self._record_free_at(handover, policy, now, now)
 
-    def slurm_s(self, handover: OpenHandover) -> float | None:
+    def get_slurm_wait_s(self, handover: OpenHandover) -> float | None:
         """The wait that Slurm's own plan means for one that was asked about in this tick."""
         standby = handover.standby
         like = (standby.partition, standby.nodes, handover.chain.overlap_price)
         return self._leads.get(like, {}).get(SLURM)
 
-    def _is_to_free(self, handover: OpenHandover, policy: str, at: int, now: int) -> None:
+    def _record_free_at(self, handover: OpenHandover, policy: str, at: int, now: int) -> None:
         key = (handover.chain.chain_id, handover.standby.index)
         known = self._known.get(key, {}).get(policy)
         if known is not None and known < (handover.predecessor.start or 0):
@@ -61,14 +61,14 @@ class Foregone:
         if known is None or at == now or abs(at - known) > CHANGED_S:
             self.found.append((*key, policy, at))
 
-    def _of(self, view: HandoverView) -> Mapping[str, float]:
+    def _get_leads(self, view: HandoverView) -> Mapping[str, float]:
         like = (view.partition, view.nodes, view.overlap_price)
         if like not in self._leads:
-            self._leads[like] = leads_s(view)
+            self._leads[like] = compute_leads_s(view)
         return self._leads[like]
 
 
-def leads_s(view: HandoverView) -> dict[str, float]:
+def compute_leads_s(view: HandoverView) -> dict[str, float]:
     """Seconds before the predecessor's end at which each rule frees; who waits is left out."""
     found: dict[str, float] = {}
     for rule in (_AVERAGE, _SLURM):

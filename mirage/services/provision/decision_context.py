@@ -20,15 +20,19 @@ from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import NextLink, Policy, decide_outright, should_keep_window, should_observe
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
-from mirage.services.control.limits import Limits, Spent, limited, worst_overlap_node_h
-from mirage.services.ingest.live_ingest import free_nodes
-from mirage.services.observation.cluster_observer import Observer, Sight
+from mirage.services.control.limits import Limits, Spent, apply_limits, compute_worst_overlap
+from mirage.services.ingest.live_ingest import count_free_nodes
+from mirage.services.observation.cluster_observer import Observer, TickObservations
 from mirage.services.provision import age_accrual, pinning, preconditions
-from mirage.services.provision.baseline_counterfactuals import Foregone
-from mirage.services.provision.overlap_bound import bounded
-from mirage.services.provision.overlap_budget import spent_by_account
-from mirage.services.provision.preconditions import guard, is_asked
-from mirage.services.provision.release_planning import Planning, plan_min, stands_by_mirage
+from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
+from mirage.services.provision.overlap_bound import bound_overlap
+from mirage.services.provision.overlap_budget import read_spent_by_account
+from mirage.services.provision.preconditions import can_move_early, guard_handover
+from mirage.services.provision.release_planning import (
+    Planning,
+    compute_plan_minutes,
+    has_mirage_plan,
+)
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
 from mirage.slurm.text.dependency import can_take_plan
 from mirage.store.chains import chains, decisions
@@ -56,19 +60,19 @@ _OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
 _NOT_TAKEN = "since Slurm has refused one"
 
 
-def _unheard() -> bool:
+def _expect_no_accrual() -> bool:
     return False
 
 
-def _everybody() -> MoveScope:
+def _permit_everybody() -> MoveScope:
     return EVERYBODY
 
 
-def _no_limits() -> AccrueLimits:
+def _get_no_limits() -> AccrueLimits:
     return NO_LIMITS
 
 
-def _left_to_the_link(_: NextLink) -> bool:
+def _skip_submission(_: NextLink) -> bool:
     return False
 
 
@@ -82,18 +86,18 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
     """What trained models are shown; None: nothing."""
-    submit: Callable[[NextLink], bool] = _left_to_the_link
+    submit: Callable[[NextLink], bool] = _skip_submission
     """Puts a link of a chain without standing jobs into the queue. Raises what moves raise; False:
     the link that runs does it, when it asks next (`services.submitting`)."""
-    accrues_always: Callable[[], bool] = _unheard
+    accrues_always: Callable[[], bool] = _expect_no_accrual
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
-    reach: Callable[[], MoveScope] = _everybody
+    reach: Callable[[], MoveScope] = _permit_everybody
     """Whose jobs may be moved here."""
-    accrual: Callable[[], AccrueLimits] = _no_limits
+    accrual: Callable[[], AccrueLimits] = _get_no_limits
     """On how many waiting jobs earn age."""
 
 
-class Desk:
+class DecisionContext:
     """What is looked up once a tick for all hand-overs."""
 
     def __init__(
@@ -105,7 +109,7 @@ class Desk:
         open_ones: Sequence[OpenHandover],
     ) -> None:
         self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
-        self._sight = Sight(rules.observer, tx, cluster_id, snapshot)
+        self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot)
         self._policies: dict[str, Policy] = {}
         self._seen: dict[JobId, dict[str, str]] = {}
         """By standby: the beginning of the sha256 of what its model was shown."""
@@ -119,33 +123,35 @@ class Desk:
         self._touches = decisions.count_moves(tx, links)
         self._refused_pins = decisions.list_links_ever_refused(tx, links, Action.PIN)
         self._refused_plans = decisions.list_links_ever_refused(tx, links, Action.PLAN)
-        self.foregone = Foregone(tx, links)
+        self.foregone = BaselineCounterfactuals(tx, links)
         self._ordered = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
         }
         """Links that are on their way: they are not submitted twice."""
 
-    def decide(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
+    def decide_handover(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
         """None where there is nothing to decide. `acts`: releases are planned in Slurm, too."""
         predecessor, standby = handover.predecessor, handover.standby
-        if not self._may_be_moved(handover):
+        if not self._can_be_moved(handover):
             return None
-        guarded = guard(standby, predecessor, handover.beside, self._snapshot.queue)
-        if guarded is not None or not is_asked(standby, predecessor):
+        guarded = guard_handover(standby, predecessor, handover.beside, self._snapshot.queue)
+        if guarded is not None or not can_move_early(standby, predecessor):
             return guarded
-        view = self._view(handover)
-        self.foregone.ask(handover, view)
-        spent = self._spending(standby.account)
-        asked = bounded(self._ask(handover, view), view)
-        decision = self._noted(limited(asked, view, self._rules.limits, spent), handover)
+        view = self._build_view(handover)
+        self.foregone.ask_rules(handover, view)
+        spent = self._read_spent(standby.account)
+        asked = bound_overlap(self._ask_policy(handover, view), view)
+        decision = self._add_accrual_note(
+            apply_limits(asked, view, self._rules.limits, spent), handover
+        )
         if acts and not handover.submits:
-            decision = self._planning(handover, spent).planned(decision, view)
+            decision = self._build_planning(handover, spent).plan_release(decision, view)
         if decision.action is not Action.FREE:
             return decision
-        self._spend(standby.account, worst_overlap_node_h(view))
+        self._record_spending(standby.account, compute_worst_overlap(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
 
-    def _planning(self, handover: OpenHandover, spent: Spent) -> Planning:
+    def _build_planning(self, handover: OpenHandover, spent: Spent) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
@@ -160,25 +166,25 @@ class Desk:
             barred=barred,
         )
 
-    def _noted(self, decision: Decision, handover: OpenHandover) -> Decision:
+    def _add_accrual_note(self, decision: Decision, handover: OpenHandover) -> Decision:
         """With what keeps the standby from earning age, wherever it stands."""
         shown = self._snapshot.queue.find_job(handover.standby.job_id)
         limits = self._rules.accrual()
         if shown is None or handover.submits or limits is NO_LIMITS:
             return decision
-        note = age_accrual.told(limits, shown, self._snapshot.queue)
+        note = age_accrual.describe_accrual_limit(limits, shown, self._snapshot.queue)
         return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
 
-    def out_of_reach(self, handover: OpenHandover) -> Decision | None:
+    def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
         """Where Slurm would refuse each move. What is submitted by the user's own hand is not."""
         standby, reach = handover.standby, self._rules.reach()
-        if handover.submits or not is_asked(standby, handover.predecessor):
+        if handover.submits or not can_move_early(standby, handover.predecessor):
             return None
         if reach.can_move(handover.chain.uid, standby.account):
             return None
-        return preconditions.out_of_reach(standby.account, reach)
+        return preconditions.build_out_of_reach(standby.account, reach)
 
-    def undo(self, handover: OpenHandover) -> Decision | None:
+    def decide_retreat(self, handover: OpenHandover) -> Decision | None:
         """Where Mirage does not act any more: what it has pinned goes back behind its predecessor,
         and what it has planned waits for its predecessor's end.
 
@@ -188,21 +194,21 @@ class Desk:
         predecessor, standby = handover.predecessor, handover.standby
         pinned = standby.position is Position.PINNED
         told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
-        planned = stands_by_mirage(standby) and told and predecessor.state is not LinkState.ENDED
-        if not (pinned or planned) or not self._may_be_moved(handover):
+        planned = has_mirage_plan(standby) and told and predecessor.state is not LinkState.ENDED
+        if not (pinned or planned) or not self._can_be_moved(handover):
             return None
         if planned:
             return _NO_PLAN
-        guarded = guard(standby, predecessor, None, self._snapshot.queue)
+        guarded = guard_handover(standby, predecessor, None, self._snapshot.queue)
         return guarded or _NO_MORE
 
-    def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
+    def build_record(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
         """What is stored of it."""
         now, standby = self._snapshot.queue.taken_at, handover.standby
         unborn = handover.submits
         inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
         inputs["standby"] = None if unborn else standby.job_id
-        minutes = plan_min(decision, handover.predecessor)
+        minutes = compute_plan_minutes(decision, handover.predecessor)
         if minutes is not None:
             inputs["plan_min"] = minutes
         return NewDecision(
@@ -215,19 +221,21 @@ class Desk:
             inputs=inputs | self._seen.get(standby.job_id, {}),
         )
 
-    def _ask(self, handover: OpenHandover, view: HandoverView) -> Decision:
+    def _ask_policy(self, handover: OpenHandover, view: HandoverView) -> Decision:
         """A policy that fails, or is gone since the chain named it, costs its own chains no more
         than a wait, and the others nothing. A rule stands in for a model."""
         name = handover.chain.policy or self._rules.default
         try:
-            policy = self._policy(name)
+            policy = self._get_policy(name)
             settled = decide_outright(policy, view)
             if settled is not None:
                 return settled
             if should_observe(policy):
-                view = self._observed(handover, view, looks_back=should_keep_window(policy))
+                view = self._add_observation(handover, view, looks_back=should_keep_window(policy))
             if should_ask_twin(policy):
-                foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
+                foretold, awaited = self._sight.forecast_handover(
+                    handover.predecessor, handover.standby
+                )
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
                 # A pinned one that comes here has to leave its nodes now.
                 if awaited and early and view.position is Position.HELD:
@@ -240,24 +248,24 @@ class Desk:
                 return UnavailableModel(name, f"the model failed: {error}").decide(view)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
 
-    def _policy(self, name: str) -> Policy:
+    def _get_policy(self, name: str) -> Policy:
         if name not in self._policies:
-            self._policies[name] = found(self._rules, name)
+            self._policies[name] = resolve_policy(self._rules, name)
         return self._policies[name]
 
-    def _observed(
+    def _add_observation(
         self, handover: OpenHandover, view: HandoverView, *, looks_back: bool
     ) -> HandoverView:
-        observation, why = self._sight.of(handover.predecessor, handover.standby)
+        observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
             self._seen[handover.standby.job_id] = {"observation": digest[:16]}
         window = None
         if observation is not None and looks_back:
-            window = self._sight.window(handover.standby, observation)
+            window = self._sight.update_window(handover.standby, observation)
         return replace(view, observation=observation, unobserved=why, window=window)
 
-    def _may_be_moved(self, handover: OpenHandover) -> bool:
+    def _can_be_moved(self, handover: OpenHandover) -> bool:
         """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and
         of a standby that is not shown the user's own dependencies are not known."""
         predecessor, standby = handover.predecessor, handover.standby
@@ -269,7 +277,7 @@ class Desk:
             return known and (standby.chain_id, standby.index) not in self._ordered
         return known and queue.find_job(standby.job_id) is not None
 
-    def _view(self, handover: OpenHandover) -> HandoverView:
+    def _build_view(self, handover: OpenHandover) -> HandoverView:
         queue, standby = self._snapshot.queue, handover.standby
         planned_end = handover.predecessor.get_planned_end()
         return HandoverView(
@@ -281,15 +289,15 @@ class Desk:
             nodes=standby.nodes,
             time_limit_s=standby.time_limit_s or 0,
             overlap_price=handover.chain.overlap_price,
-            jobs=self._job_waits(standby.partition),
-            handovers=self._handover_waits(standby.partition, standby.nodes),
+            jobs=self._read_job_waits(standby.partition),
+            handovers=self._read_handover_waits(standby.partition, standby.nodes),
             queue=queue,
-            free_nodes=self._free(standby.partition),
+            free_nodes=self._count_free_nodes(standby.partition),
             max_overlap_s=handover.chain.get_allowed_overlap_s(handover.predecessor),
             sent_back=standby.hindered == SENT_BACK,
             # What is not submitted yet earns nothing anywhere.
             accrues_always=not handover.submits and self._accrues_always,
-            **self._pinning(handover).seen(),
+            **self._build_pinning(handover).build_view_fields(),
         )
 
     @cached_property
@@ -300,7 +308,7 @@ class Desk:
         except ClusterError:
             return False
 
-    def _pinning(self, handover: OpenHandover) -> pinning.Pinning:
+    def _build_pinning(self, handover: OpenHandover) -> pinning.Pinning:
         queue, standby = self._snapshot.queue, handover.standby
         return pinning.Pinning(
             standby=standby,
@@ -312,12 +320,12 @@ class Desk:
             refused=(standby.chain_id, standby.index) in self._refused_pins,
         )
 
-    def _free(self, partition: str) -> int:
+    def _count_free_nodes(self, partition: str) -> int:
         if partition not in self._free_nodes:
-            self._free_nodes[partition] = free_nodes(self._snapshot.nodes, partition)
+            self._free_nodes[partition] = count_free_nodes(self._snapshot.nodes, partition)
         return self._free_nodes[partition]
 
-    def _job_waits(self, partition: str) -> Waits:
+    def _read_job_waits(self, partition: str) -> Waits:
         if partition not in self._jobs:
             now = self._snapshot.queue.taken_at
             self._jobs[partition] = job_history.read_waits(
@@ -325,7 +333,7 @@ class Desk:
             )
         return self._jobs[partition]
 
-    def _handover_waits(self, partition: str, nodes: int) -> Waits:
+    def _read_handover_waits(self, partition: str, nodes: int) -> Waits:
         key = (partition, nodes)
         if key not in self._handovers:
             self._handovers[key] = chains.read_handover_waits(
@@ -333,20 +341,20 @@ class Desk:
             )
         return self._handovers[key]
 
-    def _spending(self, account: str) -> Spent:
+    def _read_spent(self, account: str) -> Spent:
         if self._spent is None:
-            self._spent = spent_by_account(
+            self._spent = read_spent_by_account(
                 self._tx, self._cluster_id, self._snapshot.queue.taken_at
             )
         return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
 
-    def _spend(self, account: str, node_h: float) -> None:
+    def _record_spending(self, account: str, node_h: float) -> None:
         """What this tick frees counts against what it frees next."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
 
 
-def found(rules: Rules, name: str) -> Policy:
+def resolve_policy(rules: Rules, name: str) -> Policy:
     """Raises what `Rules.policy` does; a model that cannot be used is stood in for."""
     try:
         return rules.policy(name)

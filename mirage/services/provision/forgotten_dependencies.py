@@ -19,7 +19,7 @@ from mirage.slurm.text.dependency import Term, join_terms, list_required_terms
 _log = structlog.get_logger(__name__)
 
 
-def forgotten(dependency: str, queue: Queue) -> list[JobId]:
+def list_forgotten_jobs(dependency: str, queue: Queue) -> list[JobId]:
     """The jobs of the list that the queue does not show."""
     named = (term.job_id for term in list_required_terms(dependency))
     return [
@@ -29,13 +29,13 @@ def forgotten(dependency: str, queue: Queue) -> list[JobId]:
     ]
 
 
-def without_met(cluster: Cluster, dependency: str, queue: Queue) -> str:
+def drop_met_terms(cluster: Cluster, dependency: str, queue: Queue) -> str:
     """The list without the terms that were met by jobs of which slurmctld knows no more.
 
     A term of which nobody can tell stays, for Slurm to judge. Raises InputError for one that was
     not met: some releases would take it for met.
     """
-    unknown = forgotten(dependency, queue)
+    unknown = list_forgotten_jobs(dependency, queue)
     if not unknown:
         return dependency
     try:
@@ -44,18 +44,18 @@ def without_met(cluster: Cluster, dependency: str, queue: Queue) -> str:
         _log.warning("no answer on the jobs of a dependency", jobs=unknown, error=str(error))
         return dependency
     last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
-    return join_terms(_unmet(list_required_terms(dependency), unknown, last, queue.taken_at))
+    return join_terms(_filter_unmet(list_required_terms(dependency), unknown, last, queue.taken_at))
 
 
-def in_words(refusal: str, dependency: str, queue: Queue) -> str:
+def explain_refusal(refusal: str, dependency: str, queue: Queue) -> str:
     """Slurm's refusal of a dependency, with the jobs that may be its reason."""
     if "dependency" not in refusal.lower() or "?" in dependency:
         return refusal
-    unknown = ", ".join(map(str, forgotten(dependency, queue)))
+    unknown = ", ".join(map(str, list_forgotten_jobs(dependency, queue)))
     return f"{refusal}; Slurm does not show {unknown} of its own dependency" if unknown else refusal
 
 
-def _unmet(
+def _filter_unmet(
     several: Sequence[Term], unknown: Sequence[JobId], last: Mapping[JobId, Job], now: int
 ) -> list[Term]:
     left = []

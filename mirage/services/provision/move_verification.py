@@ -16,7 +16,7 @@ from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
 from mirage.services.chains.standby_position import GRACE_S
-from mirage.services.provision.provision_tick import moved_by
+from mirage.services.provision.provision_tick import apply_recorded_move
 from mirage.slurm.text import dependency
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
@@ -34,7 +34,7 @@ _LOOKED_BACK = 20
 """Decisions of one link: more than are made of a standby between two moves that are not kept."""
 
 
-def check(
+def verify_moves(
     tx: Transaction,
     cluster_id: int,
     queue: Queue,
@@ -43,7 +43,7 @@ def check(
 ) -> None:
     """Look at the moves that Slurm took since the look before, at `since`; None: nobody knows it.
 
-    Run after `links.sync`, so the links show what `queue` shows; but not those of `unread`.
+    Run after `link_sync.sync_links`, so the links show what `queue` shows; but not those of `unread`.
     """
     begin = queue.taken_at - GRACE_S if since is None else since
     pending = {
@@ -55,7 +55,7 @@ def check(
         standby = pending[key]
         made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
         if made and row.inputs.get("standby") == standby.job_id and not _is_kept(row, queue):
-            _take_back(tx, cluster_id, row, standby, queue.taken_at)
+            _record_lost_move(tx, cluster_id, row, standby, queue.taken_at)
 
 
 def _is_kept(row: DecisionRow, queue: Queue) -> bool:
@@ -76,7 +76,9 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
     return not is_held
 
 
-def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
+def _record_lost_move(
+    tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int
+) -> None:
     past = [
         one
         for one in decisions.list_link_decisions(tx, row.chain_id, row.index, last=_LOOKED_BACK)
@@ -85,7 +87,7 @@ def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link
     again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
     effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
     decisions.settle_decision(tx, row.id, effect, error)
-    chains.save_link(tx, cluster_id, _unmoved(row, standby, past))
+    chains.save_link(tx, cluster_id, _restore_link(row, standby, past))
     entry = AuditEntry(
         at=now,
         actor="mirage",
@@ -98,18 +100,18 @@ def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link
     _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
 
 
-def _planner_before(standby: Link, past: list[DecisionRow]) -> Planner | None:
+def _find_planner_before(standby: Link, past: list[DecisionRow]) -> Planner | None:
     if standby.plan_min is None:
         return None
     ours = any(one.effect is Effect.DONE and one.action is Action.PLAN for one in past)
     return Planner.SERVICE if ours else Planner.LINK
 
 
-def _unmoved(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
+def _restore_link(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
     """Where it stands still: held, or where the move before had put it."""
     if row.action is Action.PLAN:
-        return replace(standby, planned_by=_planner_before(standby, past))
+        return replace(standby, planned_by=_find_planner_before(standby, past))
     if row.action is not Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None, freed_by=None)
     done = [one for one in past if one.effect is Effect.DONE]
-    return moved_by(done[-1], standby) if done else standby
+    return apply_recorded_move(done[-1], standby) if done else standby

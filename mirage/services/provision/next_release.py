@@ -26,7 +26,7 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
 from mirage.services.control.limits import Limits, Spent
-from mirage.services.provision.overlap_budget import spent_by_account
+from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.provision.release_planning import Planning
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -44,7 +44,7 @@ _INSTEAD = Quantile()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextPlan:
+class NextRelease:
     """`lead_s`: before the asking link's end by its time limit; None: nothing is to be planned."""
 
     mode: Mode
@@ -52,7 +52,7 @@ class NextPlan:
     ask_again_s: int
 
 
-def next_plan(  # noqa: PLR0913 - what is asked, and by what rules
+def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     tx: Transaction,
     cluster_id: int,
     chain: Chain,
@@ -62,37 +62,39 @@ def next_plan(  # noqa: PLR0913 - what is asked, and by what rules
     limits: Limits,
     now: int,
     tick_s: int,
-) -> NextPlan:
+) -> NextRelease:
     """`index`: of the link that asks; None: the newest that has started. `default`: the policy of
     chains that name none. `tick_s`: between two looks of the service at the queue."""
     links = chains.list_links(tx, chain.chain_id)
-    asks = _asking(links, index, now)
+    asks = _find_asking_link(links, index, now)
     modes = clusters.list_modes(tx, cluster_id)
     mode = clusters.resolve_mode(modes, asks.partition if asks else "")
     if asks is None or asks.start is None:
-        return NextPlan(mode=mode, ask_again_s=tick_s)
+        return NextRelease(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s
-    if mode is not Mode.ACT or limit_s in {None, UNLIMITED} or not _may_plan(chain, asks, links):
-        return NextPlan(mode=mode, ask_again_s=_LATEST_S)
+    if mode is not Mode.ACT or limit_s in {None, UNLIMITED} or not _can_plan(chain, asks, links):
+        return NextRelease(mode=mode, ask_again_s=_LATEST_S)
     end = asks.get_planned_end() or now
     again_s = max(tick_s, min(_LATEST_S, (end - now) // _THIRD))
     standby = next((li for li in links if li.index == asks.index + 1 and not li.has_vanished), None)
     if standby is not None:
-        return NextPlan(mode=mode, lead_s=_standing_s(standby, end), ask_again_s=again_s)
-    view = _view(tx, cluster_id, chain, asks, now)
+        return NextRelease(
+            mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
+        )
+    view = _build_view(tx, cluster_id, chain, asks, now)
     policy = _RULES.get(chain.policy or default, _INSTEAD)
-    spent = spent_by_account(tx, cluster_id, now)
+    spent = read_spent_by_account(tx, cluster_id, now)
     account = Spent(account=spent.get(asks.account, 0.0), cluster=sum(spent.values()))
-    planning = Planning(standby=_unborn(asks), limits=limits, spent=account)
+    planning = Planning(standby=_build_next_link(asks), limits=limits, spent=account)
     waits = replace(policy.decide(view), action=Action.WAIT)
-    planned = planning.planned(waits, view)
+    planned = planning.plan_release(waits, view)
     lead_s = None
     if planned.action is Action.PLAN and planned.release_at is not None:
         lead_s = end - planned.release_at
-    return NextPlan(mode=mode, lead_s=lead_s, ask_again_s=again_s)
+    return NextRelease(mode=mode, lead_s=lead_s, ask_again_s=again_s)
 
 
-def _asking(links: Sequence[Link], index: int | None, now: int) -> Link | None:
+def _find_asking_link(links: Sequence[Link], index: int | None, now: int) -> Link | None:
     """The link that runs and asks; where the last look at the queue does not show that it runs, it
     has just begun. One that no look has shown is like the one before it."""
     if index is None:
@@ -108,24 +110,24 @@ def _asking(links: Sequence[Link], index: int | None, now: int) -> Link | None:
     return last if last.state is LinkState.RUNNING else replace(last, start=now)
 
 
-def _may_plan(chain: Chain, asks: Link, links: Sequence[Link]) -> bool:
+def _can_plan(chain: Chain, asks: Link, links: Sequence[Link]) -> bool:
     if chain.state is not ChainState.ACTIVE or chain.mode is not ChainMode.STANDBY:
         return False
     if chain.presubmit is Presubmit.ALL:  # its standby stands already, and is the service's
         return False
     if chain.links_planned is not None and asks.index >= chain.links_planned:
         return False
-    return _starts_alone(asks) or not any(
+    return _has_started_alone(asks) or not any(
         li.state is LinkState.RUNNING and li.index < asks.index for li in links
     )
 
 
-def _starts_alone(asks: Link) -> bool:
+def _has_started_alone(asks: Link) -> bool:
     """What nothing had released started since its predecessor had ended, seen or not."""
     return asks.index == 1 or (asks.position is Position.HELD and asks.planned_release is None)
 
 
-def _standing_s(standby: Link, end: int) -> int | None:
+def _get_standing_lead_s(standby: Link, end: int) -> int | None:
     """The plan that stands, where it is not its owner's or past."""
     at = standby.planned_release
     if standby.position is not Position.HELD or standby.planned_by is Planner.USER or at is None:
@@ -133,7 +135,7 @@ def _standing_s(standby: Link, end: int) -> int | None:
     return max(0, end - at) or None
 
 
-def _unborn(asks: Link) -> Link:
+def _build_next_link(asks: Link) -> Link:
     return Link(
         chain_id=asks.chain_id,
         index=asks.index + 1,
@@ -146,7 +148,9 @@ def _unborn(asks: Link) -> Link:
     )
 
 
-def _view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) -> HandoverView:
+def _build_view(
+    tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int
+) -> HandoverView:
     partition = asks.partition
     return HandoverView(
         now=now,

@@ -22,14 +22,14 @@ from mirage.domain.decision import Action, Decision, HandoverView
 _HOUR_S = 3600.0
 
 
-def bounded(decision: Decision, view: HandoverView) -> Decision:
+def bound_overlap(decision: Decision, view: HandoverView) -> Decision:
     """The decision, or what the chain allows in its place."""
     cap_s = view.max_overlap_s
     if decision.action is not Action.FREE or cap_s is None:
         return decision
     if cap_s == 0:
-        return _never_early(decision, view)
-    least_wait_s = _least_wait_s(decision, view)
+        return _decide_never_early(decision, view)
+    least_wait_s = _get_least_wait_s(decision, view)
     if view.time_left_s <= cap_s + least_wait_s:
         return decision
     reason = (
@@ -37,31 +37,31 @@ def bounded(decision: Decision, view: HandoverView) -> Decision:
         f"{cap_s / _HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
         f"{least_wait_s / _HOUR_S:.1f} h"
     )
-    return replace(decision, action=_back(view), reason=reason)
+    return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
-def most_lead_s(decision: Decision, view: HandoverView) -> float | None:
+def compute_max_lead_s(decision: Decision, view: HandoverView) -> float | None:
     """How long before its predecessor's end a standby may be released; None: nothing bounds it."""
     cap_s = view.max_overlap_s
-    return cap_s if not cap_s else cap_s + _least_wait_s(decision, view)
+    return cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
 
 
-def _least_wait_s(decision: Decision, view: HandoverView) -> float:
+def _get_least_wait_s(decision: Decision, view: HandoverView) -> float:
     if decision.forecast is None or view.sent_back:
         return 0.0
     return decision.forecast.p10_s or 0.0
 
 
-def _never_early(decision: Decision, view: HandoverView) -> Decision:
+def _decide_never_early(decision: Decision, view: HandoverView) -> Decision:
     if view.can_pin:
         pinned = view.position is Position.PINNED
         reason = "links of this chain never overlap: on its predecessor's nodes it cannot be early"
         return replace(decision, action=Action.WAIT if pinned else Action.PIN, reason=reason)
     reason = "links of this chain never overlap: it starts when its predecessor has ended"
-    return replace(decision, action=_back(view), reason=reason)
+    return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
-def _back(view: HandoverView) -> Action:
+def _choose_wait_action(view: HandoverView) -> Action:
     """A standby that has to leave its predecessor's nodes goes back behind it."""
     leaves = view.position is Position.PINNED and not view.can_pin
     return Action.HOLD if leaves else Action.WAIT

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mirage.domain.chain import Link, LinkState
-from mirage.services.control.limits import DAY_S, overlap_node_h
+from mirage.services.control.limits import DAY_S, compute_overlap
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import list_overlapping_chains
 from mirage.store.database.engine import Transaction
 
 
-def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
+def read_spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
     """Node-hours of the last 24 h."""
     spent: dict[str, float] = {}
     for row in chains.list_handovers(tx, cluster_id, since=now - DAY_S):
         account = row.successor.account
-        hours = overlap_node_h(row.predecessor, row.successor, now)
+        hours = compute_overlap(row.predecessor, row.successor, now)
         spent[account] = spent.get(account, 0.0) + hours
-    for predecessor, successor in _under_way(tx, cluster_id):
-        hours = overlap_node_h(predecessor, successor, now)
+    for predecessor, successor in _iter_under_way(tx, cluster_id):
+        hours = compute_overlap(predecessor, successor, now)
         spent[successor.account] = spent.get(successor.account, 0.0) + hours
     return spent
 
 
-def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
+def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Running links whose successor runs beside them, or may since Mirage freed it."""
     beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():

@@ -38,34 +38,36 @@ class Pinning:
     refused: bool = False
     """Slurm would not pin it."""
 
-    def seen(self) -> dict[str, Any]:
+    def build_view_fields(self) -> dict[str, Any]:
         """The fields of a HandoverView that are about positions."""
         return {
             "position": self.standby.position,
             "planned_start": None if self.shown is None else self.shown.planned_start,
-            "can_pin": self.allowed and self.good_nodes,
+            "can_pin": self.is_allowed and self.has_good_nodes,
         }
 
     @property
-    def allowed(self) -> bool:
+    def is_allowed(self) -> bool:
         """By the admin and by Slurm; where it is pinned already, whatever that has cost."""
         room = not self.refused and self.touches + _UNDOING < self.limits.max_touches
         return self.limits.allow_pin and (room or self.standby.position is Position.PINNED)
 
     @property
-    def good_nodes(self) -> bool:
+    def has_good_nodes(self) -> bool:
         """The predecessor's nodes are usable, fit the standby, and none has room for both links.
 
         While nobody has told of the nodes, nothing is pinned and nothing unpinned.
         """
         if self.shown is not None and self.shown.reason == _UNFIT:
             return False
-        nodes = self.nodes()
+        nodes = self.list_nodes()
         if self.predecessor is None or self.shown is None or not nodes:
             return self.standby.position is Position.PINNED and not self.snapshot.nodes
-        return all(n.is_usable and not _fits_both(n, self.predecessor, self.shown) for n in nodes)
+        return all(
+            n.is_usable and not _can_fit_both(n, self.predecessor, self.shown) for n in nodes
+        )
 
-    def nodes(self) -> list[Node]:
+    def list_nodes(self) -> list[Node]:
         """The predecessor's; none where one of them is not known."""
         if self.predecessor is None:
             return []
@@ -77,7 +79,7 @@ class Pinning:
         return [node for node in found if node is not None] if None not in found else []
 
 
-def _fits_both(node: Node, predecessor: Job, standby: Job) -> bool:
+def _can_fit_both(node: Node, predecessor: Job, standby: Job) -> bool:
     """Whether the node could run both at once; jobs are taken to be spread evenly."""
     cpus = predecessor.cpus / predecessor.nodes + standby.cpus / standby.nodes
     gpus = predecessor.gpus / predecessor.nodes + standby.gpus / standby.nodes

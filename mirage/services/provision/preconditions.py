@@ -7,7 +7,7 @@ from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue
-from mirage.services.provision.release_planning import stands_by_mirage
+from mirage.services.provision.release_planning import has_mirage_plan
 from mirage.slurm.text import dependency
 
 _GUARD = "guard"
@@ -36,23 +36,29 @@ _OFF_ITS_NODES = Decision(
 )
 
 
-def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -> Decision | None:
+def guard_handover(
+    standby: Link, predecessor: Link, beside: Link | None, queue: Queue
+) -> Decision | None:
     """`beside`: an earlier link that still runs."""
-    if not is_asked(standby, predecessor):
-        return _without_policy(standby, predecessor)
+    if not can_move_early(standby, predecessor):
+        return _decide_without_policy(standby, predecessor)
     if standby.planned_by is Planner.USER:
         return _THEIRS
-    found = _unreleased(standby, predecessor, beside, queue)
+    found = _guard_unreleased(standby, predecessor, beside, queue)
     waits = found is not None and found.action is Action.WAIT
-    return _unplanned(found) if found is not None and waits and stands_by_mirage(standby) else found
+    return (
+        _take_plan_back(found)
+        if found is not None and waits and has_mirage_plan(standby)
+        else found
+    )
 
 
-def _unreleased(
+def _guard_unreleased(
     standby: Link, predecessor: Link, beside: Link | None, queue: Queue
 ) -> Decision | None:
     """While it must not be early at all."""
     if beside is not None:
-        return _one_at_a_time(beside)
+        return _wait_for_earlier_link(beside)
     shown, before = queue.find_job(standby.job_id), queue.find_job(predecessor.job_id)
     if shown is not None and dependency.has_singleton(shown.dependency):
         return _NEVER_EARLY
@@ -61,7 +67,7 @@ def _unreleased(
     return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
 
 
-def out_of_reach(account: str, reach: MoveScope) -> Decision:
+def build_out_of_reach(account: str, reach: MoveScope) -> Decision:
     """Of a standby that the service's account may not move."""
     whose = f"of account {account}" if account else "of this user"
     reason = (
@@ -71,13 +77,13 @@ def out_of_reach(account: str, reach: MoveScope) -> Decision:
     return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
 
 
-def is_asked(standby: Link, predecessor: Link) -> bool:
+def can_move_early(standby: Link, predecessor: Link) -> bool:
     """Whether a policy has a say: the standby may still be moved before its predecessor's end."""
     runs = predecessor.state is LinkState.RUNNING and predecessor.get_planned_end() is not None
     return runs and standby.position is not Position.FREE
 
 
-def _without_policy(standby: Link, predecessor: Link) -> Decision | None:
+def _decide_without_policy(standby: Link, predecessor: Link) -> Decision | None:
     pinned = standby.position is Position.PINNED
     # One that is planned stays: Slurm counts anew from its predecessor's next start.
     freed = standby.freed_at is not None and standby.freed_by is not Planner.USER
@@ -87,13 +93,13 @@ def _without_policy(standby: Link, predecessor: Link) -> Decision | None:
     return _LET_OFF if pinned and predecessor.state is LinkState.ENDED else None
 
 
-def _unplanned(decision: Decision) -> Decision:
+def _take_plan_back(decision: Decision) -> Decision:
     """Slurm shall not release it by itself either."""
     reason = f"its plan is taken back: {decision.reason}"
     return replace(decision, action=Action.HOLD, reason=reason)
 
 
-def _one_at_a_time(beside: Link) -> Decision:
+def _wait_for_earlier_link(beside: Link) -> Decision:
     """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
     and on a queue that has just cleared the whole chain would run at once."""
     reason = f"link {beside.index} still runs: one hand-over at a time"

@@ -1,7 +1,7 @@
 """One provision tick: look at each hand-over, decide, write it down, then tell Slurm.
 
 The decision is durable before Slurm hears of it, and its effect after: a crash between leaves an
-intention, which `reconcile` settles by what the queue shows. Nothing is ever sent twice blindly.
+intention, which `reconcile_intentions` settles by what the queue shows. Nothing is ever sent twice blindly.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +17,13 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.policy.registry import is_model
 from mirage.ports import Cluster, NextLink
 from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
-from mirage.services.chains.link_sync import unread_chains
-from mirage.services.chains.open_handovers import OpenHandover, open_handovers
-from mirage.services.control.limits import too_wrong
-from mirage.services.provision.baseline_counterfactuals import SLURM, Foregone
-from mirage.services.provision.decision_context import Desk, Rules, found
-from mirage.services.provision.forgotten_dependencies import in_words, without_met
-from mirage.services.provision.release_planning import plan_min
+from mirage.services.chains.link_sync import list_unread_chains
+from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
+from mirage.services.control.limits import find_excess_error
+from mirage.services.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
+from mirage.services.provision.decision_context import DecisionContext, Rules, resolve_policy
+from mirage.services.provision.forgotten_dependencies import drop_met_terms, explain_refusal
+from mirage.services.provision.release_planning import compute_plan_minutes
 from mirage.slurm.text import dependency
 from mirage.store.chains import chains, decisions, handover_outcomes
 from mirage.store.chains.decisions import DecisionRow, Effect, NewDecision
@@ -40,7 +40,7 @@ _DEMOTED = "demoted to shadow"
 _MADE_ELIGIBLE = frozenset({Action.FREE, Action.SUBMIT})
 
 
-def provision(
+def provision_handovers(
     store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
 ) -> None:
     """Decide every open hand-over of the cluster, and do what is decided where the mode is act.
@@ -48,27 +48,27 @@ def provision(
     Nothing is locked while policies are asked: that may take seconds.
     """
     with store.begin() as tx:
-        demote(tx, cluster_id, snapshot.queue.taken_at, rules)
+        demote_on_errors(tx, cluster_id, snapshot.queue.taken_at, rules)
     with store.read() as tx:
-        unread = unread_chains(tx, cluster_id, snapshot.queue)
+        unread = list_unread_chains(tx, cluster_id, snapshot.queue)
         open_ones = [
             handover
             for state in (ChainState.ACTIVE, ChainState.PAUSED)
-            for handover in open_handovers(tx, cluster_id, state)
+            for handover in list_open_handovers(tx, cluster_id, state)
             if handover.chain.chain_id not in unread
         ]
-        desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
-        made = list(_decided(tx, cluster_id, desk, open_ones))
+        desk = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
+        made = list(_decide_handovers(tx, cluster_id, desk, open_ones))
     with store.begin() as tx:
-        planned = list(_written(tx, cluster_id, made, desk.foregone))
+        planned = list(_record_decisions(tx, cluster_id, made, desk.foregone))
     for move in planned:
-        tell = partial(_tell, cluster, rules, snapshot)
-        if not _carry_out(store, cluster, cluster_id, move, tell):
-            # No answer: the rest would wait as long for none. `reconcile` finds them not done.
+        tell = partial(_send_move, cluster, rules, snapshot)
+        if not _execute_move(store, cluster, cluster_id, move, tell):
+            # No answer: the rest would wait as long for none. `reconcile_intentions` finds them not done.
             return
 
 
-def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
+def demote_on_errors(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
     """Fall back from act to shadow when the default policy's last forecasts were too wrong.
 
     Those made before the last time count no more, or nobody could ever set act again.
@@ -79,9 +79,9 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
         return
     since = clusters.read_demoted_at(tx, cluster_id) or 0
     errors = handover_forecasts.list_errors(
-        tx, cluster_id, limits.demote_after, _source(rules), since=since
+        tx, cluster_id, limits.demote_after, _get_forecast_source(rules), since=since
     )
-    wrong = too_wrong(errors, limits)
+    wrong = find_excess_error(errors, limits)
     if wrong is None:
         return
     for partition in acting:
@@ -94,44 +94,46 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
     _log.warning(_DEMOTED, **detail)
 
 
-def _source(rules: Rules) -> str:
+def _get_forecast_source(rules: Rules) -> str:
     """What the default policy's forecasts are stored under: of a model, the version in use."""
-    return found(rules, rules.default).name if is_model(rules.default) else rules.default
+    return resolve_policy(rules, rules.default).name if is_model(rules.default) else rules.default
 
 
-def _decided(
-    tx: Transaction, cluster_id: int, desk: Desk, open_ones: Sequence[OpenHandover]
+def _decide_handovers(
+    tx: Transaction, cluster_id: int, desk: DecisionContext, open_ones: Sequence[OpenHandover]
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = clusters.list_modes(tx, cluster_id)
     for handover in open_ones:
         mode = clusters.resolve_mode(modes, handover.standby.partition)
-        undone = None if mode is Mode.ACT else desk.undo(handover)
+        undone = None if mode is Mode.ACT else desk.decide_retreat(handover)
         if undone is not None:
-            yield handover, desk.written(handover, undone, Mode.ACT)
+            yield handover, desk.build_record(handover, undone, Mode.ACT)
             continue
         if handover.chain.state is not ChainState.ACTIVE:
             continue
-        left = desk.out_of_reach(handover) if mode is Mode.ACT else None
+        left = desk.decide_out_of_reach(handover) if mode is Mode.ACT else None
         acts = mode is Mode.ACT
-        decision = None if mode is Mode.OBSERVE else left or desk.decide(handover, acts=acts)
+        decision = (
+            None if mode is Mode.OBSERVE else left or desk.decide_handover(handover, acts=acts)
+        )
         if decision is None:
             continue
-        new = desk.written(handover, decision, mode)
+        new = desk.build_record(handover, decision, mode)
         if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
-            desk.foregone.frees(handover, handover_outcomes.MIRAGE, new.at)
+            desk.foregone.record_free_now(handover, handover_outcomes.MIRAGE, new.at)
         yield handover, new
 
 
-def _written(
+def _record_decisions(
     tx: Transaction,
     cluster_id: int,
     made: Sequence[tuple[OpenHandover, NewDecision]],
-    foregone: Foregone,
+    foregone: BaselineCounterfactuals,
 ) -> Iterator[tuple[OpenHandover, Decision, int]]:
     """What Slurm is to be told."""
     news = [new for _, new in made]
     ids = decisions.record_decisions(tx, cluster_id, news)
-    told = [row for pair in made for row in _forecasts(*pair, foregone)]
+    told = [row for pair in made for row in _build_forecast_rows(*pair, foregone)]
     handover_forecasts.record_forecasts(tx, cluster_id, told)
     handover_outcomes.put_would_free(tx, foregone.found)
     for (handover, new), decision_id in zip(made, ids, strict=True):
@@ -139,8 +141,8 @@ def _written(
             yield handover, new.decision, decision_id
 
 
-def _forecasts(
-    handover: OpenHandover, new: NewDecision, foregone: Foregone
+def _build_forecast_rows(
+    handover: OpenHandover, new: NewDecision, foregone: BaselineCounterfactuals
 ) -> Iterator[ForecastRow]:
     """The one that decided, and beside it Slurm's own. Of a wait or a plan none is kept: the course
     of a forecast is in the decisions."""
@@ -148,7 +150,7 @@ def _forecasts(
     if decision.forecast is None or decision.action in {Action.WAIT, Action.PLAN}:
         return
     made = {decision.policy: decision.forecast}
-    slurm_s = foregone.slurm_s(handover)
+    slurm_s = foregone.get_slurm_wait_s(handover)
     if slurm_s is not None:
         made.setdefault(SLURM, Forecast(p50_s=slurm_s))
     for source, forecast in made.items():
@@ -157,7 +159,7 @@ def _forecasts(
         )
 
 
-def _carry_out(
+def _execute_move(
     store: Store,
     cluster: Cluster,
     cluster_id: int,
@@ -170,20 +172,22 @@ def _carry_out(
     effect, error = tell(handover, decision)
     now = cluster.read_clock()
     with store.begin() as tx:
-        # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
+        # What was submitted has no number here yet: the queue shows it, and `reconcile_intentions` settles it.
         if handover.submits and effect is Effect.DONE:
             decisions.mark_submitted(tx, decision_id, now)
         else:
             decisions.settle_decision(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
-            minutes = plan_min(decision, handover.predecessor)
+            minutes = compute_plan_minutes(decision, handover.predecessor)
             chains.save_link(
-                tx, cluster_id, moved(standby, decision.action, now, decision.release_at, minutes)
+                tx,
+                cluster_id,
+                apply_move(standby, decision.action, now, decision.release_at, minutes),
             )
         entry = AuditEntry(
             at=now,
             actor="mirage",
-            event=told(decision.action, effect),
+            event=format_audit_event(decision.action, effect),
             chain_id=handover.chain.chain_id,
             job_id=None if handover.submits else standby.job_id,
             detail={"link": standby.index, "reason": decision.reason, "error": error},
@@ -193,12 +197,12 @@ def _carry_out(
     return effect is not Effect.INTENDED or not error
 
 
-def told(action: Action, effect: Effect) -> str:
+def format_audit_event(action: Action, effect: Effect) -> str:
     """The audit's word for a move that Slurm was told."""
     return f"{action}: {effect}"
 
 
-def moved(
+def apply_move(
     standby: Link, action: Action, now: int, release_at: int | None, minutes: int | None
 ) -> Link:
     """Where it stands after the move; `release_at` and `minutes` of a plan."""
@@ -215,12 +219,12 @@ def moved(
     return replace(back, plan_min=None, planned_release=None, planned_by=None)
 
 
-def moved_by(row: DecisionRow, standby: Link) -> Link:
+def apply_recorded_move(row: DecisionRow, standby: Link) -> Link:
     """Where it stands after a move that is written down."""
-    return moved(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
+    return apply_move(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
 
 
-def _tell(
+def _send_move(
     cluster: Cluster,
     rules: Rules,
     snapshot: Snapshot,
@@ -230,22 +234,22 @@ def _tell(
     """What became of it, and Slurm's words; intended without any: it is left to the link."""
     try:
         if decision.action is Action.SUBMIT:
-            there = rules.submit(_next_link(handover))
+            there = rules.submit(_build_next_link(handover))
             return (Effect.DONE if there else Effect.INTENDED), ""
-        _move(cluster, handover, decision, snapshot)
+        _move_standby(cluster, handover, decision, snapshot)
     except ClusterRefused as error:
         job = snapshot.queue.find_job(handover.standby.job_id)
         text = "" if job is None else job.dependency
-        return Effect.REFUSED, in_words(str(error), text, snapshot.queue)
+        return Effect.REFUSED, explain_refusal(str(error), text, snapshot.queue)
     except InputError as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
-        # It may have been heard: the next queue tells, and `reconcile` settles it.
+        # It may have been heard: the next queue tells, and `reconcile_intentions` settles it.
         return Effect.INTENDED, str(error)
     return Effect.DONE, ""
 
 
-def _next_link(handover: OpenHandover) -> NextLink:
+def _build_next_link(handover: OpenHandover) -> NextLink:
     chain = handover.chain
     return NextLink(
         chain_id=chain.chain_id,
@@ -256,18 +260,20 @@ def _next_link(handover: OpenHandover) -> NextLink:
     )
 
 
-def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot) -> None:
+def _move_standby(
+    cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot
+) -> None:
     standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
     job = snapshot.queue.find_job(standby)
     text = "" if job is None else job.dependency
     before = snapshot.queue.find_job(predecessor)
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
-    kept = without_met(cluster, text, snapshot.queue)
+    kept = drop_met_terms(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
         behind = dependency.add_own_term(kept, predecessor)
         cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin)
         return
-    minutes = plan_min(decision, handover.predecessor)
+    minutes = compute_plan_minutes(decision, handover.predecessor)
     if minutes is not None:
         if before is None or before.start != handover.predecessor.start:
             raise InputError("its predecessor does not run any more as it did when it was planned")
@@ -282,7 +288,7 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
         cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin)
 
 
-def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
+def _has_taken_effect(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     """Whether the move is what Slurm shows."""
     if row.action is Action.SUBMIT:
         # The running link may have put it behind itself, as its last act or for want of an answer.
@@ -303,11 +309,11 @@ def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     return since is not None and since < ended
 
 
-def _too_late(predecessor: Link | None) -> bool:
+def _is_too_late(predecessor: Link | None) -> bool:
     return predecessor is None or predecessor.state is LinkState.ENDED
 
 
-def reconcile(
+def reconcile_intentions(
     tx: Transaction, cluster_id: int, now: int, unread: frozenset[ChainId] = frozenset()
 ) -> None:
     """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
@@ -320,16 +326,16 @@ def reconcile(
         links = {link.index: link for link in chains.list_links(tx, row.chain_id)}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
-            if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
+            if row.action is Action.SUBMIT and _is_too_late(links.get(row.index - 1)):
                 decisions.settle_decision(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
-        taken = _took(row, standby, links.get(row.index - 1))
+        taken = _has_taken_effect(row, standby, links.get(row.index - 1))
         effect = Effect.DONE if taken else Effect.FAILED
         decisions.settle_decision(
             tx, row.id, effect, "" if taken else "Slurm did not take the move"
         )
         if taken:
-            chains.save_link(tx, cluster_id, moved_by(row, standby))
+            chains.save_link(tx, cluster_id, apply_recorded_move(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 since = max(row.at, standby.submit)

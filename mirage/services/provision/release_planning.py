@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.policy.rules.lead_rules import forecast_wait
-from mirage.services.control.limits import Limits, Spent, limited
-from mirage.services.provision.overlap_bound import most_lead_s
+from mirage.services.control.limits import Limits, Spent, apply_limits
+from mirage.services.provision.overlap_bound import compute_max_lead_s
 
 _HOUR_S = 3600.0
 _MINUTE_S = 60
@@ -25,7 +25,7 @@ _SWANSON = (0.3, 0.4, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRelease:
     """The release that shall stand, None for none, and why."""
 
     at: int | None
@@ -49,60 +49,64 @@ class Planning:
     barred: str = ""
     """Why no plan can be written; empty: one can."""
 
-    def planned(self, decision: Decision, view: HandoverView) -> Decision:
+    def plan_release(self, decision: Decision, view: HandoverView) -> Decision:
         """The decision, or what moves the plan in its place: PLAN, or HOLD that takes it back."""
         if decision.action is not Action.WAIT or self.standby.position is not Position.HELD:
             return decision
-        if self.barred and self._stands(view) is None:
+        if self.barred and self._get_standing_release(view) is None:
             reason = f"{decision.reason}; no release is planned in Slurm, {self.barred}"
             return replace(decision, reason=reason)
         forecast = decision.forecast or forecast_wait(view.jobs, view.nodes, view.time_limit_s)
-        return self._replanned(decision, replace(decision, forecast=forecast), view)
+        return self._update_plan(decision, replace(decision, forecast=forecast), view)
 
-    def _replanned(self, decision: Decision, like: Decision, view: HandoverView) -> Decision:
+    def _update_plan(self, decision: Decision, like: Decision, view: HandoverView) -> Decision:
         """`like`: the same with a forecast of the wait, where there is any."""
-        wanted, stands = self._wanted(like, view), self._stands(view)
-        early = self._too_early(like, view)
+        wanted, stands = self._compute_wanted(like, view), self._get_standing_release(view)
+        early = self._explain_too_early(like, view)
         if wanted.at == stands:
-            return _taken_back(decision, early) if early else decision
-        saved_h = cost_h(stands, like.forecast, view) - cost_h(wanted.at, like.forecast, view)
+            return _take_plan_back(decision, early) if early else decision
+        saved_h = compute_cost_h(stands, like.forecast, view) - compute_cost_h(
+            wanted.at, like.forecast, view
+        )
         never = wanted.at is None and decision.forecast is None  # its policy foretells no wait
         if not (early or never or wanted.binds or saved_h > self.limits.replan_gain_h):
             return decision
         if wanted.at is None:
-            return _taken_back(decision, wanted.why)
+            return _take_plan_back(decision, wanted.why)
         if self.barred or self.touches + _RELEASE >= self.limits.max_touches:
-            return _taken_back(decision, early) if early else decision
+            return _take_plan_back(decision, early) if early else decision
         reason = f"{decision.reason}; {wanted.why}"
         return replace(decision, action=Action.PLAN, release_at=wanted.at, reason=reason)
 
-    def _stands(self, view: HandoverView) -> int | None:
+    def _get_standing_release(self, view: HandoverView) -> int | None:
         """The release that stands in Slurm; None: the predecessor's end."""
         at = self.standby.planned_release
         return None if at is None else max(at, view.now)
 
-    def _wanted(self, decision: Decision, view: HandoverView) -> Wanted:
+    def _compute_wanted(self, decision: Decision, view: HandoverView) -> WantedRelease:
         """By the policy, within what bounds a release. Without its word what stands may stand."""
         if decision.release_at is None:
-            return Wanted(self._stands(view), "")
-        most_s = most_lead_s(decision, view)
+            return WantedRelease(self._get_standing_release(view), "")
+        most_s = compute_max_lead_s(decision, view)
         lead_s = min(view.predecessor_end - decision.release_at, self.limits.max_lead_s)
         lead_s = lead_s if most_s is None else min(lead_s, int(most_s))
-        at = _whole_minutes(view, view.predecessor_end - lead_s)
+        at = _round_to_minutes(view, view.predecessor_end - lead_s)
         if at >= view.predecessor_end:
-            return Wanted(None, _AT_ITS_END, binds=most_s == 0)
+            return WantedRelease(None, _AT_ITS_END, binds=most_s == 0)
         asked = replace(decision, action=Action.FREE)
-        allowed = limited(asked, replace(view, now=at), self.limits, self.spent)
+        allowed = apply_limits(asked, replace(view, now=at), self.limits, self.spent)
         if allowed.action is not Action.FREE:
-            return Wanted(None, allowed.reason, binds=self.spent.is_over(self.limits))
+            return WantedRelease(None, allowed.reason, binds=self.spent.is_over(self.limits))
         if at <= view.now + _MINUTE_S:
-            return Wanted(self._stands(view), "")  # the release itself is at hand
+            return WantedRelease(
+                self._get_standing_release(view), ""
+            )  # the release itself is at hand
         left_h = (view.predecessor_end - at) / _HOUR_S
-        return Wanted(at, f"planned in Slurm for {left_h:.1f} h before the end")
+        return WantedRelease(at, f"planned in Slurm for {left_h:.1f} h before the end")
 
-    def _too_early(self, decision: Decision, view: HandoverView) -> str:
+    def _explain_too_early(self, decision: Decision, view: HandoverView) -> str:
         """How the plan that stands breaks the bound of a release by now; empty: it does not."""
-        most_s, stands = most_lead_s(decision, view), self._stands(view)
+        most_s, stands = compute_max_lead_s(decision, view), self._get_standing_release(view)
         if most_s is None or stands is None:
             return ""
         beyond_s = view.predecessor_end - stands - most_s
@@ -112,7 +116,7 @@ class Planning:
         return "it would be earlier than max-overlap allows" if beyond_s > slack_s else ""
 
 
-def cost_h(release_at: int | None, forecast: Forecast | None, view: HandoverView) -> float:
+def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: HandoverView) -> float:
     """What the hand-over is expected to cost, hours; None: released by its predecessor's end."""
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
@@ -124,26 +128,26 @@ def cost_h(release_at: int | None, forecast: Forecast | None, view: HandoverView
     return (late_s + view.overlap_price * early_s) / _HOUR_S
 
 
-def _taken_back(decision: Decision, why: str) -> Decision:
+def _take_plan_back(decision: Decision, why: str) -> Decision:
     """Plain `afterany` again."""
     reason = f"{decision.reason}; its plan is taken back: {why}"
     return replace(decision, action=Action.HOLD, reason=reason)
 
 
-def plan_min(decision: Decision, predecessor: Link) -> int | None:
+def compute_plan_minutes(decision: Decision, predecessor: Link) -> int | None:
     """Minutes after the predecessor's start that a PLAN writes; None for other moves."""
     if decision.action is not Action.PLAN or decision.release_at is None:
         return None
     return None if predecessor.start is None else (decision.release_at - predecessor.start) // 60
 
 
-def stands_by_mirage(standby: Link) -> bool:
+def has_mirage_plan(standby: Link) -> bool:
     """Whether a plan stands that is Mirage's, and not its owner's."""
     held = standby.position is Position.HELD and standby.plan_min is not None
     return held and standby.planned_by is not Planner.USER
 
 
-def _whole_minutes(view: HandoverView, at: int) -> int:
+def _round_to_minutes(view: HandoverView, at: int) -> int:
     """Slurm counts them from the predecessor's start; never earlier than asked."""
     start = view.predecessor_start
     began = view.predecessor_end - view.time_limit_s if start is None else start

@@ -67,7 +67,7 @@ class Search(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CalibrationPlan:
     """What is fitted on, and how long is searched."""
 
     begin: int
@@ -81,7 +81,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LogFacts:
     """What is read from the log directly."""
 
     nodes: int
@@ -91,7 +91,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedSetting:
     """A setting that was searched for."""
 
     name: str
@@ -107,9 +107,9 @@ class Fitted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     params: Params
-    plan: Plan
-    seen: Seen
-    fitted: tuple[Fitted, ...]
+    plan: CalibrationPlan
+    seen: LogFacts
+    fitted: tuple[FittedSetting, ...]
     recipe: str
     """Which of three numbers the inner hold-out preferred: best, middle, start."""
     inner: dict[str, float | None]
@@ -120,47 +120,54 @@ class Calibration:
     """On the weeks after."""
 
 
-def default_plan(replay: Replay) -> Plan:
+def build_default_plan(replay: Replay) -> CalibrationPlan:
     """Fitted on the first three quarters of what can be judged, judged on the last."""
     window = choose_window(replay.workload.submit, replay.logged)
     cut = window.begin + (window.end - window.begin) * 3 // 4 // DAY_S * DAY_S
-    return Plan(begin=window.begin, until=cut, end=window.end)
+    return CalibrationPlan(begin=window.begin, until=cut, end=window.end)
 
 
-def calibrate(
-    replay: Replay, start: Params, plan: Plan, search: Search, told: Told | None = None
+def calibrate_params(
+    replay: Replay, start: Params, plan: CalibrationPlan, search: Search, told: Told | None = None
 ) -> Calibration:
     """Fit `start` to what the log says of jobs that started before `plan.until`.
 
     Its nodes stay, so that node types and partitions do; fewer are drains. Jobs after that are
     replayed only to judge. Raises InputError where there is too little to fit.
     """
-    _check(replay, plan)
-    before = _starts(start, replay.workload.jobs)
-    seen = look(replay, plan)
-    bench = _likelier(replay, as_seen(start, seen, replay.workload, plan.until), plan, told)
+    _check_plan(replay, plan)
+    before = _simulate_starts(start, replay.workload.jobs)
+    seen = read_log_facts(replay, plan)
+    bench = _choose_likelier_bench(
+        replay, apply_log_facts(start, seen, replay.workload, plan.until), plan, told
+    )
     base, replay = bench.base, bench.replay
-    recipe, inner = _recipe(bench, search)
+    recipe, inner = _choose_recipe(bench, search)
     params, trials = base, [bench.first]
     if recipe != "start":
-        trials = search(KNOBS, bench.score, trials=plan.trials, seed=plan.seed, first=bench.values)
-        params = apply_search_values(base, _chosen(recipe, trials, bench.score))
-    after = _starts(params, replay.workload.jobs)
+        trials = search(
+            KNOBS, bench.score_values, trials=plan.trials, seed=plan.seed, first=bench.values
+        )
+        params = apply_search_values(base, _choose_values(recipe, trials, bench.score_values))
+    after = _simulate_starts(params, replay.workload.jobs)
     return Calibration(
         params=params,
         plan=plan,
         seen=seen,
         fitted=tuple(
-            _fitted(knob, params, trials, bench.score) for knob in list_search_settings(params)
+            _build_fitted_setting(knob, params, trials, bench.score_values)
+            for knob in list_search_settings(params)
         ),
         recipe=recipe,
         inner=inner,
-        fitting=_judged(replay, before, after, Window(begin=plan.begin, end=plan.until)),
-        held_out=_judged(replay, before, after, Window(begin=plan.until, end=plan.end)),
+        fitting=_compare_fidelity(replay, before, after, Window(begin=plan.begin, end=plan.until)),
+        held_out=_compare_fidelity(replay, before, after, Window(begin=plan.until, end=plan.end)),
     )
 
 
-def _likelier(replay: Replay, base: Params, plan: Plan, told: Told | None) -> "_Bench":
+def _choose_likelier_bench(
+    replay: Replay, base: Params, plan: CalibrationPlan, told: Told | None
+) -> "_Bench":
     """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
     which way the replay is nearer to the log, before anything is searched for; if neither, no."""
     ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
@@ -168,7 +175,7 @@ def _likelier(replay: Replay, base: Params, plan: Plan, told: Told | None) -> "_
     return max(benches, key=lambda bench: bench.first.score)
 
 
-def look(replay: Replay, plan: Plan) -> Seen:
+def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
     """What the log shows by itself of the time before `plan.until`."""
     jobs, logged = replay.workload.jobs, replay.logged
     submit = replay.workload.submit
@@ -178,7 +185,7 @@ def look(replay: Replay, plan: Plan) -> Seen:
     levels = inferred_cluster.infer_node_levels(submit, nodes, users, logged, plan.until)
     ran = nodes[(logged.start >= 0) & (logged.start < plan.until)]
     most = max((level for _, level in levels), default=0)
-    return Seen(
+    return LogFacts(
         nodes=plan.nodes or max(most, int(ran.max(initial=1))),
         levels=levels,
         max_jobs_pu=inferred_cluster.infer_running_limit(users, logged, plan.until),
@@ -186,26 +193,26 @@ def look(replay: Replay, plan: Plan) -> Seen:
     )
 
 
-def as_seen(start: Params, seen: Seen, workload: Workload, until: int) -> Params:
+def apply_log_facts(start: Params, seen: LogFacts, workload: Workload, until: int) -> Params:
     """`start` with what the log showed before `until`."""
-    nodes = _usable(start, workload.jobs)
+    nodes = _list_usable_nodes(start, workload.jobs)
     begin = min([int(workload.submit[0]), *(at for at, _ in seen.levels)])
     begin = min([begin, *(event.at for event in start.node_events)])
     levels = ((begin, seen.nodes), *seen.levels)
     return replace(
-        _limited(start, seen.max_jobs_pu),
+        _apply_running_limit(start, seen.max_jobs_pu),
         node_events=inferred_cluster.build_node_events(levels, nodes, start.node_events, until),
     )
 
 
-def _usable(params: Params, jobs: Sequence[SimJob]) -> list[int]:
+def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
     """Ascending numbers of the nodes that jobs of the log may be on: others it says nothing of."""
     used = {job.partition or params.partitions[0].name for job in jobs}
     parts = [list_partition_nodes(params, p) for p in params.partitions if p.name in used]
     return sorted({node for part in parts for node in part})
 
 
-def _limited(params: Params, max_jobs_pu: int) -> Params:
+def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
     """With this limit, if any, on the running jobs of a user: where there are QOS only theirs
     count, and jobs are in the first unless the log says otherwise."""
     if not max_jobs_pu:
@@ -216,14 +223,14 @@ def _limited(params: Params, max_jobs_pu: int) -> Params:
     return replace(params, qos=(replace(first, max_jobs_pu=max_jobs_pu), *others))
 
 
-def score_of(found: Fidelity) -> float:
+def score_fidelity(found: Fidelity) -> float:
     """What is made large: rank correlation of waits, less their mean difference's logarithm."""
     if found.spearman is None or found.wait_mae_h is None:
         return _UNSCORED
     return found.spearman - _PER_LOG_HOUR * math.log(found.wait_mae_h + _TRIFLE_H)
 
 
-def _check(replay: Replay, plan: Plan) -> None:
+def _check_plan(replay: Replay, plan: CalibrationPlan) -> None:
     if not (replay.logged.start >= 0).any():
         raise InputError("the log has no starts: there is nothing to fit to")
     if plan.until - plan.begin < _LEAST_DAYS * DAY_S:
@@ -236,7 +243,9 @@ def _check(replay: Replay, plan: Plan) -> None:
 class _Bench:
     """Scores settings on the time before `plan.until`, which is all it knows of the log."""
 
-    def __init__(self, replay: Replay, base: Params, plan: Plan, told: Told | None) -> None:
+    def __init__(
+        self, replay: Replay, base: Params, plan: CalibrationPlan, told: Told | None
+    ) -> None:
         self.replay, self.base, self.plan = replay, base, plan
         rows = replay.workload.submit < plan.until
         self._jobs = [job for job, row in zip(replay.workload.jobs, rows, strict=True) if row]
@@ -258,63 +267,65 @@ class _Bench:
 
     @property
     def first(self) -> SearchTrial:
-        return SearchTrial(values=self.values, score=self.score(self.values))
+        return SearchTrial(values=self.values, score=self.score_values(self.values))
 
-    def score(self, values: Mapping[str, int], window: Window | None = None) -> float:
+    def score_values(self, values: Mapping[str, int], window: Window | None = None) -> float:
         window = window or Window(begin=self.plan.begin, end=self.plan.until)
-        return score_of(measure_fidelity(self._submit, self._started(values), self._logged, window))
+        return score_fidelity(
+            measure_fidelity(self._submit, self._get_starts(values), self._logged, window)
+        )
 
-    def early_score(self, values: Mapping[str, int]) -> float:
-        return self.score(values, self.early)
+    def score_early_weeks(self, values: Mapping[str, int]) -> float:
+        return self.score_values(values, self.early)
 
-    def _started(self, values: Mapping[str, int]) -> Whole:
+    def _get_starts(self, values: Mapping[str, int]) -> Whole:
         key = tuple(values[knob.name] for knob in KNOBS)
         if key not in self._known:
-            self._known[key] = _starts(apply_search_values(self.base, values), self._jobs)
+            self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
         self._runs += 1
         if self._told is not None:
             self._told(min(1.0, self._runs / self._expected))
         return self._known[key]
 
 
-def _recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
+def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
     """Search on the early weeks; how far to trust such a search is seen on the late ones."""
     plan = bench.plan
     trials = search(
-        KNOBS, bench.early_score, trials=plan.trials, seed=plan.seed, first=bench.values
+        KNOBS, bench.score_early_weeks, trials=plan.trials, seed=plan.seed, first=bench.values
     )
     numbers = {
-        "middle": _middle(trials),
-        "best": _best(trials).values,
+        "middle": _compute_middle(trials),
+        "best": _find_best_trial(trials).values,
         "start": bench.values,
     }
-    scores = {name: bench.score(values, bench.late) for name, values in numbers.items()}
+    scores = {name: bench.score_values(values, bench.late) for name, values in numbers.items()}
     return max(scores, key=lambda name: scores[name]), {
         name: None if score == _UNSCORED else score for name, score in scores.items()
     }
 
 
-def _chosen(recipe: str, trials: list[SearchTrial], score: Score) -> Mapping[str, int]:
+def _choose_values(recipe: str, trials: list[SearchTrial], score: Score) -> Mapping[str, int]:
     """The middle of the good trials, where it is about as good as the best of them."""
-    best, middle = _best(trials), _middle(trials)
+    best, middle = _find_best_trial(trials), _compute_middle(trials)
     if recipe == "middle" and score(middle) >= best.score - _MARGIN:
         return middle
     return best.values
 
 
-def _best(trials: Sequence[SearchTrial]) -> SearchTrial:
+def _find_best_trial(trials: Sequence[SearchTrial]) -> SearchTrial:
     return max(trials, key=lambda trial: trial.score)
 
 
-def _middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
+def _compute_middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
     """The medians of the best trials' numbers: the best of all has had luck."""
     good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
     return {k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in KNOBS}
 
 
-def _fitted(
+def _build_fitted_setting(
     knob: SearchSetting, params: Params, trials: Sequence[SearchTrial], score: Score
-) -> Fitted:
+) -> FittedSetting:
     values = get_search_values(params)
     reached = score(values)
     swept = {
@@ -323,7 +334,7 @@ def _fitted(
     }
     good = [at for at, found in swept.items() if found >= reached - _MARGIN]
     good += [t.values[knob.name] for t in trials if t.score >= reached - _MARGIN]
-    return Fitted(
+    return FittedSetting(
         name=knob.name,
         value=values[knob.name],
         low=min(good, default=values[knob.name]),
@@ -332,13 +343,15 @@ def _fitted(
     )
 
 
-def _starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
+def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
     sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     return sim.start
 
 
-def _judged(replay: Replay, before: Whole, after: Whole, window: Window) -> dict[str, Fidelity]:
+def _compare_fidelity(
+    replay: Replay, before: Whole, after: Whole, window: Window
+) -> dict[str, Fidelity]:
     submit, logged = replay.workload.submit, replay.logged
     return {
         "start": measure_fidelity(submit, before, logged, window),

@@ -40,7 +40,7 @@ class WaitHours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SimulationReport:
     """What `mirage simulate` tells. Seconds are of the cluster but for `wall_s`."""
 
     jobs: int
@@ -59,24 +59,26 @@ class Report:
     """The submissions that `measure_fidelity` judges."""
 
 
-def simulator(replay: Replay, params: Params) -> Simulator:
+def build_simulator(replay: Replay, params: Params) -> Simulator:
     """A simulator at the replay's first submission, its functions compiled.
 
     Raises InputError where the trace has no job to replay.
     """
     if not len(replay.workload):
-        raise InputError(f"not one of {replay.read} rows can be replayed{_why(replay)}")
+        raise InputError(f"not one of {replay.read} rows can be replayed{_format_reasons(replay)}")
     Simulator(params, [SimJob(job_id=1, time_limit_s=1, run_s=1)]).run_out()
     return Simulator(params, replay.workload)
 
 
-def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told | None) -> Report:
+def simulate_replay(
+    replay: Replay, sim: Simulator, window: Window | None, told: Told | None
+) -> SimulationReport:
     """Run `sim`, made for the replay, to the end of all its jobs, or of the log where some of its
     jobs still ran then."""
     made = replay.workload
     began = time.perf_counter()
     if told is not None:
-        _in_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
+        _advance_by_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
     if replay.until is None:
         sim.run_out()
     else:
@@ -86,26 +88,26 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
     until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
     waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
     found = measure_fidelity(made.submit, sim.start, replay.logged, window)
-    return Report(
+    return SimulationReport(
         jobs=len(made),
         started=len(waits_h),
         simulated_s=until - int(made.submit[0]),
         wall_s=wall_s,
         jobs_per_s=len(made) / wall_s,
-        wait_h=_wait_hours(waits_h),
+        wait_h=_compute_wait_hours(waits_h),
         fidelity=found if found.jobs else None,
-        not_judged=None if found.jobs else _not_judged(replay, window),
+        not_judged=None if found.jobs else _explain_not_judged(replay, window),
         window=window,
     )
 
 
-def _in_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
+def _advance_by_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
     for at in range(first + WEEK_S, last, WEEK_S):
         sim.advance_quietly(at)
         told((at - first) / (last - first))
 
 
-def _not_judged(replay: Replay, window: Window) -> str:
+def _explain_not_judged(replay: Replay, window: Window) -> str:
     if not (replay.logged.start >= 0).any():
         return "the log has no starts"
     if window.begin >= window.end:
@@ -114,13 +116,13 @@ def _not_judged(replay: Replay, window: Window) -> str:
     return "no job submitted in that time started in both and is not suspect"
 
 
-def _why(replay: Replay) -> str:
+def _format_reasons(replay: Replay) -> str:
     out = [*replay.refused.items(), *replay.skipped.items()]
     reasons = ", ".join(f"{reason} ({rows})" for reason, rows in out)
     return f": {reasons}" if reasons else ""
 
 
-def _wait_hours(waits_h: np.ndarray) -> WaitHours:
+def _compute_wait_hours(waits_h: np.ndarray) -> WaitHours:
     if not len(waits_h):
         return WaitHours(mean=None, median=None, p90=None)
     return WaitHours(
@@ -138,9 +140,9 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
     jobs = replay.workload.jobs
     params = sim.params
     states = [sim.get_job_state(row) for row in range(len(jobs))]
-    start, end = _known(sim.start), _known(sim.end)
-    given = _Given(params)
-    cpus, memory_mib, gpus = zip(*(given.to(job) for job in jobs), strict=True)
+    start, end = _mask_unknown(sim.start), _mask_unknown(sim.end)
+    given = _JobResources(params)
+    cpus, memory_mib, gpus = zip(*(given.compute_total(job) for job in jobs), strict=True)
     text, whole = pa.string(), pa.int64()
     columns = {
         "job_id": pa.array([str(job.job_id) for job in jobs], text),
@@ -160,8 +162,8 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
         "memory_mib": pa.array(memory_mib, whole),
         "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], text),
         "name": pa.array([job.name for job in jobs], text),
-        "logged_start": _known(replay.logged.start),
-        "logged_end": _known(replay.logged.end),
+        "logged_start": _mask_unknown(replay.logged.start),
+        "logged_end": _mask_unknown(replay.logged.end),
     }
     try:
         pq.write_table(pa.table(columns), path, compression="zstd")
@@ -169,14 +171,14 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-class _Given:
+class _JobResources:
     """CPUs, MiB and GPUs that jobs are given."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
         self._least = {p.name: compute_least_resources(params, p) for p in params.partitions}
 
-    def to(self, job: SimJob) -> tuple[int, ...]:
+    def compute_total(self, job: SimJob) -> tuple[int, ...]:
         """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
         the smallest has: so the simulator counts them."""
         each = (max(job.cpus, 1), job.memory_mib, job.gpus)
@@ -185,5 +187,5 @@ class _Given:
         return tuple(job.nodes * amount for amount in each)
 
 
-def _known(instants: np.ndarray) -> pa.Array:
+def _mask_unknown(instants: np.ndarray) -> pa.Array:
     return pa.array(instants, pa.int64(), mask=instants < 0)

@@ -29,7 +29,7 @@ BLOCK = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class TwinTableRequest:
     """Whom the twin is asked for: a table, and the replay that it was made from."""
 
     params: Params
@@ -40,14 +40,14 @@ class Asking:
     samples: int = 100
 
 
-def make(
-    asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: None
+def make_twin_table(
+    asking: TwinTableRequest, out: Path, processes: int = 0, told: Told = lambda _: None
 ) -> TwinForecasts:
     """Ask, and write `out`; `told` hears how many hand-overs are done.
 
     Finished blocks are kept beside `out` until it is written: the same call goes on.
     """
-    blocks = _blocks(asking, out)
+    blocks = _list_blocks(asking, out)
     folder = next(iter(blocks)).parent
     try:
         folder.mkdir(exist_ok=True)
@@ -62,9 +62,9 @@ def make(
     return whole
 
 
-def asking_for(
+def build_request(
     table: EpisodeTable, params: Params, jobs: Sequence[SimJob], samples: int = 100
-) -> Asking:
+) -> TwinTableRequest:
     """The questions of a table. `params` and `jobs` are those that it was made from."""
     about = table.about
     settings = PairSettings(
@@ -80,10 +80,10 @@ def asking_for(
         account=about.account,
     )
     points = tuple(table.start_point.tolist())
-    return Asking(params, jobs, settings, about.pair, points, samples)
+    return TwinTableRequest(params, jobs, settings, about.pair, points, samples)
 
 
-def _blocks(asking: Asking, out: Path) -> dict[Path, range]:
+def _list_blocks(asking: TwinTableRequest, out: Path) -> dict[Path, range]:
     key = f"{asking.pair}{asking.start_point}{asking.samples}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = out.with_name(f".{out.name}.{digest}")
@@ -98,7 +98,7 @@ def _blocks(asking: Asking, out: Path) -> dict[Path, range]:
 class _Maker:
     """One process's replay."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: TwinTableRequest) -> None:
         self._asking = asking
         self._worlds = TraceReplay(asking.params, asking.jobs, asking.settings)
         since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
@@ -114,12 +114,12 @@ class _Maker:
 
     def make_block(self, path: Path, points: range) -> int:
         starts = [self._asking.start_point[row] for row in points]
-        answers = np.array([self._answers(point) for point in starts], dtype=np.int32)
+        answers = np.array([self._forecast_start_point(point) for point in starts], dtype=np.int32)
         starts_at = np.array(starts, dtype=np.int64)
         TwinForecasts(self._asking.pair, starts_at, self._every, answers).save(path)
         return len(starts)
 
-    def _answers(self, point: int) -> list[NDArray[np.int32]]:
+    def _forecast_start_point(self, point: int) -> list[NDArray[np.int32]]:
         """[A][19], seconds."""
         world, heard = self._worlds.fork_with_listener(point, self._heard)
         if world is None:

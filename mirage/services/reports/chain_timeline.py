@@ -7,7 +7,7 @@ from itertools import pairwise
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.handover import Handover
 from mirage.domain.job import JobId
-from mirage.services.reports.overview import StartRange, start_range
+from mirage.services.reports.overview import StartRange, compute_start_range
 from mirage.slurm.text.stdout_path import resolve_stdout_path
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow
@@ -20,7 +20,7 @@ COURSE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOver:
+class TimelineHandover:
     """One hand-over, complete or to come."""
 
     predecessor: Link
@@ -56,7 +56,7 @@ class CoursePoint:
 class Course:
     """How the forecast of one hand-over went."""
 
-    handover: HandedOver
+    handover: TimelineHandover
     points: Sequence[CoursePoint]
 
 
@@ -77,7 +77,7 @@ class Timeline:
     chain: Chain
     links: Sequence[Link]
     """By index."""
-    handovers: Sequence[HandedOver]
+    handovers: Sequence[TimelineHandover]
     """By the successor's index."""
     course: Course | None
     """Of the hand-over asked for, or of the newest with a forecast."""
@@ -91,16 +91,16 @@ class Timeline:
         return sum(h.over.overlap_h for h in self.handovers if h.over is not None)
 
 
-def timeline(
+def build_timeline(
     tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
 ) -> Timeline:
     """`index`: of the successor whose forecast's course is told."""
     made = handover_forecasts.find_newest_forecasts(tx, [chain.chain_id])
     handovers = [
-        HandedOver(
+        TimelineHandover(
             predecessor=before,
             successor=after,
-            forecast=start_range(after, known)
+            forecast=compute_start_range(after, known)
             if (known := made.get((chain.chain_id, after.index))) is not None
             else None,
         )
@@ -111,23 +111,23 @@ def timeline(
         chain=chain,
         links=links,
         handovers=handovers,
-        course=_course(tx, chain.chain_id, handovers, index),
+        course=_build_course(tx, chain.chain_id, handovers, index),
     )
 
 
-def _course(
-    tx: Transaction, chain_id: ChainId, handovers: Sequence[HandedOver], index: int | None
+def _build_course(
+    tx: Transaction, chain_id: ChainId, handovers: Sequence[TimelineHandover], index: int | None
 ) -> Course | None:
     told = [h for h in handovers if h.forecast is not None]
     chosen = [h for h in told if h.successor.index == index] or told[-1:]
     if not chosen:
         return None
     rows = decisions.list_link_decisions(tx, chain_id, chosen[0].successor.index, last=COURSE)
-    points = [point for row in rows if (point := _point(row)) is not None]
+    points = [point for row in rows if (point := _build_point(row)) is not None]
     return Course(handover=chosen[0], points=points)
 
 
-def _point(row: DecisionRow) -> CoursePoint | None:
+def _build_point(row: DecisionRow) -> CoursePoint | None:
     made = row.forecast
     if made is None:
         return None
@@ -141,7 +141,9 @@ def _point(row: DecisionRow) -> CoursePoint | None:
     )
 
 
-def logs(tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]) -> list[LinkLog]:
+def list_logs(
+    tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]
+) -> list[LinkLog]:
     """Of every link that has run, in order; for those alone whom the chain obeys."""
     ran = [link for link in links if link.state is not LinkState.PENDING and not link.has_vanished]
     lines = job_history.read_submit_lines(

@@ -12,25 +12,25 @@ from mirage.episodes.judge.paired_test import FEWEST_DAYS
 Interval = tuple[float, float]
 
 
-def of_sum(daily: Sequence[float]) -> Interval | None:
+def bootstrap_sum(daily: Sequence[float]) -> Interval | None:
     """95 %, of the sum over the days; None of too few days to tell luck."""
     if len(daily) < FEWEST_DAYS:
         return None
-    return compute_interval(_drawn(len(daily)) @ np.asarray(daily, dtype=np.float64))
+    return compute_interval(_draw_resamples(len(daily)) @ np.asarray(daily, dtype=np.float64))
 
 
-def of_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
+def bootstrap_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
     """95 %, of sum(part) / sum(whole); days without any of the whole say nothing."""
     days = [(p, w) for p, w in zip(part, whole, strict=True) if w > 0]
     if len(days) < FEWEST_DAYS:
         return None
     parts, wholes = np.array(days, dtype=np.float64).T
-    drawn = _drawn(len(days))
+    drawn = _draw_resamples(len(days))
     return compute_interval((drawn @ parts) / (drawn @ wholes))
 
 
 @lru_cache(maxsize=8)
-def _drawn(days: int) -> NDArray[np.float64]:
+def _draw_resamples(days: int) -> NDArray[np.float64]:
     """[DRAWS, days]: how often each day is in each resample."""
     generator = np.random.default_rng(SEED)
     return generator.multinomial(days, np.full(days, 1.0 / days), size=DRAWS).astype(np.float64)

@@ -8,9 +8,9 @@ import numpy as np
 from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
 from mirage.domain.job_shape import ForecastAccuracy
 from mirage.features.twin_features import LEVELS
-from mirage.services.forecasts.accuracy_tally import Tally, median, pinball
+from mirage.services.forecasts.accuracy_tally import Tally, compute_median, compute_pinball_loss
 from mirage.services.forecasts.submission_forecast import JUDGED_S
-from mirage.services.reports.daily_bootstrap import Interval, of_share
+from mirage.services.reports.daily_bootstrap import Interval, bootstrap_share
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials, handover_forecasts, job_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
@@ -32,7 +32,7 @@ _HANDOVERS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class AccuracyPoint:
     """A day or a week of one partition."""
 
     since: int
@@ -52,7 +52,7 @@ class BesideSlurm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PartitionAccuracy:
     """A partition; all together is the one without a name."""
 
     partition: str
@@ -76,11 +76,11 @@ class Place:
     beside: BesideSlurm
     calibration: tuple[tuple[float, float], ...]
     """(level, share of waits at or below that quantile)."""
-    series: tuple[Point, ...]
+    series: tuple[AccuracyPoint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class SourceQuality:
     """What users are told who ask before they submit (`services.judging`), by source."""
 
     source: str
@@ -109,43 +109,45 @@ class Accuracy:
     """Of the points of series."""
     too_few: str
     """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
-    places: tuple[Place, ...]
+    places: tuple[PartitionAccuracy, ...]
     """All together first; nothing where nothing is known."""
-    tried: tuple[Tried, ...]
+    tried: tuple[SourceQuality, ...]
     handovers: tuple[HandoverAccuracy, ...]
 
 
 Day = tuple[int, str, Tally]
 
 
-def accuracy(
+def build_accuracy(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Accuracy:
     """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
     step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
     since -= since % _DAY_S
     stored = job_forecasts.list_tallies(tx, cluster_id, since, until)
-    days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
+    days = [(day, name, Tally.from_stored(tally)) for day, name, tally in stored]
     still = job_forecasts.count_open_forecasts(tx, cluster_id, since)
     least = 1 if reader.can_see(JOBS) else FEWEST_SHOWN
-    places = [_place("", days, sum(still.values()), step_s, least)] if days else []
-    for name in _names(days, reader):
+    places = [_build_place("", days, sum(still.values()), step_s, least)] if days else []
+    for name in _list_shown_partitions(days, reader):
         mine = [day for day in days if day[1] == name]
-        places.append(_place(name, mine, still.get(name, 0), step_s, least))
+        places.append(_build_place(name, mine, still.get(name, 0), step_s, least))
     tried = forecast_trials.list_qualities(tx, cluster_id, until - JUDGED_S)
     settled = handover_forecasts.list_settled_forecasts(tx, cluster_id, since, until, _HANDOVERS)
     return Accuracy(
         since=since,
         until=until,
         step_s=step_s,
-        too_few=_too_few(places),
+        too_few=_explain_too_few(places),
         places=tuple(places),
-        tried=tuple(Tried(source=name, quality=told) for name, told in tried.items()),
-        handovers=tuple(_of_sources(settled, 1 if reader.can_see_all_chains else FEWEST_SHOWN)),
+        tried=tuple(SourceQuality(source=name, quality=told) for name, told in tried.items()),
+        handovers=tuple(
+            _summarize_sources(settled, 1 if reader.can_see_all_chains else FEWEST_SHOWN)
+        ),
     )
 
 
-def _names(days: Sequence[Day], reader: Principal) -> list[str]:
+def _list_shown_partitions(days: Sequence[Day], reader: Principal) -> list[str]:
     """Partitions that this reader may be told of."""
     if not reader.can_see(PARTITIONS):
         return []
@@ -156,7 +158,7 @@ def _names(days: Sequence[Day], reader: Principal) -> list[str]:
     return sorted(name for name, count in counts.items() if count >= least)
 
 
-def _too_few(places: Sequence[Place]) -> str:
+def _explain_too_few(places: Sequence[PartitionAccuracy]) -> str:
     count, days = (places[0].count, places[0].days) if places else (0, 0)
     if count >= LEAST_RESULTS and days >= LEAST_DAYS:
         return ""
@@ -166,14 +168,16 @@ def _too_few(places: Sequence[Place]) -> str:
     )
 
 
-def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: int) -> Place:
-    found = _together(days)
-    whole = _told(found, least)
-    daily = [_together(part) for _, part in _parts(days, _DAY_S)]
+def _build_place(
+    partition: str, days: Sequence[Day], still: int, step_s: int, least: int
+) -> PartitionAccuracy:
+    found = _merge_days(days)
+    whole = _hide_few_results(found, least)
+    daily = [_merge_days(part) for _, part in _group_by_step(days, _DAY_S)]
     counts = [float(tally.count) for tally in daily]
     known = whole.count > 0
-    both = _told_beside(whole, least)
-    return Place(
+    both = _hide_few_beside(whole, least)
+    return PartitionAccuracy(
         partition=partition,
         count=found.count,
         days=sum(count > 0 for count in counts),
@@ -181,33 +185,35 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: 
         gave_up=found.gave_up,
         waited=whole.waited / whole.count if known else None,
         covered=whole.covered / whole.count if known else None,
-        covered_ci=of_share([tally.covered for tally in daily], counts) if known else None,
-        median_s=median(whole.errors),
-        pinball_s=_means(whole) if known else None,
+        covered_ci=bootstrap_share([tally.covered for tally in daily], counts) if known else None,
+        median_s=compute_median(whole.errors),
+        pinball_s=_compute_mean_losses(whole) if known else None,
         beside=BesideSlurm(
             count=whole.both,
-            median_s=median(both.both_errors),
-            slurm_median_s=median(both.slurm_errors),
+            median_s=compute_median(both.both_errors),
+            slurm_median_s=compute_median(both.slurm_errors),
         ),
-        calibration=_calibration(whole) if known else (),
-        series=tuple(_point(at, _together(part), least) for at, part in _parts(days, step_s)),
+        calibration=_compute_calibration(whole) if known else (),
+        series=tuple(
+            _build_point(at, _merge_days(part), least) for at, part in _group_by_step(days, step_s)
+        ),
     )
 
 
-def _told(tally: Tally, least: int) -> Tally:
+def _hide_few_results(tally: Tally, least: int) -> Tally:
     return tally if tally.count >= least else Tally()
 
 
-def _told_beside(tally: Tally, least: int) -> Tally:
+def _hide_few_beside(tally: Tally, least: int) -> Tally:
     """The same of those of which Slurm planned a start: they may be few among many."""
     return tally if tally.both >= least else Tally()
 
 
-def _together(days: Sequence[Day]) -> Tally:
-    return Tally.together([tally for _, _, tally in days])
+def _merge_days(days: Sequence[Day]) -> Tally:
+    return Tally.merge_all([tally for _, _, tally in days])
 
 
-def _parts(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:
+def _group_by_step(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:
     """By the day or the week that they lie in, oldest first; weeks begin on Mondays."""
     shift = _MONDAY_S if step_s == _WEEK_S else 0
     found: dict[int, list[Day]] = {}
@@ -217,42 +223,42 @@ def _parts(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:
     return sorted(found.items())
 
 
-def _means(tally: Tally) -> tuple[float, float, float]:
+def _compute_mean_losses(tally: Tally) -> tuple[float, float, float]:
     low, middle, high = (loss / tally.count for loss in tally.pinball_s)
     return low, middle, high
 
 
-def _calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
+def _compute_calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
     below = np.cumsum(tally.pit)[:-1] / tally.count
     return tuple((level, float(share)) for level, share in zip(LEVELS, below, strict=True))
 
 
-def _point(at: int, found: Tally, least: int) -> Point:
-    tally = _told(found, least)
-    return Point(
+def _build_point(at: int, found: Tally, least: int) -> AccuracyPoint:
+    tally = _hide_few_results(found, least)
+    return AccuracyPoint(
         since=at,
         count=found.count,
-        median_s=median(tally.errors),
-        slurm_median_s=median(_told_beside(tally, least).slurm_errors),
+        median_s=compute_median(tally.errors),
+        slurm_median_s=compute_median(_hide_few_beside(tally, least).slurm_errors),
         covered=tally.covered / tally.count if tally.count else None,
     )
 
 
-def _of_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
+def _summarize_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
     """The commonest first, of so many at least."""
     by_source: dict[str, list[ForecastRow]] = {}
     for row in rows:
         by_source.setdefault(row.source, []).append(row)
     enough = {source: mine for source, mine in by_source.items() if len(mine) >= least}
-    found = [_of_source(source, mine) for source, mine in enough.items()]
+    found = [_summarize_source(source, mine) for source, mine in enough.items()]
     return sorted(found, key=lambda one: (-one.count, one.source))
 
 
-def _of_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccuracy:
+def _summarize_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccuracy:
     waits = [float(row.actual_wait_s or 0) for row in rows]
     medians = [row.forecast.p50_s for row in rows]
-    losses = [pinball(m, w, 0.5) for m, w in zip(medians, waits, strict=True)]
-    within = [_within(row, wait) for row, wait in zip(rows, waits, strict=True)]
+    losses = [compute_pinball_loss(m, w, 0.5) for m, w in zip(medians, waits, strict=True)]
+    within = [_compute_coverage(row, wait) for row, wait in zip(rows, waits, strict=True)]
     ranged = [share for share in within if share is not None]
     return HandoverAccuracy(
         source=source,
@@ -263,7 +269,7 @@ def _of_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccuracy:
     )
 
 
-def _within(row: ForecastRow, wait_s: float) -> float | None:
+def _compute_coverage(row: ForecastRow, wait_s: float) -> float | None:
     """1 inside p10 to p90, 0 outside; None without such a range.
 
     A wait that is just one of the three, as no wait at all often is, lies anywhere between the

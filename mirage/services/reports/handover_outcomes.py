@@ -25,7 +25,7 @@ LATE_S = 3600
 """Most ends and starts are known sooner."""
 
 
-def record(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
+def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
     """Store the outcome of each hand-over that is complete; returns how many were looked at.
 
     Those that came before the newest one known by more than `again_s` are taken to be as stored.
@@ -35,15 +35,17 @@ def record(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
     keys = [(row.chain.chain_id, row.successor.index) for row in found]
     would = handover_outcomes.list_would_free(tx, keys)
     last = decisions.find_last_decisions(tx, keys)
-    rows = [_row(f, last.get(k), would.get(k, {})) for f, k in zip(found, keys, strict=True)]
+    rows = [_build_row(f, last.get(k), would.get(k, {})) for f, k in zip(found, keys, strict=True)]
     handover_outcomes.put_outcomes(tx, cluster_id, rows)
     return len(rows)
 
 
-def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int]) -> OutcomeRow:
+def _build_row(
+    found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int]
+) -> OutcomeRow:
     chain, before, after = found
     end, start = before.end or 0, after.start or 0  # the query has both
-    kind = _kind(after, last)
+    kind = _classify_handover(after, last)
     compared = kind is not OutcomeKind.NONE and after.position is not Position.PINNED
     return OutcomeRow(
         chain_id=chain.chain_id,
@@ -55,12 +57,14 @@ def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int])
         uid=chain.uid,
         nodes=after.nodes,
         kind=kind,
-        actual=parted(start - end),
-        under=_under(before, after, kind, would) if compared and not after.hindered else {},
+        actual=split_lateness(start - end),
+        under=_compute_by_policy(before, after, kind, would)
+        if compared and not after.hindered
+        else {},
     )
 
 
-def _kind(after: Link, last: DecisionRow | None) -> OutcomeKind:
+def _classify_handover(after: Link, last: DecisionRow | None) -> OutcomeKind:
     if after.freed_by is Planner.USER:
         return OutcomeKind.NONE  # its owner said when, and Mirage left it so
     if after.freed_at is not None or (last is not None and last.mode is Mode.ACT):
@@ -68,7 +72,7 @@ def _kind(after: Link, last: DecisionRow | None) -> OutcomeKind:
     return OutcomeKind.NONE if last is None or last.mode is Mode.OBSERVE else OutcomeKind.SHADOW
 
 
-def _under(
+def _compute_by_policy(
     before: Link, after: Link, kind: OutcomeKind, would: Mapping[str, int]
 ) -> dict[str, Parted]:
     end, start = before.end or 0, after.start or 0
@@ -76,18 +80,20 @@ def _under(
     # Slurm's own instant is later where a hold was lifted in between.
     wait_s = max(0, start - max(eligible, after.eligible or 0))
 
-    def freed_by(policy: str) -> Parted:
+    def split_if_freed_by(policy: str) -> Parted:
         at = would.get(policy, end)
         # Earlier than the run: of the one before its predecessor was requeued.
         lead_s = 0 if at < (before.start or 0) else max(0, end - at)
-        return parted(wait_s - lead_s)
+        return split_lateness(wait_s - lead_s)
 
-    told = {name: freed_by(name) for name in baseline_counterfactuals.NAMES}
-    told[REACTIVE] = parted(wait_s)
-    told[MIRAGE] = parted(start - end) if kind is OutcomeKind.ACT else freed_by(MIRAGE)
+    told = {name: split_if_freed_by(name) for name in baseline_counterfactuals.NAMES}
+    told[REACTIVE] = split_lateness(wait_s)
+    told[MIRAGE] = (
+        split_lateness(start - end) if kind is OutcomeKind.ACT else split_if_freed_by(MIRAGE)
+    )
     return told
 
 
-def parted(late_s: int) -> Parted:
+def split_lateness(late_s: int) -> Parted:
     """Interruption and overlap, of the successor's start less its predecessor's end."""
     return max(0, late_s), max(0, -late_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from mirage.domain.access.caller import PARTITIONS, Principal
-from mirage.services.reports.daily_bootstrap import Interval, of_sum
+from mirage.services.reports.daily_bootstrap import Interval, bootstrap_sum
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import (
     MIRAGE,
@@ -27,7 +27,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Saving:
     """Against one baseline, over the compared hand-overs in sum; hours, negative where lost."""
 
     baseline: str
@@ -39,7 +39,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class HandoverTotals:
     """Some hand-overs of one kind, in sum."""
 
     handovers: int
@@ -54,15 +54,15 @@ class Part:
     mirage_overlap_h: float
     """Of the compared ones, in hours as a baseline's is, whatever nodes they have."""
     mirage_overlap_node_h: float
-    saved: tuple[Saved, ...]
+    saved: tuple[Saving, ...]
     """Against each of BASELINES; nothing where nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfPartition:
+class PartitionImpact:
     partition: str
-    act: Part
-    shadow: Part
+    act: HandoverTotals
+    shadow: HandoverTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Payer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Day:
+class DayImpact:
     """One day, UTC: hours of interruption saved against plain afterany."""
 
     at: int
@@ -99,19 +99,21 @@ class Impact:
     """The caller's own chains alone are in it: the cluster keeps those of others private."""
     too_few: str
     """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
-    act: Part
+    act: HandoverTotals
     """Measured; what other policies had come to is an estimate."""
-    shadow: Part
+    shadow: HandoverTotals
     """As they were it is plain Slurm's, measured; under Mirage it is an estimate."""
     unasked: int
     """Hand-overs about which Mirage was not asked."""
-    partitions: tuple[OfPartition, ...]
+    partitions: tuple[PartitionImpact, ...]
     payers: tuple[Payer, ...]
     chains: tuple[Payer, ...]
-    days: tuple[Day, ...]
+    days: tuple[DayImpact, ...]
 
 
-def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal) -> Impact:
+def build_impact(
+    tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
+) -> Impact:
     """Of hand-overs that were complete in [since, until)."""
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until, own=own)
@@ -122,24 +124,24 @@ def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Pri
         since=since,
         until=until,
         own=own is not None,
-        too_few=_too_few(daily),
-        act=_part(_of(daily, OutcomeKind.ACT)),
-        shadow=_part(_of(daily, OutcomeKind.SHADOW)),
-        unasked=sum(group.sums.count for group in _of(daily, OutcomeKind.NONE)),
-        partitions=tuple(_of_partition(daily, name) for name in names),
-        payers=tuple(_payers(handover_outcomes.sum_by_payer(tx, span, SHOWN))),
-        chains=tuple(_chains(handover_outcomes.sum_by_chain(tx, span, SHOWN), named=named)),
-        days=tuple(_days(daily)),
+        too_few=_explain_too_few(daily),
+        act=_sum_handovers(_filter_groups(daily, OutcomeKind.ACT)),
+        shadow=_sum_handovers(_filter_groups(daily, OutcomeKind.SHADOW)),
+        unasked=sum(group.sums.count for group in _filter_groups(daily, OutcomeKind.NONE)),
+        partitions=tuple(_build_partition(daily, name) for name in names),
+        payers=tuple(_build_payers(handover_outcomes.sum_by_payer(tx, span, SHOWN))),
+        chains=tuple(_build_chains(handover_outcomes.sum_by_chain(tx, span, SHOWN), named=named)),
+        days=tuple(_build_days(daily)),
     )
 
 
-def _of(
+def _filter_groups(
     daily: Iterable[OutcomeGroup], kind: OutcomeKind, partition: str | None = None
 ) -> list[OutcomeGroup]:
     return [g for g in daily if g.key[1] == kind and partition in {None, g.key[2]}]
 
 
-def _too_few(daily: Sequence[OutcomeGroup]) -> str:
+def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
     compared = [group for group in daily if group.sums.compared]
     count = sum(group.sums.compared for group in compared)
     days = len({group.key[0] for group in compared})
@@ -151,10 +153,10 @@ def _too_few(daily: Sequence[OutcomeGroup]) -> str:
     )
 
 
-def _part(groups: Sequence[OutcomeGroup]) -> Part:
-    whole = _total(group.sums for group in groups)
-    by_day = [_total(g.sums for g in mine) for mine in _grouped(groups, lambda g: g.key[0])]
-    return Part(
+def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
+    whole = _sum_all(group.sums for group in groups)
+    by_day = [_sum_all(g.sums for g in mine) for mine in _group_by_key(groups, lambda g: g.key[0])]
+    return HandoverTotals(
         handovers=whole.count,
         interruption_h=whole.interruption_s / _HOUR_S,
         overlap_node_h=whole.overlap_node_s / _HOUR_S,
@@ -162,27 +164,31 @@ def _part(groups: Sequence[OutcomeGroup]) -> Part:
         mirage_interruption_h=whole.under[MIRAGE][0] / _HOUR_S,
         mirage_overlap_h=whole.under[MIRAGE][1] / _HOUR_S,
         mirage_overlap_node_h=whole.mirage_overlap_node_s / _HOUR_S,
-        saved=tuple(_saved(name, whole, by_day) for name in BASELINES) if whole.compared else (),
+        saved=tuple(_build_saving(name, whole, by_day) for name in BASELINES)
+        if whole.compared
+        else (),
     )
 
 
-def _saved(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSums]) -> Saved:
+def _build_saving(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSums]) -> Saving:
     interruption_s, overlap_s = whole.under[baseline]
-    return Saved(
+    return Saving(
         baseline=baseline,
         baseline_interruption_h=interruption_s / _HOUR_S,
         baseline_overlap_h=overlap_s / _HOUR_S,
-        interruption_saved_h=_saved_h(whole, baseline),
-        interruption_saved_h_ci=of_sum([_saved_h(s, baseline) for s in by_day if s.compared]),
+        interruption_saved_h=_compute_saved_h(whole, baseline),
+        interruption_saved_h_ci=bootstrap_sum(
+            [_compute_saved_h(s, baseline) for s in by_day if s.compared]
+        ),
     )
 
 
-def _saved_h(sums: OutcomeSums, baseline: str) -> float:
+def _compute_saved_h(sums: OutcomeSums, baseline: str) -> float:
     return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / _HOUR_S
 
 
-def _total(parts: Iterable[OutcomeSums]) -> OutcomeSums:
-    return reduce(_plus, parts, _NOTHING)
+def _sum_all(parts: Iterable[OutcomeSums]) -> OutcomeSums:
+    return reduce(_add_sums, parts, _NOTHING)
 
 
 _NOTHING = OutcomeSums(
@@ -195,7 +201,7 @@ _NOTHING = OutcomeSums(
 )
 
 
-def _plus(one: OutcomeSums, other: OutcomeSums) -> OutcomeSums:
+def _add_sums(one: OutcomeSums, other: OutcomeSums) -> OutcomeSums:
     pairs = ((name, one.under[name], other.under[name]) for name in POLICIES)
     return OutcomeSums(
         count=one.count + other.count,
@@ -207,7 +213,7 @@ def _plus(one: OutcomeSums, other: OutcomeSums) -> OutcomeSums:
     )
 
 
-def _grouped(
+def _group_by_key(
     groups: Iterable[OutcomeGroup], key: Callable[[OutcomeGroup], int]
 ) -> list[list[OutcomeGroup]]:
     found: dict[int, list[OutcomeGroup]] = {}
@@ -216,44 +222,46 @@ def _grouped(
     return [found[at] for at in sorted(found)]
 
 
-def _of_partition(daily: Sequence[OutcomeGroup], name: str) -> OfPartition:
-    return OfPartition(
+def _build_partition(daily: Sequence[OutcomeGroup], name: str) -> PartitionImpact:
+    return PartitionImpact(
         partition=name,
-        act=_part(_of(daily, OutcomeKind.ACT, name)),
-        shadow=_part(_of(daily, OutcomeKind.SHADOW, name)),
+        act=_sum_handovers(_filter_groups(daily, OutcomeKind.ACT, name)),
+        shadow=_sum_handovers(_filter_groups(daily, OutcomeKind.SHADOW, name)),
     )
 
 
-def _payers(groups: Iterable[OutcomeGroup]) -> Iterator[Payer]:
+def _build_payers(groups: Iterable[OutcomeGroup]) -> Iterator[Payer]:
     for group in groups:
         account, user = group.key
-        yield _payer(group.sums, user, account=account)
+        yield _build_payer(group.sums, user, account=account)
 
 
-def _chains(groups: Iterable[OutcomeGroup], *, named: bool) -> Iterator[Payer]:
+def _build_chains(groups: Iterable[OutcomeGroup], *, named: bool) -> Iterator[Payer]:
     for group in groups:
         chain_id, user, partition = group.key
-        yield _payer(group.sums, user, chain_id=chain_id, partition=partition if named else "")
+        yield _build_payer(
+            group.sums, user, chain_id=chain_id, partition=partition if named else ""
+        )
 
 
-def _payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
+def _build_payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
     return Payer(
         user=user,
         handovers=sums.count,
         interruption_h=sums.interruption_s / _HOUR_S,
         overlap_node_h=sums.overlap_node_s / _HOUR_S,
-        saved_h=_saved_h(sums, "reactive") if sums.compared else None,
+        saved_h=_compute_saved_h(sums, "reactive") if sums.compared else None,
         **whose,
     )
 
 
-def _days(daily: Sequence[OutcomeGroup]) -> Iterator[Day]:
-    for groups in _grouped(daily, lambda group: group.key[0]):
-        act = _total(group.sums for group in _of(groups, OutcomeKind.ACT))
-        shadow = _total(group.sums for group in _of(groups, OutcomeKind.SHADOW))
-        yield Day(
+def _build_days(daily: Sequence[OutcomeGroup]) -> Iterator[DayImpact]:
+    for groups in _group_by_key(daily, lambda group: group.key[0]):
+        act = _sum_all(group.sums for group in _filter_groups(groups, OutcomeKind.ACT))
+        shadow = _sum_all(group.sums for group in _filter_groups(groups, OutcomeKind.SHADOW))
+        yield DayImpact(
             at=groups[0].key[0],
-            act_saved_h=_saved_h(act, "reactive"),
-            shadow_saved_h=_saved_h(shadow, "reactive"),
+            act_saved_h=_compute_saved_h(act, "reactive"),
+            shadow_saved_h=_compute_saved_h(shadow, "reactive"),
             overlap_node_h=act.overlap_node_s / _HOUR_S,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.services.chains import explanations, link_risks
-from mirage.services.chains.open_handovers import OpenHandover, of_chain
+from mirage.services.chains.open_handovers import OpenHandover, list_chain_handovers
 from mirage.store.chains import chain_ranking, chains, decisions
 from mirage.store.chains.chain_ranking import AT_RISK, PAUSED, RankedChain, RankingFilter
 from mirage.store.chains.decisions import DecisionRow
@@ -32,7 +32,7 @@ class StartRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upcoming:
+class UpcomingHandover:
     """A hand-over under way, with the last that was decided on it."""
 
     handover: OpenHandover
@@ -60,10 +60,14 @@ class Upcoming:
     @property
     def start(self) -> StartRange | None:
         """None without a forecast."""
-        return None if self.forecast is None else start_range(self.handover.standby, self.forecast)
+        return (
+            None
+            if self.forecast is None
+            else compute_start_range(self.handover.standby, self.forecast)
+        )
 
 
-def start_range(standby: Link, forecast: ForecastRow) -> StartRange:
+def compute_start_range(standby: Link, forecast: ForecastRow) -> StartRange:
     """By the newest forecast: the one in force at the move, where it has been moved."""
     made = forecast.forecast
     freed = standby.freed_at if standby.position is not Position.HELD else None
@@ -84,7 +88,7 @@ class ChainRow:
     place: RankedChain
     chain: Chain
     links: Sequence[Link]
-    upcoming: Upcoming | None
+    upcoming: UpcomingHandover | None
     """Its next hand-over; None where none is under way."""
 
     @property
@@ -99,16 +103,16 @@ class ChainRow:
     @property
     def risk(self) -> str:
         """In words; empty where there is none."""
-        return explanations.risk(self.chain.at_risk) if self.chain.at_risk else ""
+        return explanations.explain_risk(self.chain.at_risk) if self.chain.at_risk else ""
 
     @property
     def why(self) -> str:
         """Why it is in its state, in words; empty where it just goes on."""
-        return explanations.cause(self.chain)
+        return explanations.explain_cause(self.chain)
 
     @property
     def advice(self) -> str:
-        return link_risks.advice(self.chain.at_risk.word) if self.chain.at_risk else ""
+        return link_risks.get_advice(self.chain.at_risk.word) if self.chain.at_risk else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +121,13 @@ class Overview:
     """Chains that are not over, of those that were asked for."""
     at_risk: int
     paused: int
-    soon: Sequence[Upcoming]
+    soon: Sequence[UpcomingHandover]
     """The next hand-overs, soonest first, at most SOON; none on a later page."""
     rows: Sequence[ChainRow]
     """Chains by risk; one more than was asked for where more follow."""
 
 
-def overview(
+def build_overview(
     tx: Transaction,
     cluster_id: int,
     wanted: RankingFilter,
@@ -135,7 +139,7 @@ def overview(
     counted = chain_ranking.count_by_rank(tx, cluster_id, wanted)
     places = chain_ranking.list_by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
     first = [] if after else chain_ranking.list_soonest_ending(tx, cluster_id, wanted, limit=SOON)
-    rows = _rows(tx, [*places, *(place for place in first if place not in places)])
+    rows = _build_rows(tx, [*places, *(place for place in first if place not in places)])
     soon = [rows[place.chain_id].upcoming for place in first]
     return Overview(
         live=sum(counted.values()),
@@ -146,10 +150,10 @@ def overview(
     )
 
 
-def _rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId, ChainRow]:
+def _build_rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId, ChainRow]:
     ids = [place.chain_id for place in places]
     known, links = chains.find_chains(tx, ids), chains.list_links_by_chain(tx, ids)
-    open_ones = {i: _next(known[i], links[i]) for i in ids}
+    open_ones = {i: _find_next_handover(known[i], links[i]) for i in ids}
     keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
     last, newest = (
         decisions.find_last_decisions(tx, keys),
@@ -160,23 +164,23 @@ def _rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId, Chain
             place=place,
             chain=known[place.chain_id],
             links=links[place.chain_id],
-            upcoming=_upcoming(open_ones[place.chain_id], last, newest),
+            upcoming=_build_upcoming(open_ones[place.chain_id], last, newest),
         )
         for place in places
     }
 
 
-def _next(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
+def _find_next_handover(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
     """Its first one; those behind it, of links submitted beforehand, come later."""
-    return next(of_chain(chain, links), None)
+    return next(list_chain_handovers(chain, links), None)
 
 
-def _upcoming(
+def _build_upcoming(
     handover: OpenHandover | None,
     last: Mapping[LinkKey, DecisionRow],
     newest: Mapping[LinkKey, ForecastRow],
-) -> Upcoming | None:
+) -> UpcomingHandover | None:
     if handover is None:
         return None
     key = (handover.chain.chain_id, handover.standby.index)
-    return Upcoming(handover=handover, decision=last.get(key), forecast=newest.get(key))
+    return UpcomingHandover(handover=handover, decision=last.get(key), forecast=newest.get(key))

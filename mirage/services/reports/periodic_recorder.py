@@ -5,7 +5,7 @@ import structlog
 from mirage.domain.snapshot import Queue
 from mirage.errors import MirageError
 from mirage.services.forecasts import job_forecast_recorder
-from mirage.services.forecasts.job_forecast_recorder import Foreteller
+from mirage.services.forecasts.job_forecast_recorder import JobForecastRecorder
 from mirage.services.reports import handover_outcomes
 from mirage.store.database.engine import Store
 from mirage.store.events import changes
@@ -18,33 +18,33 @@ AGAIN_S = 3600
 """Between two looks at all hand-overs that accounting may still correct."""
 
 
-class Bookkeeping:
+class PeriodicRecorder:
     """Of one cluster. Nothing waits for it: what fails is logged, and tried again."""
 
     def __init__(self, store: Store, cluster_id: int) -> None:
         self._store, self._cluster_id = store, cluster_id
-        self._foreteller = Foreteller(cluster_id)
+        self._foreteller = JobForecastRecorder(cluster_id)
         self._counted_at: int | None = None
         self._again_at: int | None = None
 
-    def look(self, queue: Queue) -> None:
+    def record_tick(self, queue: Queue) -> None:
         """Once a tick, after all that matters to chains."""
         try:
-            self._foreteller.look(self._store, queue)
-            self._count(queue.taken_at)
+            self._foreteller.record_new_jobs(self._store, queue)
+            self._count_outcomes(queue.taken_at)
         except MirageError as error:
             _log.warning("forecasts and outcomes are not counted", error=str(error))
         except Exception:
             _log.exception("forecasts and outcomes are not counted")
 
-    def _count(self, now: int) -> None:
+    def _count_outcomes(self, now: int) -> None:
         if self._counted_at is not None and now < self._counted_at + EVERY_S:
             return
         again = self._again_at is None or now >= self._again_at + AGAIN_S
         reach_s = handover_outcomes.AGAIN_S if again else handover_outcomes.LATE_S
         with self._store.begin() as tx:
-            known = job_forecast_recorder.settle(tx, self._cluster_id, now)
-            if known + handover_outcomes.record(tx, self._cluster_id, reach_s):
+            known = job_forecast_recorder.settle_outcomes(tx, self._cluster_id, now)
+            if known + handover_outcomes.record_outcomes(tx, self._cluster_id, reach_s):
                 changes.record_change(tx, self._cluster_id, Topic.QUEUE)
         self._counted_at = now
         if again:

@@ -13,13 +13,13 @@ from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, Queu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class WaitingReason:
     jobs: int
     why: WaitExplanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class PartitionStatus:
     """A partition, or all together."""
 
     name: str
@@ -28,7 +28,7 @@ class Partition:
     pending_nodes: int
     running_jobs: int
     running_nodes: int
-    reasons: tuple[Reason, ...]
+    reasons: tuple[WaitingReason, ...]
     """The commonest first; where jobs are private, those of few jobs in one sum."""
     oldest_s: int | None
     """How long the job has been eligible that has waited longest; None also where jobs are private.
@@ -38,27 +38,27 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class QueueStatus:
     """How the queue stands."""
 
     at: int | None
     """When it was looked at; None: not yet."""
     nodes_at: int | None
-    whole: Partition | None
-    partitions: tuple[Partition, ...]
+    whole: PartitionStatus | None
+    partitions: tuple[PartitionStatus, ...]
     """Empty where they are private."""
 
 
-NOTHING = Shown(at=None, nodes_at=None, whole=None, partitions=())
+NOTHING = QueueStatus(at=None, nodes_at=None, whole=None, partitions=())
 
 
-def shown(tx: Transaction, cluster_id: int, reader: Principal) -> Shown:
+def read_queue_status(tx: Transaction, cluster_id: int, reader: Principal) -> QueueStatus:
     """What this reader may see of it."""
     found = queue_summary.find_summary(tx, cluster_id)
     if found is None:
         return NOTHING
-    whole, *rest = _partitions(found, reader)
-    return Shown(
+    whole, *rest = _build_partitions(found, reader)
+    return QueueStatus(
         at=found.at,
         nodes_at=found.nodes_at,
         whole=whole,
@@ -66,41 +66,41 @@ def shown(tx: Transaction, cluster_id: int, reader: Principal) -> Shown:
     )
 
 
-def _partitions(found: QueueSummary, reader: Principal) -> Iterator[Partition]:
+def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[PartitionStatus]:
     """All first; also those that have nodes and no jobs."""
     nodes = {row.partition: row for row in found.nodes} if reader.can_see(NODES) else {}
     queue = {row.partition: row for row in found.queue}
     sees_jobs = reader.can_see(JOBS)
     for name in sorted({"", *queue, *(row.partition for row in found.nodes)}):
-        row = queue.get(name) or _empty(name)
+        row = queue.get(name) or _make_empty_row(name)
         since = row.oldest_eligible if sees_jobs else None
-        yield Partition(
+        yield PartitionStatus(
             name=name,
             pending_jobs=row.pending_jobs,
             pending_nodes=row.pending_nodes,
             running_jobs=row.running_jobs,
             running_nodes=row.running_nodes,
-            reasons=tuple(_reasons(row, 1 if sees_jobs else LEAST)),
+            reasons=tuple(_build_reasons(row, 1 if sees_jobs else LEAST)),
             oldest_s=None if since is None else max(0, found.at - since),
             nodes=nodes.get(name),
         )
 
 
-def _reasons(row: PartitionQueue, least: int) -> Iterator[Reason]:
+def _build_reasons(row: PartitionQueue, least: int) -> Iterator[WaitingReason]:
     """Those of fewer jobs than `least` in one sum."""
     few = row.reasons.get(OTHERS, 0)
     for word, jobs in row.reasons.items():
         if word == OTHERS:
             continue
         if jobs >= least:
-            yield Reason(jobs=jobs, why=explain_reason(word))
+            yield WaitingReason(jobs=jobs, why=explain_reason(word))
         else:
             few += jobs
     if few:
-        yield Reason(jobs=few, why=explain_reason(OTHERS))
+        yield WaitingReason(jobs=few, why=explain_reason(OTHERS))
 
 
-def _empty(name: str) -> PartitionQueue:
+def _make_empty_row(name: str) -> PartitionQueue:
     return PartitionQueue(
         partition=name,
         pending_jobs=0,

@@ -37,7 +37,7 @@ ORDER = (OURS, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "orac
 """In which they are shown."""
 
 
-class Verdict(StrEnum):
+class ReportVerdict(StrEnum):
     TOO_LITTLE = "too-little-data"
     SHORT_WAITS = "waits-too-short"
     EARLY_DEPENDENCY = "early-dependency"
@@ -67,7 +67,9 @@ class Evidence:
     """Cost of afterany under ACCRUE_ALWAYS less plain afterany's."""
 
     @classmethod
-    def of(cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float) -> Self:
+    def from_handovers(
+        cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float
+    ) -> Self:
         """From what REACTIVE, EARLY and OURS came to on the same hand-overs, one at least."""
         reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
         return cls(
@@ -86,87 +88,91 @@ class Evidence:
 class Recommendation:
     """The verdict, in a sentence, and what it rests on, in another."""
 
-    verdict: Verdict
+    verdict: ReportVerdict
     advice: str
     reason: str
 
 
-def recommend(seen: Evidence) -> Recommendation:
+def choose_recommendation(seen: Evidence) -> Recommendation:
     """The first rule that applies, in the order of docs/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
-        return too_little(seen.days, seen.handovers)
+        return build_too_little(seen.days, seen.handovers)
     if seen.reactive_h < SHORT_H:
-        return _short(seen)
-    helps, early_helps = worthwhile(seen.on_reactive), worthwhile(seen.early_on_reactive)
+        return _build_short_waits(seen)
+    helps, early_helps = is_worthwhile(seen.on_reactive), is_worthwhile(seen.early_on_reactive)
     if not helps and not early_helps:
-        return _no_gain(seen)
-    if helps and worthwhile(seen.on_early):
-        return _saves(seen)
-    return _early(seen) if at_most_as_good(seen.on_early) else _undecided(seen)
+        return _build_no_gain(seen)
+    if helps and is_worthwhile(seen.on_early):
+        return _build_saving(seen)
+    return (
+        _build_early_dependency(seen)
+        if is_at_most_as_good(seen.on_early)
+        else _build_undecided(seen)
+    )
 
 
-def worthwhile(difference: PairedDifference) -> bool:
+def is_worthwhile(difference: PairedDifference) -> bool:
     """Whether the new is cheaper than the old by LEAST_GAIN_H in the mean, and not by luck."""
     return difference.is_cheaper and -difference.mean_h >= LEAST_GAIN_H
 
 
-def at_most_as_good(new: PairedDifference) -> bool:
+def is_at_most_as_good(new: PairedDifference) -> bool:
     """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
     return new.interval_h[0] >= -LEAST_GAIN_H
 
 
-def too_little(found_days: int, handovers: int = 0) -> Recommendation:
+def build_too_little(found_days: int, handovers: int = 0) -> Recommendation:
     return Recommendation(
-        Verdict.TOO_LITTLE,
+        ReportVerdict.TOO_LITTLE,
         f"Too little data: {found_days} days with {handovers} hand-overs.",
         f"At least {LEAST_DAYS} days and {LEAST_HANDOVERS} hand-overs are needed to tell a gain "
         "from luck; the first six days of a log and its last two time limits give none.",
     )
 
 
-def _short(seen: Evidence) -> Recommendation:
+def _build_short_waits(seen: Evidence) -> Recommendation:
     return Recommendation(
-        Verdict.SHORT_WAITS,
+        ReportVerdict.SHORT_WAITS,
         "Waits are too short to matter: you do not need Mirage here.",
         f"A plain afterany dependency interrupts a chain by {seen.reactive_h:.2f} h a hand-over; "
         f"below {SHORT_H:g} h nothing is worth the trouble.",
     )
 
 
-def _no_gain(seen: Evidence) -> Recommendation:
+def _build_no_gain(seen: Evidence) -> Recommendation:
     return Recommendation(
-        Verdict.NO_GAIN,
+        ReportVerdict.NO_GAIN,
         "No gain is shown: keep plain afterany dependencies.",
-        f"Against them Mirage's cost differs by {_signed(seen.on_reactive)} h a hand-over, and "
-        f"ACCRUE_ALWAYS by {_signed(seen.early_on_reactive)} h; {_asked()}.",
+        f"Against them Mirage's cost differs by {_format_signed(seen.on_reactive)} h a hand-over, and "
+        f"ACCRUE_ALWAYS by {_format_signed(seen.early_on_reactive)} h; {_describe_threshold()}.",
     )
 
 
-def _early(seen: Evidence) -> Recommendation:
+def _build_early_dependency(seen: Evidence) -> Recommendation:
     low, high = seen.on_early.interval_h
     how = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
     return Recommendation(
-        Verdict.EARLY_DEPENDENCY,
+        ReportVerdict.EARLY_DEPENDENCY,
         f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
         "Mirage.",
-        f"Against it Mirage's cost differs by {_signed(seen.on_early)} h a hand-over "
-        f"({_asked()}); against afterany without the flag by {_signed(seen.on_reactive)} h.",
+        f"Against it Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over "
+        f"({_describe_threshold()}); against afterany without the flag by {_format_signed(seen.on_reactive)} h.",
     )
 
 
-def _undecided(seen: Evidence) -> Recommendation:
+def _build_undecided(seen: Evidence) -> Recommendation:
     """One of the two helps; whether Mirage is the better by enough is not known."""
     return Recommendation(
-        Verdict.UNDECIDED,
+        ReportVerdict.UNDECIDED,
         "This history cannot tell Mirage from a plain early dependency "
         "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and ask again with more of it.",
-        f"Mirage's cost differs by {_signed(seen.on_early)} h a hand-over from afterany under the "
-        f"flag, by {_signed(seen.on_reactive)} h from afterany without it, and the flag's by "
-        f"{_signed(seen.early_on_reactive)} h ({_asked()}). {_needed(seen.on_early)}",
+        f"Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over from afterany under the "
+        f"flag, by {_format_signed(seen.on_reactive)} h from afterany without it, and the flag's by "
+        f"{_format_signed(seen.early_on_reactive)} h ({_describe_threshold()}). {_estimate_needed_history(seen.on_early)}",
     )
 
 
-def _needed(difference: PairedDifference) -> str:
+def _estimate_needed_history(difference: PairedDifference) -> str:
     """How much history would do: an interval narrows with the root of it."""
     low, high = difference.interval_h
     times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
@@ -179,22 +185,22 @@ def _needed(difference: PairedDifference) -> str:
     )
 
 
-def _saves(seen: Evidence) -> Recommendation:
+def _build_saving(seen: Evidence) -> Recommendation:
     low, high = sorted(-end for end in seen.saved.interval_h)
     return Recommendation(
-        Verdict.SAVES,
+        ReportVerdict.SAVES,
         f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption a "
         f"hand-over at {seen.overlap_h:.2f} h of overlap.",
         f"Plain afterany interrupts by {seen.reactive_h:.2f} h. Mirage's cost differs by "
-        f"{_signed(seen.on_reactive)} h from it, and by {_signed(seen.on_early)} h from afterany "
-        f"under ACCRUE_ALWAYS; {_asked()}.",
+        f"{_format_signed(seen.on_reactive)} h from it, and by {_format_signed(seen.on_early)} h from afterany "
+        f"under ACCRUE_ALWAYS; {_describe_threshold()}.",
     )
 
 
-def _asked() -> str:
+def _describe_threshold() -> str:
     return f"a gain is at least {LEAST_GAIN_H:g} h, its whole interval below 0"
 
 
-def _signed(difference: PairedDifference) -> str:
+def _format_signed(difference: PairedDifference) -> str:
     low, high = difference.interval_h
     return f"{difference.mean_h:+.2f} [{low:+.2f}, {high:+.2f}]"

@@ -9,7 +9,7 @@ HEAVIEST = "heaviest user"
 """The user class of one person, whose usage the cluster may hide."""
 
 
-def shadow(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
+def read_shadow_report(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
     """None: none has been made yet."""
     found = reports.find_last_report(tx, cluster_id, reports.SHADOW)
     if found is None:

@@ -34,7 +34,7 @@ class Span(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WaitQuery:
     """Of which jobs, and since when. Empty fields do not filter."""
 
     since: int
@@ -45,7 +45,7 @@ class Asked:
     size: SizeClass | None = None
     limit: LimitClass | None = None
 
-    def rounded(self) -> "Asked":
+    def round_range(self) -> "WaitQuery":
         """Raises InputError for a range that is none, or too long for its spans."""
         step = self.by.seconds
         since, until = self.since - self.since % step, -(-self.until // step) * step
@@ -59,7 +59,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class WaitPoint:
     """An hour or a day."""
 
     at: int
@@ -68,7 +68,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class WaitGroup:
     """Jobs of one partition, size class or limit class."""
 
     name: str
@@ -77,19 +77,19 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitsOverTime:
-    asked: Asked
-    points: tuple[Point, ...]
+    asked: WaitQuery
+    points: tuple[WaitPoint, ...]
     """Every hour or day of the range, oldest first; also those without a job."""
     whole: WaitSummary
-    partitions: tuple[Group, ...]
+    partitions: tuple[WaitGroup, ...]
     """The one with most jobs first."""
-    sizes: tuple[Group, ...]
-    limits: tuple[Group, ...]
+    sizes: tuple[WaitGroup, ...]
+    limits: tuple[WaitGroup, ...]
     behind_h: int
     """Hours of the range whose jobs are not summed up yet."""
 
 
-def refresh(
+def refresh_sums(
     store: Store,
     cluster_id: int,
     *,
@@ -113,43 +113,47 @@ def refresh(
     return False
 
 
-def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1) -> WaitsOverTime:
+def read_waits_over_time(
+    tx: Transaction, cluster_id: int, asked: WaitQuery, *, least: int = 1
+) -> WaitsOverTime:
     """`least`: waits of fewer jobs are not told, only that there were fewer."""
-    asked = asked.rounded()
+    asked = asked.round_range()
     cells = wait_sums.read_cells(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
-    chosen = _chosen(cells, asked)
+    chosen = _select_cells(cells, asked)
     jobs, step = cells.jobs[chosen], asked.by.seconds
     bins = cells.bin[chosen]
 
-    def grouped(places: NDArray[np.int64], count: int) -> Iterator[WaitSummary]:
+    def iter_spreads(places: NDArray[np.int64], count: int) -> Iterator[WaitSummary]:
         counts = np.bincount(places * BINS + bins, weights=jobs, minlength=count * BINS)
         for row in counts.astype(np.int64).reshape(count, BINS):
-            yield told(summarize_waits(row), least)
+            yield hide_if_few(summarize_waits(row), least)
 
     points = (asked.until - asked.since) // step
-    by_point = grouped((cells.at[chosen] - asked.since) // step, points)
-    by_partition = grouped(cells.partition[chosen], len(cells.partitions))
-    named = [Group(name=n, waits=w) for n, w in zip(cells.partitions, by_partition, strict=True)]
+    by_point = iter_spreads((cells.at[chosen] - asked.since) // step, points)
+    by_partition = iter_spreads(cells.partition[chosen], len(cells.partitions))
+    named = [
+        WaitGroup(name=n, waits=w) for n, w in zip(cells.partitions, by_partition, strict=True)
+    ]
     return WaitsOverTime(
         asked=asked,
         points=tuple(
-            Point(at=at, until=at + step, waits=waits)
+            WaitPoint(at=at, until=at + step, waits=waits)
             for at, waits in zip(range(asked.since, asked.until, step), by_point, strict=True)
         ),
-        whole=next(grouped(np.zeros(len(jobs), dtype=np.int64), 1)),
-        partitions=tuple(sorted(filter(_any, named), key=lambda g: (-g.waits.jobs, g.name))),
-        sizes=_groups(SIZES, grouped(cells.size[chosen], len(SIZES))),
-        limits=_groups(LIMITS, grouped(cells.limit[chosen], len(LIMITS))),
+        whole=next(iter_spreads(np.zeros(len(jobs), dtype=np.int64), 1)),
+        partitions=tuple(sorted(filter(_has_jobs, named), key=lambda g: (-g.waits.jobs, g.name))),
+        sizes=_build_groups(SIZES, iter_spreads(cells.size[chosen], len(SIZES))),
+        limits=_build_groups(LIMITS, iter_spreads(cells.limit[chosen], len(LIMITS))),
         behind_h=wait_marks.count_marked_hours(tx, cluster_id, asked.since, asked.until),
     )
 
 
-def told(waits: WaitSummary, least: int) -> WaitSummary:
+def hide_if_few(waits: WaitSummary, least: int) -> WaitSummary:
     """The number alone where they are too few."""
     return waits if waits.jobs >= least else WaitSummary(jobs=waits.jobs)
 
 
-def _chosen(cells: WaitCells, asked: Asked) -> NDArray[np.bool_]:
+def _select_cells(cells: WaitCells, asked: WaitQuery) -> NDArray[np.bool_]:
     chosen = np.ones(len(cells), dtype=bool)
     if asked.partition:
         known = {name: i for i, name in enumerate(cells.partitions)}
@@ -161,12 +165,12 @@ def _chosen(cells: WaitCells, asked: Asked) -> NDArray[np.bool_]:
     return chosen
 
 
-def _groups(
+def _build_groups(
     names: tuple[SizeClass, ...] | tuple[LimitClass, ...], waits: Iterator[WaitSummary]
-) -> tuple[Group, ...]:
-    found = (Group(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
-    return tuple(filter(_any, found))
+) -> tuple[WaitGroup, ...]:
+    found = (WaitGroup(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
+    return tuple(filter(_has_jobs, found))
 
 
-def _any(group: Group) -> bool:
+def _has_jobs(group: WaitGroup) -> bool:
     return group.waits.jobs > 0

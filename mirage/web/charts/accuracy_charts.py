@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mirage.services.reports.forecast_accuracy import Place, Point
+from mirage.services.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
 from mirage.services.reports.recommendation import NAMES, ORDER, OURS
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Hours, Linear, Time, Waits
@@ -20,7 +20,7 @@ _LEAST_S = 60.0
 _HUNDRED = 100.0
 
 
-def calibration(place: Place) -> Markup:
+def calibration(place: PartitionAccuracy) -> Markup:
     """Share of waits below each quantile against its level: on the diagonal it is right."""
     side = _HEIGHT - _BOTTOM
     x = Linear(0, _HUNDRED, _LEFT, _LEFT + side - _TOP)
@@ -59,7 +59,7 @@ def _beside_the_diagonal(left: float) -> Iterator[Markup]:
         yield svg.text(left, _TOP + 40 + 19 * place, line, cls="label")
 
 
-def errors(places: Sequence[Place]) -> Markup:
+def errors(places: Sequence[PartitionAccuracy]) -> Markup:
     """Median errors over time: a line for each partition, and Slurm's own of all together."""
     everywhere, *others = places
     drawn = others[:MOST_LINES] or [everywhere]
@@ -87,7 +87,9 @@ def line_class(place: int) -> str:
     return _LINES[place]
 
 
-def _course(place: Place, x: Time, y: Waits, cls: str, *, slurm: bool = False) -> Iterator[Markup]:
+def _course(
+    place: PartitionAccuracy, x: Time, y: Waits, cls: str, *, slurm: bool = False
+) -> Iterator[Markup]:
     told = [(p, p.slurm_median_s if slurm else p.median_s) for p in place.series]
     values = [(p, value) for p, value in told if value is not None]
     yield svg.line(
@@ -100,13 +102,13 @@ def _course(place: Place, x: Time, y: Waits, cls: str, *, slurm: bool = False) -
         yield svg.dot(x(p.since), y(value), cls=f"dot {cls}", says=says, radius=3)
 
 
-def _told(place: Place) -> str:
+def _told(place: PartitionAccuracy) -> str:
     name = place.partition or "All partitions"
     first, last = _ends(place.series)
     return f"{name}: from {span(first)} to {span(last)}." if first is not None else f"{name}: none."
 
 
-def _ends(series: Sequence[Point]) -> tuple[float | None, float | None]:
+def _ends(series: Sequence[AccuracyPoint]) -> tuple[float | None, float | None]:
     known = [p.median_s for p in series if p.median_s is not None]
     return (known[0], known[-1]) if known else (None, None)
 

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from mirage.services.operations.service_status import HOUR_S, Polling
+from mirage.services.operations.service_status import HOUR_S, PollingCost
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Linear, Time
 
@@ -10,7 +10,7 @@ _WIDTH, _HEIGHT = 720, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 24, 36
 
 
-def draw(polling: Polling, hours: int) -> Markup:
+def draw(polling: PollingCost, hours: int) -> Markup:
     """Of the last `hours` hours."""
     until = polling.until - polling.until % HOUR_S + HOUR_S
     x = Time(until - hours * HOUR_S, until, _LEFT, _WIDTH - _RIGHT)

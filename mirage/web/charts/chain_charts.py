@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import Link
-from mirage.services.reports.chain_timeline import HandedOver, Timeline
+from mirage.services.reports.chain_timeline import Timeline, TimelineHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Hours, Time
 from mirage.web.formatting import day, hours, span
@@ -81,7 +81,7 @@ def _link(link: Link, scale: Time, now: int) -> list[Markup]:
     return parts
 
 
-def _between(handover: HandedOver, scale: Time, now: int) -> list[Markup]:
+def _between(handover: TimelineHandover, scale: Time, now: int) -> list[Markup]:
     """Over both lanes, so that minutes in weeks are seen as a line."""
     over, index = handover.over, handover.successor.index
     height = 2.0 * _LANE
@@ -126,24 +126,24 @@ def handovers(found: Timeline) -> Markup:
     return svg.figure(_WIDTH, bottom + 40, parts, name="close", title=title, desc=desc)
 
 
-def _about_the_end(rows: Sequence[HandedOver]) -> Hours:
+def _about_the_end(rows: Sequence[TimelineHandover]) -> Hours:
     reach = [_after(row, at) for row in rows for at in _instants(row)]
     low, high = min([-1.0, *reach]), max([1.0, *reach])
     margin = 0.03 * (high - low)
     return Hours(low - margin, high + margin, _LEFT, _WIDTH - _RIGHT)
 
 
-def _instants(row: HandedOver) -> list[int]:
+def _instants(row: TimelineHandover) -> list[int]:
     made = row.forecast
     start = [row.successor.start] if row.successor.start is not None else []
     return start + ([] if made is None else [made.p10, made.p90])
 
 
-def _after(row: HandedOver, at: int) -> float:
+def _after(row: TimelineHandover, at: int) -> float:
     return (at - (row.ends or at)) / _HOUR
 
 
-def _close_up(row: HandedOver, scale: Hours, y: float) -> list[Markup]:
+def _close_up(row: TimelineHandover, scale: Hours, y: float) -> list[Markup]:
     over, made = row.over, row.forecast
     parts = [svg.text(_LEFT - 10, y + 4, f"link {row.successor.index}", cls="tick", anchor="end")]
     if over is None:
@@ -168,7 +168,7 @@ def outcome(late: float) -> str:
     return EVEN
 
 
-def _forecast(row: HandedOver) -> str:
+def _forecast(row: TimelineHandover) -> str:
     made = row.forecast
     if made is None:
         return "no forecast"
@@ -176,7 +176,7 @@ def _forecast(row: HandedOver) -> str:
     return f"forecast of link {row.successor.index}: {low} to {high} after the end"
 
 
-def _told(row: HandedOver) -> str:
+def _told(row: TimelineHandover) -> str:
     over = row.over
     if over is None:
         return f"link {row.successor.index} is to come"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import ChainMode
-from mirage.services.reports.overview import StartRange, Upcoming
+from mirage.services.reports.overview import StartRange, UpcomingHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Time
 from mirage.web.formatting import span
@@ -16,7 +16,7 @@ _BEFORE_S, _MARGIN = 1800, 0.04
 _LEAST_S = 2 * 3600
 
 
-def draw(soon: Sequence[Upcoming], now: int) -> Markup:
+def draw(soon: Sequence[UpcomingHandover], now: int) -> Markup:
     """A row for each hand-over; `now`: when the queue was read."""
     rows = [(row, ends) for row in soon if (ends := row.ends) is not None]
     if not rows:
@@ -35,7 +35,7 @@ def draw(soon: Sequence[Upcoming], now: int) -> Markup:
     )
 
 
-def _scale(rows: Sequence[tuple[Upcoming, int]], now: int) -> Time:
+def _scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> Time:
     """From a little before now to the last thing that is expected."""
     ends = max(ends for _, ends in rows)
     late = [start.p90 for row, _ in rows if (start := row.start) is not None]
@@ -46,7 +46,7 @@ def _scale(rows: Sequence[tuple[Upcoming, int]], now: int) -> Time:
     return Time(first, last + (last - first) * _MARGIN, _LEFT, _WIDTH - _RIGHT)
 
 
-def _row(row: Upcoming, ends: int, scale: Time, top: float, now: int) -> list[Markup]:
+def _row(row: UpcomingHandover, ends: int, scale: Time, top: float, now: int) -> list[Markup]:
     handover = row.handover
     middle = top + _ROW / 2
     at = scale.within(ends)
@@ -79,7 +79,7 @@ def _end(ends: int, now: int) -> str:
     return f"ends in {span(ends - now)}" if ends >= now else f"ended {span(now - ends)} ago"
 
 
-def _told(row: Upcoming, ends: int, now: int) -> str:
+def _told(row: UpcomingHandover, ends: int, now: int) -> str:
     handover = row.handover
     words = [
         f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_end(ends, now)}"
@@ -95,7 +95,7 @@ def _planned(at: int, now: int) -> str:
     return f"Slurm plans its start in {span(max(0, at - now))}"
 
 
-def _range(row: Upcoming, start: StartRange, now: int) -> str:
+def _range(row: UpcomingHandover, start: StartRange, now: int) -> str:
     index = row.handover.standby.index
     if start.is_free:
         condition = f"link {index} is eligible and"

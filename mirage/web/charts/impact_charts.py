@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from mirage.services.reports.impact import Day, Part, Saved
+from mirage.services.reports.impact import DayImpact, HandoverTotals, Saving
 from mirage.services.reports.recommendation import NAMES
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Linear, Time
@@ -21,7 +21,7 @@ def shown(baseline: str) -> str:
     return NAMES.get(baseline, baseline)
 
 
-def against(part: Part, name: str) -> Markup:
+def against(part: HandoverTotals, name: str) -> Markup:
     """A bar for each baseline, with its interval: right of the line is saved, left is lost."""
     if not part.saved:
         return Markup("")
@@ -39,7 +39,7 @@ def against(part: Part, name: str) -> Markup:
     return svg.figure(_WIDTH, bottom + 40, parts, name=name, title=title, desc=desc)
 
 
-def _saved(one: Saved, x: Linear, middle: float) -> Iterator[Markup]:
+def _saved(one: Saving, x: Linear, middle: float) -> Iterator[Markup]:
     begin, end = sorted((x(0), x(one.interruption_saved_h)))
     cls = "bar c2" if one.interruption_saved_h >= 0 else "bar gap"
     yield svg.text(_LEFT - 10, middle + 4, shown(one.baseline), anchor="end")
@@ -55,13 +55,13 @@ def _saved(one: Saved, x: Linear, middle: float) -> Iterator[Markup]:
     yield svg.text(right + 8, middle + 4, hours(one.interruption_saved_h))
 
 
-def _told(one: Saved) -> str:
+def _told(one: Saving) -> str:
     ends = one.interruption_saved_h_ci
     between = "" if ends is None else f", 95 % interval {hours(ends[0])} to {hours(ends[1])}"
     return f"{hours(one.interruption_saved_h)}{between}"
 
 
-def by_day(days: Sequence[Day]) -> Markup:
+def by_day(days: Sequence[DayImpact]) -> Markup:
     """Hours saved against plain afterany: measured ones in full, estimated ones paler."""
     if not days:
         return Markup("")

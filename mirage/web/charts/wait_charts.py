@@ -6,7 +6,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from mirage.domain.decision import Forecast
-from mirage.services.reports.wait_statistics import Point, Span, WaitsOverTime
+from mirage.services.reports.wait_statistics import Span, WaitPoint, WaitsOverTime
 from mirage.web.charts import svg
 from mirage.web.charts.scales import Time, Waits
 from mirage.web.formatting import count, span, when
@@ -84,14 +84,14 @@ def _highest(waits_s: Iterator[float | None] | Sequence[float | None]) -> float:
     return max(longest * _MARGIN, _LEAST_TOP_S)
 
 
-def _runs(points: Sequence[Point], x: Time, y: Waits) -> Iterator[Markup]:
+def _runs(points: Sequence[WaitPoint], x: Time, y: Waits) -> Iterator[Markup]:
     """Bands and lines, broken where nothing is told."""
     for told, run in groupby(points, key=lambda p: p.waits.p50_s is not None):
         if told:
             yield from _run(list(run), x, y)
 
 
-def _run(run: Sequence[Point], x: Time, y: Waits) -> Iterator[Markup]:
+def _run(run: Sequence[WaitPoint], x: Time, y: Waits) -> Iterator[Markup]:
     middles = [x((p.at + p.until) / 2) for p in run]
 
     def heights(name: str) -> list[tuple[float, float]]:
@@ -109,7 +109,7 @@ def _run(run: Sequence[Point], x: Time, y: Waits) -> Iterator[Markup]:
         yield svg.dot(at, height, says=_says(point), radius=3 if len(run) < 60 else 2)  # noqa: PLR2004
 
 
-def _numbers(points: Sequence[Point], x: Time, top: float) -> Iterator[Markup]:
+def _numbers(points: Sequence[WaitPoint], x: Time, top: float) -> Iterator[Markup]:
     """A bar for each hour or day: how many jobs started."""
     most = max((p.waits.jobs for p in points), default=0)
     yield svg.text(max(2.0, _LEFT - 44), top - 8, "jobs that started", cls="label")
@@ -131,7 +131,7 @@ def _numbers(points: Sequence[Point], x: Time, top: float) -> Iterator[Markup]:
             )
 
 
-def _says(point: Point) -> str:
+def _says(point: WaitPoint) -> str:
     at = when(point.at).striptags()
     jobs = count(point.waits.jobs, "job")
     if point.waits.p50_s is None:

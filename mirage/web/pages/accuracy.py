@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 
 from mirage.http.response_cache import lately
 from mirage.services.reports import stored_report
-from mirage.services.reports.forecast_accuracy import NOMINAL, accuracy
+from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
 from mirage.services.reports.recommendation import ORDER
 from mirage.web.charts import accuracy_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, Days
@@ -26,8 +26,8 @@ def show(look: Looking, days: Days = DAYS) -> Response:
 
 
 def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
-    found = look.given.remembered.lookback(accuracy, look.tx, span, look.reader)
-    report = stored_report.shadow(look.tx, look.cluster_id, look.reader)
+    found = look.given.remembered.lookback(build_accuracy, look.tx, span, look.reader)
+    report = stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader)
     groups = [] if report is None else report.document["groups"]
     return {
         "found": found,

@@ -44,7 +44,7 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
     """`done` is of the form that was sent."""
     tx, given = look.tx, look.given
     known = clusters.list_modes(tx, look.cluster_id)
-    polling = service_status.polling(tx, look.cluster_id, now=look.now, hours=_HOURS)
+    polling = service_status.read_polling_cost(tx, look.cluster_id, now=look.now, hours=_HOURS)
     return look.page(
         "admin.html",
         title="Admin",
@@ -54,14 +54,14 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
         own_modes={name: mode for name, mode in sorted(known.items()) if name},
         partitions=snapshots.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
-        limits=limit_overrides.listed(tx, look.cluster_id, given.limits, given.limits_told),
+        limits=limit_overrides.list_limits(tx, look.cluster_id, given.limits, given.limits_told),
         caps=CAPS,
         value_of=_value_of,
-        models=[] if given.models_dir is None else model_catalog.listed(given.models_dir),
+        models=[] if given.models_dir is None else model_catalog.list_versions(given.models_dir),
         polling=polling,
-        slurmctld=slurmctld_load.last(tx, look.cluster_id),
+        slurmctld=slurmctld_load.read_last_usage(tx, look.cluster_id),
         chart=calls_chart.draw(polling, _HOURS),
-        health=service_status.status(tx, look.cluster_id),
+        health=service_status.read_status(tx, look.cluster_id),
         recent=audit.list_entries(tx, look.cluster_id, limit=_RECENT),
     )
 
@@ -76,7 +76,7 @@ def ask_to_pull(look: Looking, who: Admin) -> Response:
 @router.post("/kill")
 def pull(request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing) -> Response:
     forms.sent(request, body)
-    kill_switch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
+    kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
     return forms.back(given, "/admin?done=pulled")
 
 
@@ -101,7 +101,7 @@ def release(
 ) -> Response:
     again = bool(forms.one(forms.sent(request, body), "act_again"))
     now = given.clock()
-    kill_switch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=again)
+    kill_switch.release_switch(tx, given.cluster_id, now=now, actor=who.user, act_again=again)
     return forms.back(given, "/admin?done=released")
 
 
@@ -117,7 +117,7 @@ def set_mode(
     if "unset" in fields:
         modes.unset_mode(tx, given.cluster_id, partition, now=now, actor=who.user)
         return forms.back(given, "/admin?done=unmode#modes")
-    modes.check_known(tx, given.cluster_id, partition)
+    modes.check_partition(tx, given.cluster_id, partition)
     modes.set_mode(tx, given.cluster_id, Mode(wanted), partition, now=now, actor=who.user)
     return forms.back(given, "/admin?done=mode#modes")
 
@@ -128,7 +128,9 @@ def set_limit(
 ) -> Response:
     fields = forms.sent(request, body)
     value = None if "unset" in fields else _number(name, forms.one(fields, "value"))
-    limit_overrides.set_cap(tx, given.cluster_id, name, value, now=given.clock(), actor=who.user)
+    limit_overrides.set_limit_override(
+        tx, given.cluster_id, name, value, now=given.clock(), actor=who.user
+    )
     return forms.back(given, f"/admin?done={'limit' if value is not None else 'unlimit'}#limits")
 
 
@@ -144,7 +146,7 @@ def _value_of(name: str, value: float) -> str:
 
 
 def _pulled(look: Look) -> list[PulledSwitch]:
-    return list(kill_switch.pulled(look.tx, look.cluster_id))
+    return list(kill_switch.list_pulls(look.tx, look.cluster_id))
 
 
 def _ways(look: Look) -> list[tuple[Way, PulledSwitch | None, str]]:

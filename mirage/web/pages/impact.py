@@ -9,7 +9,7 @@ from mirage.domain.access.caller import JOBS, USAGE
 from mirage.http.dependencies import need
 from mirage.http.response_cache import lately
 from mirage.services.reports import stored_report
-from mirage.services.reports.impact import SHOWN, impact
+from mirage.services.reports.impact import SHOWN, build_impact
 from mirage.web.charts import impact_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, Days
 from mirage.web.page_context import Entry, Look, Looking
@@ -29,10 +29,10 @@ def show(look: Looking, days: Days = DAYS) -> Response:
 
 def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
     return {
-        "found": look.given.remembered.lookback(impact, look.tx, span, look.reader),
+        "found": look.given.remembered.lookback(build_impact, look.tx, span, look.reader),
         "days": days,
         "choices": CHOICES,
         "shown": SHOWN,
-        "report": stored_report.shadow(look.tx, look.cluster_id, look.reader),
+        "report": stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader),
         "charts": charts,
     }

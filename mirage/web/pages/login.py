@@ -38,11 +38,11 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
     token, now = fields.get("token", ""), given.clock()
     try:
         with given.store.read() as tx:  # who shows none that is good holds up nobody who writes
-            who = tokens.identify(tx, token, cluster_id=given.cluster_id, now=now)
+            who = tokens.authenticate_token(tx, token, cluster_id=given.cluster_id, now=now)
         _check_owner(who.uid, given.owner_uid)
         quota.of(request).check_write(quota.account(who))
         with given.store.begin() as tx:
-            begun = sessions.begin(tx, token, cluster_id=given.cluster_id, now=now)
+            begun = sessions.begin_session(tx, token, cluster_id=given.cluster_id, now=now)
     except (NotIdentified, NotAllowed) as error:
         denied_requests.record(request, error)
         return _form(request, after, said=str(error), status=401)
@@ -76,7 +76,7 @@ def log_out(request: Request, given: Context) -> Response:
     name, secret = held
     if _is_open(given, secret):
         with given.store.begin() as tx:
-            sessions.end(tx, secret)
+            sessions.end_session(tx, secret)
     answered.delete_cookie(**cookie_auth.attributes(name, given))
     return answered
 
@@ -84,7 +84,10 @@ def log_out(request: Request, given: Context) -> Response:
 def _is_open(given: ApiContext, secret: str) -> bool:
     with given.store.read() as tx:
         now = given.clock()
-        return sessions.identify(tx, secret, cluster_id=given.cluster_id, now=now) is not None
+        return (
+            sessions.find_session_caller(tx, secret, cluster_id=given.cluster_id, now=now)
+            is not None
+        )
 
 
 def _form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:

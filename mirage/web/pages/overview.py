@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from mirage.api.routes.overviews import cursor, place
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.http.dependencies import need, no_nul
-from mirage.services.reports.overview import overview
+from mirage.services.reports.overview import build_overview
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text
 from mirage.web.charts import handover_chart
@@ -34,7 +34,7 @@ def show(
 
 
 def _shown(look: Look, wanted: RankingFilter, begin: RankedChain | None) -> dict[str, Any]:
-    found = overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
+    found = build_overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
     rows = found.rows[:_ROWS]
     return {
         "found": found,

@@ -14,10 +14,10 @@ from mirage.errors import InputError, NotFound, TooMany
 from mirage.http import quota
 from mirage.http.dependencies import Writer, Writing
 from mirage.services.forecasts import submission_forecast
-from mirage.services.forecasts.submission_forecast import Foretold, OnBehalf
+from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 from mirage.services.reports import queue_status, wait_statistics
-from mirage.services.reports.queue_status import Shown
-from mirage.services.reports.wait_statistics import Asked, Span, WaitsOverTime
+from mirage.services.reports.queue_status import QueueStatus
+from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
 from mirage.store.jobs.wait_marks import DAY_S
 from mirage.web.charts import wait_charts
 from mirage.web.forecast_form import WhatIf
@@ -79,8 +79,10 @@ def show(
     asked = _asked(look, over, partition, size, limit)
     form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     found, said = _foretold(look, form)
-    shown = queue_status.shown(look.tx, look.cluster_id, look.reader)
-    known = wait_statistics.over_time(look.tx, look.cluster_id, asked, least=least_of(look.reader))
+    shown = queue_status.read_queue_status(look.tx, look.cluster_id, look.reader)
+    known = wait_statistics.read_waits_over_time(
+        look.tx, look.cluster_id, asked, least=least_of(look.reader)
+    )
     named = look.reader.can_see(PARTITIONS)
     names = _names(shown, known) if named else ()
     return look.page(
@@ -101,7 +103,7 @@ def show(
         form=form,
         found=found,
         said=said,
-        sentences=submission_forecast.sentences,
+        sentences=submission_forecast.describe_forecast,
     )
 
 
@@ -122,16 +124,18 @@ def ask(
     if form.shape is None:
         raise InputError("; ".join(form.faults.values()) or "no job is described")
     bounds = bounds_of(look.given, who, form.shape.partition)
-    by = OnBehalf(who.uid, look.given.quotas.forecasts_asked)
-    submission_forecast.ask(tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by)
+    by = Requester(who.uid, look.given.quotas.forecasts_asked)
+    submission_forecast.request_forecast(
+        tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by
+    )
     target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
     return RedirectResponse(target, 303, headers=HEADERS)
 
 
-def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Asked:
+def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> WaitQuery:
     days, by, _ = RANGES.get(over, RANGES[_USUAL_RANGE])
     until = look.now + 1
-    return Asked(
+    return WaitQuery(
         # Days are whole ones: today's is one of them.
         since=until - days * DAY_S + (DAY_S if by is Span.DAY else 0),
         until=until,
@@ -142,13 +146,13 @@ def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Aske
     )
 
 
-def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
+def _foretold(look: Look, form: WhatIf) -> tuple[SubmissionForecast | None, str]:
     """Or why there is nothing to tell; neither where nothing was asked."""
     if form.shape is None:
         return None, ""
     try:
         with quota.of(look.request).foretelling(quota.asker(look.request)):
-            found = submission_forecast.foretell(
+            found = submission_forecast.forecast_submission(
                 look.tx,
                 look.cluster_id,
                 form.shape,
@@ -161,7 +165,7 @@ def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
     return found, ""
 
 
-def _names(shown: Shown, known: WaitsOverTime) -> tuple[str, ...]:
+def _names(shown: QueueStatus, known: WaitsOverTime) -> tuple[str, ...]:
     """Of the partitions that one may choose from."""
     now = {row.name for row in shown.partitions}
     return tuple(sorted(now | {group.name for group in known.partitions}))
