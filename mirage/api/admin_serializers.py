@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mirage.api.schemas import admin_schemas as schemas
-from mirage.http.dependencies import instant, instant_or_none
+from mirage.http.dependencies import to_instant, to_optional_instant
 from mirage.services.control.kill_switch import RELEASED_BY, Way
 from mirage.services.control.limit_overrides import EffectiveLimit
 from mirage.services.models.model_catalog import ModelDetail, ModelVersion
@@ -16,12 +16,12 @@ from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.store.operations.telemetry import WorkerTick
 
 
-def kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.KillSwitch:
+def serialize_kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.KillSwitch:
     ways = [
         schemas.PulledView(
             way=Way(each.way),
             by=each.by,
-            at=instant(each.at),
+            at=to_instant(each.at),
             stopped=list(each.stopped),
             released_by=RELEASED_BY[Way(each.way)],
         )
@@ -32,23 +32,23 @@ def kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.Ki
     )
 
 
-def limit(found: EffectiveLimit) -> schemas.LimitView:
+def serialize_limit(found: EffectiveLimit) -> schemas.LimitView:
     return schemas.LimitView(
         name=found.name,
         value=found.value,
         unit=found.told.unit,
         meaning=found.told.meaning,
         set_by=found.set_by or found.told.origin,
-        set_at=instant_or_none(found.set_at),
+        set_at=to_optional_instant(found.set_at),
         configured=found.configured,
     )
 
 
-def model_line(line: ModelVersion) -> schemas.ModelLine:
+def serialize_model_line(line: ModelVersion) -> schemas.ModelLine:
     return schemas.ModelLine(**asdict(line))
 
 
-def model(found: ModelDetail) -> schemas.ModelView:
+def serialize_model(found: ModelDetail) -> schemas.ModelView:
     return schemas.ModelView(
         **asdict(found.line),
         card=dict(found.card),
@@ -56,25 +56,25 @@ def model(found: ModelDetail) -> schemas.ModelView:
     )
 
 
-def evidence(found: PromotionReview) -> schemas.Evidence:
+def serialize_evidence(found: PromotionReview) -> schemas.Evidence:
     return schemas.Evidence(**found.build_evidence(), forced=found.forced)
 
 
-def polling(found: PollingCost, counted: RpcUsage | None) -> schemas.PollingView:
+def serialize_polling(found: PollingCost, counted: RpcUsage | None) -> schemas.PollingView:
     return schemas.PollingView(
-        since=instant(found.since),
-        until=instant(found.until),
-        total=_cost(found.total),
-        commands=[_cost(cost) for cost in found.commands],
-        hours=[schemas.HourView(at=instant(at), calls=calls) for at, calls in found.hours],
-        slurmctld=None if counted is None else _slurmctld(counted),
+        since=to_instant(found.since),
+        until=to_instant(found.until),
+        total=_serialize_cost(found.total),
+        commands=[_serialize_cost(cost) for cost in found.commands],
+        hours=[schemas.HourView(at=to_instant(at), calls=calls) for at, calls in found.hours],
+        slurmctld=None if counted is None else _serialize_slurmctld(counted),
     )
 
 
-def _slurmctld(found: RpcUsage) -> schemas.SlurmctldView:
+def _serialize_slurmctld(found: RpcUsage) -> schemas.SlurmctldView:
     return schemas.SlurmctldView(
-        at=instant(found.at),
-        since=instant_or_none(found.since),
+        at=to_instant(found.at),
+        since=to_optional_instant(found.since),
         user=found.user,
         calls=found.calls,
         seconds=found.seconds,
@@ -83,7 +83,7 @@ def _slurmctld(found: RpcUsage) -> schemas.SlurmctldView:
     )
 
 
-def _cost(cost: CallCost) -> schemas.CostView:
+def _serialize_cost(cost: CallCost) -> schemas.CostView:
     return schemas.CostView(
         command=cost.command,
         calls=cost.calls,
@@ -94,16 +94,16 @@ def _cost(cost: CallCost) -> schemas.CostView:
     )
 
 
-def status(found: ServiceStatus, now: int) -> schemas.StatusView:
+def serialize_status(found: ServiceStatus, now: int) -> schemas.StatusView:
     lease = None
     if found.lease_holder is not None and found.lease_until is not None:
         lease = schemas.LeaseView(
             holder=found.lease_holder,
-            until=instant(found.lease_until),
+            until=to_instant(found.lease_until),
             expired=found.lease_until <= now,
         )
     return schemas.StatusView(
-        tick=None if found.tick is None else _tick(found.tick, now),
+        tick=None if found.tick is None else _serialize_tick(found.tick, now),
         lease=lease,
         database_bytes=found.database_bytes,
         schema_version=found.schema,
@@ -112,12 +112,12 @@ def status(found: ServiceStatus, now: int) -> schemas.StatusView:
     )
 
 
-def _tick(tick: WorkerTick, now: int) -> schemas.TickView:
+def _serialize_tick(tick: WorkerTick, now: int) -> schemas.TickView:
     return schemas.TickView(
-        at=instant(tick.at),
+        at=to_instant(tick.at),
         age_s=max(0, now - tick.at),
         took_s=tick.took_s,
-        good_at=instant_or_none(tick.good_at),
+        good_at=to_optional_instant(tick.good_at),
         worker=tick.holder,
         error=tick.error,
         version=tick.version,

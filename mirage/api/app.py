@@ -22,14 +22,14 @@ from mirage.api.routes import (
     reports,
     system,
 )
-from mirage.api.streaming.change_feed import Live
+from mirage.api.streaming.change_feed import ChangeFeed
 from mirage.http import problems
 from mirage.http.context import ApiContext
-from mirage.http.denied_requests import Ledger
-from mirage.http.dependencies import no_nul, only_json
-from mirage.http.middleware.etag import Revalidation
-from mirage.http.middleware.head_requests import Heads
-from mirage.http.middleware.host_check import OwnNames
+from mirage.http.denied_requests import DenialLedger
+from mirage.http.dependencies import reject_nul, require_json
+from mirage.http.middleware.etag import ETagMiddleware
+from mirage.http.middleware.head_requests import HeadMiddleware
+from mirage.http.middleware.host_check import HostCheckMiddleware
 from mirage.http.quota import Quota
 
 PREFIX = "/api/v1"
@@ -48,8 +48,8 @@ def create_app(context: ApiContext) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    app.state.refusals = Ledger(context.stopwatch)
-    app.state.live = Live(context)
+    app.state.refusals = DenialLedger(context.stopwatch)
+    app.state.live = ChangeFeed(context)
     app.state.quota = Quota(context.quotas, context.stopwatch)
     for routes in (
         chains,
@@ -65,26 +65,26 @@ def create_app(context: ApiContext) -> FastAPI:
         admin,
     ):
         app.include_router(
-            routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]
+            routes.router, prefix=PREFIX, dependencies=[Depends(require_json), Depends(reject_nul)]
         )
     app.include_router(system.probes)
-    problems.install(app)
-    openapi.install(app, PREFIX)
-    app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
-    app.add_middleware(Heads)
-    app.add_middleware(OwnNames, known=context.hosts, proxies=context.proxy_uids)
-    app.add_middleware(_Edge, root_path=context.root_path)
+    problems.install_handlers(app)
+    openapi.install_document(app, PREFIX)
+    app.add_middleware(ETagMiddleware, prefix=context.root_path + PREFIX)
+    app.add_middleware(HeadMiddleware)
+    app.add_middleware(HostCheckMiddleware, known=context.hosts, proxies=context.proxy_uids)
+    app.add_middleware(_RequestGuard, root_path=context.root_path)
     return app
 
 
-def _put_root(scope: Scope, root_path: str) -> None:
+def _put_root_path(scope: Scope, root_path: str) -> None:
     """Some proxies take it off the path, some do not: here it is on, as ASGI has it."""
     scope["root_path"] = root_path
     if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
         scope["path"] = root_path + scope["path"]
 
 
-def _here(location: str) -> str:
+def _strip_origin(location: str) -> str:
     """Without scheme and host: Starlette's own redirects have those that a proxy asked with."""
     parts = urlsplit(location)
     if not parts.netloc or parts.path.startswith("//"):
@@ -92,7 +92,7 @@ def _here(location: str) -> str:
     return urlunsplit(("", "", parts.path, parts.query, ""))
 
 
-class _Edge:
+class _RequestGuard:
     """Gives each request an id, and no request more than MAX_BODY bytes."""
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:
@@ -104,11 +104,11 @@ class _Edge:
             return
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
-        _put_root(scope, self._root_path)
+        _put_root_path(scope, self._root_path)
 
         left = MAX_BODY
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
@@ -116,7 +116,7 @@ class _Edge:
                 raise HTTPException(413, f"a body has at most {MAX_BODY} bytes")
             return message
 
-        async def named(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Request-Id", request_id)
@@ -124,10 +124,10 @@ class _Edge:
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Content-Security-Policy", _POLICY)
                 if "location" in headers:
-                    headers["location"] = _here(headers["location"])
+                    headers["location"] = _strip_origin(headers["location"])
             await send(message)
 
-        await self._app(scope, counted, named)
+        await self._app(scope, receive_counted, send_with_headers)
 
 
 __all__ = ["ApiContext", "create_app"]

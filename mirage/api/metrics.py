@@ -24,13 +24,13 @@ _HANDOVERS = 100
 """The forecast error is of the last so many."""
 
 
-def text(given: ApiContext) -> bytes:
+def render_metrics(given: ApiContext) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Numbers(given))
+    registry.register(_StoreCollector(given))
     return generate_latest(registry)
 
 
-class _Numbers(Collector):
+class _StoreCollector(Collector):
     """Read from the store at each scrape: any process of the service gives the same answer."""
 
     def __init__(self, given: ApiContext) -> None:
@@ -38,11 +38,11 @@ class _Numbers(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._given.store.read() as tx:
-            found = [*_of_store(tx, self._given)]
-        return [*found, *_of_commands(self._given)]
+            found = [*_collect_store_metrics(tx, self._given)]
+        return [*found, *_collect_command_metrics(self._given)]
 
 
-def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
+def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     states = GaugeMetricFamily("mirage_chains", "Chains by state.", labels=["state"])
     for state, number in chains.count_chains_by_state(tx, given.cluster_id).items():
         states.add_metric([state.value], number)
@@ -74,7 +74,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             continue
         modes.add_metric([partition, mode.value], 1)
     yield modes
-    yield from _forecast_errors(tx, given)
+    yield from _collect_forecast_errors(tx, given)
     yield GaugeMetricFamily(
         "mirage_kill_switch",
         "1 while it is pulled.",
@@ -87,7 +87,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             "Until the acting worker is taken to be dead; negative: since then.",
             value=until - given.clock(),
         )
-    yield from _of_slurmctld(slurmctld_load.read_last_usage(tx, given.cluster_id))
+    yield from _collect_slurmctld_metrics(slurmctld_load.read_last_usage(tx, given.cluster_id))
     unread = GaugeMetricFamily(
         "mirage_slurm_unread_rows",
         "Rows of Slurm's answers in the last 24 hours that did not read and were left out.",
@@ -105,7 +105,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         )
 
 
-def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
+def _collect_forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     errors = handover_forecasts.list_errors(tx, given.cluster_id, _HANDOVERS)
     yield GaugeMetricFamily(
         "mirage_forecast_handovers", "Hand-overs that the forecast error is of.", value=len(errors)
@@ -117,7 +117,7 @@ def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         )
 
 
-def _of_slurmctld(found: RpcUsage | None) -> Iterator[Metric]:
+def _collect_slurmctld_metrics(found: RpcUsage | None) -> Iterator[Metric]:
     """It counts anew each midnight, as a counter may."""
     if found is None:
         return
@@ -134,7 +134,7 @@ def _of_slurmctld(found: RpcUsage | None) -> Iterator[Metric]:
     yield from (calls, seconds)
 
 
-def _of_commands(given: ApiContext) -> Iterator[Metric]:
+def _collect_command_metrics(given: ApiContext) -> Iterator[Metric]:
     if given.usage is None:
         return
     calls = CounterMetricFamily("mirage_slurm_commands", "Slurm commands run.", labels=["command"])

@@ -31,16 +31,16 @@ _AGAIN = {"description": "When to ask again; seconds.", "schema": {"type": "inte
 _UNCHANGED = {"description": "The answer at hand is the newest still.", "headers": {"ETag": _TAG}}
 
 
-def read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
+def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
     """Of whatever asks who is there; a route names what it has beside."""
-    return errors(*_READ, *more)
+    return describe_errors(*_READ, *more)
 
 
-def write_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    return errors(*_READ, *more)
+def describe_write_errors(*more: int) -> dict[int | str, dict[str, Any]]:
+    return describe_errors(*_READ, *more)
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "description": "; ".join(k.title for k in KINDS.values() if k.status == status),
@@ -51,11 +51,11 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def install(app: FastAPI, prefix: str) -> None:
+def install_document(app: FastAPI, prefix: str) -> None:
     """Serve a document that knows the schema of a problem, which no route names as its answer, and
     what all routes under `prefix` have alike."""
 
-    def document() -> dict[str, Any]:
+    def build_document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(
                 title=app.title,
@@ -73,21 +73,21 @@ def install(app: FastAPI, prefix: str) -> None:
             schemas["LiveEvent"] = LiveEvent.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
-            for path, method, operation in _operations(made):
-                _complete(operation, method, is_ours=path.startswith(prefix))
+            for path, method, operation in _iter_operations(made):
+                _complete_operation(operation, method, is_ours=path.startswith(prefix))
             app.openapi_schema = made
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign] # FastAPI's own way to extend it
+    app.openapi = build_document  # type: ignore[method-assign] # FastAPI's own way to extend it
 
 
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _iter_operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
-def _complete(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
+def _complete_operation(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
     answers = operation["responses"]
     said = answers.get("422", {}).get("content", {})
     if MEDIA_TYPE not in said:  # FastAPI's own, of any parameter at all
@@ -99,7 +99,7 @@ def _complete(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
         shared.append(_WITH_BODY)
     if method != "get":
         shared += _CHANGES
-    for status, answer in errors(*shared).items():
+    for status, answer in describe_errors(*shared).items():
         answers.setdefault(str(status), answer)
     if method == "get" and "application/json" in answers["200"].get("content", {}):
         operation.setdefault("parameters", []).append(_IF_NONE_MATCH)

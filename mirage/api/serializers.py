@@ -10,15 +10,15 @@ from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
-from mirage.http.dependencies import Freshness, instant, instant_or_none
+from mirage.http.dependencies import Freshness, to_instant, to_optional_instant
 from mirage.services.chains import explanations, link_risks
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.events.audit import AuditEntry
 
 
-def chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSummary:
-    over = [handover for _, handover in handovers(links)]
+def serialize_chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSummary:
+    over = [handover for _, handover in list_complete_handovers(links)]
     return chain_schemas.ChainSummary(
         chain_id=chain.chain_id,
         user=chain.user,
@@ -37,15 +37,15 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSum
         presubmit=chain.presubmit,
         style=chain.style,
         mode=chain.mode,
-        at_risk=at_risk(chain),
-        created_at=instant(chain.created_at),
+        at_risk=serialize_risk(chain),
+        created_at=to_instant(chain.created_at),
         handovers_done=len(over),
         interruption_h=sum(h.interruption_h for h in over),
         overlap_h=sum(h.overlap_h for h in over),
     )
 
 
-def at_risk(chain: Chain) -> chain_schemas.AtRisk | None:
+def serialize_risk(chain: Chain) -> chain_schemas.AtRisk | None:
     if not chain.at_risk:
         return None
     return chain_schemas.AtRisk(
@@ -55,18 +55,22 @@ def at_risk(chain: Chain) -> chain_schemas.AtRisk | None:
     )
 
 
-def chain(found: Chain, links: Sequence[Link], fresh: Freshness) -> chain_schemas.ChainView:
-    summary = chain_summary(found, links)
+def serialize_chain(
+    found: Chain, links: Sequence[Link], fresh: Freshness
+) -> chain_schemas.ChainView:
+    summary = serialize_chain_summary(found, links)
     return chain_schemas.ChainView(
         **summary.model_dump(),
-        links=list(link_views(found, links)),
-        handovers=[_handover(index, h, found) for index, h in handovers(links)],
+        links=list(serialize_links(found, links)),
+        handovers=[
+            _serialize_handover(index, h, found) for index, h in list_complete_handovers(links)
+        ],
         as_of=fresh.as_of,
         stale=fresh.stale,
     )
 
 
-def handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
+def list_complete_handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
     """The complete ones, with the successor's index. `links` are sorted by index."""
     by_index = {link.index: link for link in links}
     found = []
@@ -78,21 +82,21 @@ def handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
     return found
 
 
-def _handover(index: int, handover: Handover, chain: Chain) -> chain_schemas.HandoverView:
+def _serialize_handover(index: int, handover: Handover, chain: Chain) -> chain_schemas.HandoverView:
     return chain_schemas.HandoverView(
         link=index,
-        predecessor_end=instant(handover.predecessor_end),
-        successor_start=instant(handover.successor_start),
+        predecessor_end=to_instant(handover.predecessor_end),
+        successor_start=to_instant(handover.successor_start),
         interruption_h=handover.interruption_h,
         overlap_h=handover.overlap_h,
         cost_h=handover.compute_cost_h(chain.overlap_price),
     )
 
 
-def passed(row: HandoverRow) -> HandoverItem:
+def serialize_handover_row(row: HandoverRow) -> HandoverItem:
     chain, before, after = row
     assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
-    one = _handover(after.index, Handover(before.end, after.start), chain)
+    one = _serialize_handover(after.index, Handover(before.end, after.start), chain)
     return HandoverItem(
         **one.model_dump(),
         chain_id=chain.chain_id,
@@ -103,19 +107,19 @@ def passed(row: HandoverRow) -> HandoverItem:
         predecessor=before.job_id,
         successor=after.job_id,
         position=after.position,
-        freed_at=instant_or_none(after.freed_at),
+        freed_at=to_optional_instant(after.freed_at),
         freed_by=after.freed_by,
         hindered=after.hindered,
     )
 
 
-def link_views(chain: Chain, links: Sequence[Link]) -> Iterator[chain_schemas.LinkView]:
+def serialize_links(chain: Chain, links: Sequence[Link]) -> Iterator[chain_schemas.LinkView]:
     awaited = script_turns.find_awaited_links(chain, links)
     for link in links:
-        yield _link_view(link, awaited.get(link.index))
+        yield _serialize_link(link, awaited.get(link.index))
 
 
-def _link_view(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
+def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
     return chain_schemas.LinkView(
         index=link.index,
         job_id=link.job_id,
@@ -124,29 +128,29 @@ def _link_view(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         partition=link.partition,
         account=link.account,
         nodes=link.nodes,
-        time_limit_s=_limit(link.time_limit_s),
+        time_limit_s=_to_finite_limit(link.time_limit_s),
         unlimited=link.time_limit_s == UNLIMITED,
-        submit=instant(link.submit),
-        eligible=instant_or_none(link.eligible),
-        freed_at=instant_or_none(link.freed_at),
+        submit=to_instant(link.submit),
+        eligible=to_optional_instant(link.eligible),
+        freed_at=to_optional_instant(link.freed_at),
         freed_by=link.freed_by,
-        planned_release=instant_or_none(link.planned_release),
+        planned_release=to_optional_instant(link.planned_release),
         planned_by=link.planned_by,
-        start=instant_or_none(link.start),
-        end=instant_or_none(link.end),
+        start=to_optional_instant(link.start),
+        end=to_optional_instant(link.end),
         end_state=link.end_state,
         reason=link.reason,
         hindered=link.hindered,
-        planned_start=instant_or_none(link.planned_start),
+        planned_start=to_optional_instant(link.planned_start),
         waits_for=None if awaited is None else awaited.index,
     )
 
 
-def decision(row: DecisionRow) -> chain_schemas.DecisionView:
+def serialize_decision(row: DecisionRow) -> chain_schemas.DecisionView:
     return chain_schemas.DecisionView(
         id=row.id,
-        at=instant(row.at),
-        last_at=instant(row.last_at),
+        at=to_instant(row.at),
+        last_at=to_instant(row.last_at),
         repeats=row.repeats,
         chain_id=row.chain_id,
         link=row.index,
@@ -155,21 +159,21 @@ def decision(row: DecisionRow) -> chain_schemas.DecisionView:
         action=row.action,
         reason=row.reason,
         time_left_s=row.time_left_s,
-        forecast=None if row.forecast is None else forecast(row.forecast),
-        release_at=instant_or_none(row.release_at),
+        forecast=None if row.forecast is None else serialize_forecast(row.forecast),
+        release_at=to_optional_instant(row.release_at),
         effect=row.effect,
         error=row.error,
         inputs=dict(row.inputs),
     )
 
 
-def forecast(made: Forecast) -> chain_schemas.ForecastView:
+def serialize_forecast(made: Forecast) -> chain_schemas.ForecastView:
     return chain_schemas.ForecastView(
         p10_s=made.p10_s, p50_s=made.p50_s, p90_s=made.p90_s, samples=made.samples
     )
 
 
-def job(found: Job) -> chain_schemas.JobView:
+def serialize_job(found: Job) -> chain_schemas.JobView:
     return chain_schemas.JobView(
         job_id=found.job_id,
         name=found.name,
@@ -181,22 +185,22 @@ def job(found: Job) -> chain_schemas.JobView:
         reason=found.reason,
         nodes=found.nodes,
         gpus=found.gpus,
-        time_limit_s=_limit(found.time_limit_s),
+        time_limit_s=_to_finite_limit(found.time_limit_s),
         unlimited=found.time_limit_s == UNLIMITED,
-        submit=instant(found.submit),
-        eligible=instant_or_none(found.eligible),
-        start=instant_or_none(found.start),
-        end=instant_or_none(found.end),
-        planned_start=instant_or_none(found.planned_start),
-        cancelled_at=instant_or_none(found.cancelled_at),
+        submit=to_instant(found.submit),
+        eligible=to_optional_instant(found.eligible),
+        start=to_optional_instant(found.start),
+        end=to_optional_instant(found.end),
+        planned_start=to_optional_instant(found.planned_start),
+        cancelled_at=to_optional_instant(found.cancelled_at),
         wait_s=found.wait_s,
     )
 
 
-def audit(entry: AuditEntry) -> cluster_schemas.AuditView:
+def serialize_audit_entry(entry: AuditEntry) -> cluster_schemas.AuditView:
     return cluster_schemas.AuditView(
         id=entry.id,
-        at=instant(entry.at),
+        at=to_instant(entry.at),
         actor=entry.actor,
         event=entry.event,
         chain_id=entry.chain_id,
@@ -205,5 +209,5 @@ def audit(entry: AuditEntry) -> cluster_schemas.AuditView:
     )
 
 
-def _limit(seconds: int | None) -> int | None:
+def _to_finite_limit(seconds: int | None) -> int | None:
     return None if seconds == UNLIMITED else seconds

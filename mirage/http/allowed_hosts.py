@@ -19,20 +19,20 @@ class Hosts:
     https: frozenset[str] = frozenset()
     """Those of them that browsers come to by https alone."""
 
-    def are_ours(self, host: str) -> bool:
+    def is_own_host(self, host: str) -> bool:
         """Whether a header Host names this service.
 
         An address is no name: a browser that shows it has asked that very address, so that no name
         can have led it here. Any is taken: behind a container's port it is another than ours.
         """
-        name = _name(host)
+        name = _parse_host_name(host)
         return name in self.names or _is_address(name)
 
-    def are_https(self, host: str) -> bool:
-        return _name(host) in self.https
+    def is_https_host(self, host: str) -> bool:
+        return _parse_host_name(host) in self.https
 
 
-def hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
+def build_hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
     """`own`: names beside those of loopback; `origins`: `service.origins`."""
     places = [urlsplit(origin) for origin in origins]
     named = {place.hostname or "" for place in places}
@@ -41,13 +41,13 @@ def hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
     return Hosts(frozenset(_LOOPBACK) | known - {""}, https)
 
 
-def names_of_this_machine() -> set[str]:
+def list_machine_names() -> set[str]:
     """As it calls itself, short and long."""
     name = socket.gethostname()
     return {name, name.partition(".")[0], socket.getfqdn(name)}
 
 
-def _name(host: str) -> str:
+def _parse_host_name(host: str) -> str:
     found = _HOST.fullmatch(host)
     return "" if found is None else (found["six"] or found["name"]).lower().rstrip(".")
 

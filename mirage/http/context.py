@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mirage.domain.access.caller import Caller
 from mirage.http.allowed_hosts import Hosts
-from mirage.http.response_cache import Remembered
+from mirage.http.response_cache import ResponseCache
 from mirage.services.access.authorization import NO_ROSTER, Authorizer
 from mirage.services.access.quotas import Quotas
 from mirage.services.control.limit_overrides import LimitDescription
@@ -95,7 +95,7 @@ class ApiContext:
     stopwatch: Callable[[], float] = time.monotonic
     """By which that is counted: seconds that never go back."""
 
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: ResponseCache = field(default_factory=ResponseCache)
     """Answers that many ask for."""
 
     @property

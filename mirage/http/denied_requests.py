@@ -36,7 +36,7 @@ NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedDenials:
     """Refusals of one caller that were not written."""
 
     whose: str
@@ -44,7 +44,7 @@ class LeftOut:
     since: float
 
 
-class Ledger:
+class DenialLedger:
     """Says which refusals are written down, in the audit and the log: some of each caller, so that
     no flood of one's fills the database or hides another's."""
 
@@ -52,10 +52,10 @@ class Ledger:
         self._clock = clock
         self._of_one = RateLimiter(OF_ONE, OF_ONE_A_MINUTE, clock)
         self._of_all = RateLimiter(OF_ALL, OF_ALL_A_MINUTE, clock)
-        self._left_out: dict[str, LeftOut] = {}
+        self._left_out: dict[str, OmittedDenials] = {}
         self._lock = threading.Lock()
 
-    def admits(self, whose: str, *, known: bool) -> bool:
+    def should_record(self, whose: str, *, known: bool) -> bool:
         """Whether this one is written; else it is counted."""
         pool = "known" if known else "unknown"
         if not self._of_one.acquire_or_wait_s(whose) and not self._of_all.acquire_or_wait_s(pool):
@@ -63,11 +63,11 @@ class Ledger:
         with self._lock:
             full = whose not in self._left_out and len(self._left_out) >= MOST_LEFT_OUT
             name = _REST if full else whose
-            before = self._left_out.get(name, LeftOut(name, 0, self._clock()))
-            self._left_out[name] = LeftOut(name, before.number + 1, before.since)
+            before = self._left_out.get(name, OmittedDenials(name, 0, self._clock()))
+            self._left_out[name] = OmittedDenials(name, before.number + 1, before.since)
         return False
 
-    def told(self) -> Sequence[LeftOut]:
+    def take_omitted(self) -> Sequence[OmittedDenials]:
         """Those left out that are now to be told of: they are counted anew from here on."""
         with self._lock:
             until = self._clock() - TELL_AFTER_S
@@ -78,31 +78,31 @@ class Ledger:
             return due
 
 
-def _whose(who: Caller) -> str:
-    counted = quota.account(who).name
+def _name_account(who: Caller) -> str:
+    counted = quota.to_asker(who).name
     return f"{who.user} ({counted})" if who.counts_alone else counted
 
 
-def record(request: Request, error: MirageError) -> None:
+def record_denial(request: Request, error: MirageError) -> None:
     """Write down what was refused to somebody who showed a credential. A failure is only logged."""
     who: Caller | None = getattr(request.state, "who", None)
     claimed = request.headers.get("authorization") or getattr(request.state, "claimed", False)
     if who is None and not claimed:
         return  # a question without a credential: nothing was claimed
-    ledger: Ledger = request.app.state.refusals
+    ledger: DenialLedger = request.app.state.refusals
     given: ApiContext = request.app.state.context
-    entry = _entry(request, error, who)
-    entries = [_left_out(each, given.clock()) for each in ledger.told()]
+    entry = _build_entry(request, error, who)
+    entries = [_build_omitted_entry(each, given.clock()) for each in ledger.take_omitted()]
     # Of one who only shows what was alice's once, the address is counted beside the name.
-    whose = _whose(who) if who else f"{entry.actor} from {quota.address(request)}"
-    if ledger.admits(whose, known=who is not None):
+    whose = _name_account(who) if who else f"{entry.actor} from {quota.get_client_address(request)}"
+    if ledger.should_record(whose, known=who is not None):
         entries.append(entry)
     for each in entries:
         _log.warning("refused", actor=each.actor, **each.detail)
-    _write(given, entries)
+    _write_entries(given, entries)
 
 
-def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
+def _write_entries(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
     if not entries:
         return
     try:
@@ -113,20 +113,20 @@ def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
         _seldom.log_event(_log.error, "a refusal is not in the audit", error=str(trouble))
 
 
-def _left_out(each: LeftOut, now: int) -> AuditEntry:
+def _build_omitted_entry(each: OmittedDenials, now: int) -> AuditEntry:
     why = f"{each.number} more refusals of {each.whose} were not written"
-    detail = {"why": _short(why), "number": each.number}
+    detail = {"why": _truncate_text(why), "number": each.number}
     return AuditEntry(at=now, actor=NOBODY, event="refused: not written", detail=detail)
 
 
-def _entry(request: Request, error: MirageError, who: Caller | None) -> AuditEntry:
+def _build_entry(request: Request, error: MirageError, who: Caller | None) -> AuditEntry:
     claimed = error.who if isinstance(error, NotIdentified) else ""
     detail = {
         "method": request.method,
-        "path": _short(request.url.path),
-        "why": _short(str(error)),
+        "path": _truncate_text(request.url.path),
+        "why": _truncate_text(str(error)),
         "from": "unix socket" if request.client is None else request.client.host,
-        "via": _scheme(request) if who is None else who.via,
+        "via": _parse_scheme(request) if who is None else who.via,
     }
     given: ApiContext = request.app.state.context
     word = "not allowed" if isinstance(error, NotAllowed) else "not identified"
@@ -138,11 +138,11 @@ def _entry(request: Request, error: MirageError, who: Caller | None) -> AuditEnt
     )
 
 
-def _scheme(request: Request) -> str:
+def _parse_scheme(request: Request) -> str:
     """The first word alone, and only one that is known: the rest is the secret."""
     word = request.headers.get("authorization", "").partition(" ")[0].lower()
     return word if word in {"munge", "bearer"} else "unknown"
 
 
-def _short(text: str) -> str:
+def _truncate_text(text: str) -> str:
     return escape_unprintable(text)[:_LONGEST]

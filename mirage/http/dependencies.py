@@ -15,9 +15,9 @@ from mirage.domain.access.request_signing import build_signed_text, build_unname
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.http import quota
 from mirage.http.auth import cookie_auth
-from mirage.http.auth.unix_peer import peer
+from mirage.http.auth.unix_peer import get_peer_caller
 from mirage.http.context import ApiContext
-from mirage.http.problems import NOT_JSON, ProblemError, invalid
+from mirage.http.problems import NOT_JSON, ProblemError, build_invalid_error
 from mirage.services.access import tokens
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -25,22 +25,22 @@ from mirage.store.events import audit
 from mirage.store.jobs import snapshots
 
 
-def context(request: Request) -> ApiContext:
+def get_context(request: Request) -> ApiContext:
     return cast(ApiContext, request.app.state.context)
 
 
-Context = Annotated[ApiContext, Depends(context)]
+Context = Annotated[ApiContext, Depends(get_context)]
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     # The one coroutine: Starlette gives the body to no other.
     return await request.body()
 
 
-Body = Annotated[bytes, Depends(_body)]
+Body = Annotated[bytes, Depends(_read_body)]
 
 
-def only_json(request: Request, body: Body) -> None:
+def require_json(request: Request, body: Body) -> None:
     """Before anything is made of the body: what is no JSON is not guessed at."""
     if not body or request.method in {"GET", "HEAD"}:
         return
@@ -51,14 +51,14 @@ def only_json(request: Request, body: Body) -> None:
         raise ProblemError(NOT_JSON, f"a body of {said or 'no type'} is not read here: send JSON")
 
 
-def no_nul(request: Request) -> None:
+def reject_nul(request: Request) -> None:
     """PostgreSQL keeps no NUL in a text, and nobody has one in a name."""
     for name, value in request.query_params.multi_items():
         if "\0" in value:
-            raise invalid("must not contain NUL", parameter=name)
+            raise build_invalid_error("must not contain NUL", parameter=name)
 
 
-def reader(
+def authorize_reader(
     request: Request,
     given: Context,
     body: Body,
@@ -72,9 +72,9 @@ def reader(
     ] = None,
 ) -> Principal:
     """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
-    who = _caller(request, given, body, authorization)
+    who = _authenticate_caller(request, given, body, authorization)
     if who is not None:
-        who = request.state.who = _counted(given, who)
+        who = request.state.who = _mark_counts_alone(given, who)
     if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
         if who is None:
             raise NotIdentified(_HOW)
@@ -88,18 +88,18 @@ _HOW = (
 )
 
 
-def _caller(
+def _authenticate_caller(
     request: Request, given: ApiContext, body: bytes, authorization: str | None
 ) -> Caller | None:
     if not authorization:
-        who = peer(request.state)
+        who = get_peer_caller(request.state)
         at_socket = None if who is not None and who.uid in given.proxy_uids else who
-        return cookie_auth.session(request, given) or at_socket
+        return cookie_auth.authenticate_session(request, given) or at_socket
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()
     match scheme.upper():
         case "MUNGE":
-            return _munged(request, given, body, credential)
+            return _authenticate_munge(request, given, body, credential)
         case "BEARER" if credential.startswith(tokens.PREFIX):
             with given.store.read() as tx:
                 now = given.clock()
@@ -113,7 +113,7 @@ def _caller(
     raise NotIdentified(_HOW)
 
 
-def _counted(given: ApiContext, who: Caller) -> Caller:
+def _mark_counts_alone(given: ApiContext, who: Caller) -> Caller:
     """A uid without an account on this host counts by itself once Slurm has shown a job of it."""
     if who.counts_alone:
         return who
@@ -127,10 +127,12 @@ _OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a
 _log = structlog.get_logger(__name__)
 
 
-def _munged(request: Request, given: ApiContext, body: bytes, credential: str) -> Caller:
+def _authenticate_munge(
+    request: Request, given: ApiContext, body: bytes, credential: str
+) -> Caller:
     if given.identify is None:
         raise NotIdentified("this service takes no MUNGE credentials")
-    method, target = request.method, _target(request)
+    method, target = request.method, _get_signed_target(request)
     older: list[str] = []
     if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
         older.append(build_unnamed_text(method, target, body))
@@ -138,12 +140,12 @@ def _munged(request: Request, given: ApiContext, body: bytes, credential: str) -
         credential, build_signed_text(method, target, body, given.cluster_name), *older
     )
     if not who.names_cluster:
-        _tell_of_older(who.user)
+        _warn_of_older_plugin(who.user)
     return who
 
 
 @lru_cache(maxsize=4096)
-def _tell_of_older(user: str) -> None:
+def _warn_of_older_plugin(user: str) -> None:
     """Once for each user: a line for each request would be a log that users fill."""
     _log.warning(
         "a MUNGE credential names no cluster: renew slurm_plugin on the host that sent it, then "
@@ -152,77 +154,79 @@ def _tell_of_older(user: str) -> None:
     )
 
 
-def _target(request: Request) -> str:
+def _get_signed_target(request: Request) -> str:
     """As the caller wrote it, without what a proxy puts before it."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     query = request.scope.get("query_string", b"").decode("latin-1")
     return f"{path}?{query}" if query else str(path)
 
 
-Reader = Annotated[Principal, Depends(reader)]
+Reader = Annotated[Principal, Depends(authorize_reader)]
 
 
 # After who asks is known, who is looked up in a transaction of its own: a request that held one and
 # asked for another would wait for itself once as many do as there are connections.
-def _read(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
+def _open_read_transaction(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
     with given.store.read() as tx:
         yield tx
 
 
 # Of scope "function": committed before the answer is sent, so that a commit that fails is told.
-Reading = Annotated[Transaction, Depends(_read, scope="function")]
+Reading = Annotated[Transaction, Depends(_open_read_transaction, scope="function")]
 
 
-def _identified(reader: Reader) -> Principal:
+def _require_identified(reader: Reader) -> Principal:
     if not reader.is_known:
         raise NotIdentified(_HOW)
     return reader
 
 
-Identified = Annotated[Principal, Depends(_identified)]
+Identified = Annotated[Principal, Depends(_require_identified)]
 """Somebody who is known."""
 
 
-def writer(request: Request, given: Context, who: Identified) -> Principal:
+def authorize_writer(request: Request, given: Context, who: Identified) -> Principal:
     # Admins, and slurmctld with an end of each job, may change what they like as fast as they can.
     if not who.is_admin and who.user not in given.pushers:
-        quota.of(request).check_write(quota.asker(request))
+        quota.get_quota(request).check_write(quota.get_asker(request))
     if request.state.who.read_only or who.role is Role.VIEWER:
         raise NotAllowed("this token is for reading alone")
     return who
 
 
-Writer = Annotated[Principal, Depends(writer)]
+Writer = Annotated[Principal, Depends(authorize_writer)]
 """Somebody who may change what is theirs."""
 
 
-def _begin(request: Request, given: Context, who: Writer) -> Iterator[Transaction]:  # noqa: ARG001
+def _begin_write_transaction(
+    request: Request, given: Context, who: Writer
+) -> Iterator[Transaction]:  # noqa: ARG001
     with given.store.begin() as tx:
         audit.set_audit_credential(tx, request.state.who.via)
         yield tx
 
 
-Writing = Annotated[Transaction, Depends(_begin, scope="function")]
+Writing = Annotated[Transaction, Depends(_begin_write_transaction, scope="function")]
 """A transaction of somebody who may write; what it leaves in the audit tells by what credential."""
 
 
-def _admin(who: Identified) -> Principal:
+def _require_admin(who: Identified) -> Principal:
     if not who.is_admin:
         raise NotAllowed(f"{who.user} is not an admin of this service")
     return who
 
 
-Admin = Annotated[Principal, Depends(_admin)]
+Admin = Annotated[Principal, Depends(_require_admin)]
 
 
-def _admin_writer(who: Writer) -> Principal:
-    return _admin(who)
+def _require_admin_writer(who: Writer) -> Principal:
+    return _require_admin(who)
 
 
-AdminWriter = Annotated[Principal, Depends(_admin_writer)]
+AdminWriter = Annotated[Principal, Depends(_require_admin_writer)]
 
 
-def need(reader: Principal, *words: str) -> None:
+def require_identity(reader: Principal, *words: str) -> None:
     """Nobody unknown is shown a list that the cluster would cut to one's own."""
     if not reader.is_known and not reader.can_see(*words):
         raise NotIdentified(f"this cluster shows users only their own (PrivateData): {_HOW}")
@@ -236,17 +240,17 @@ class Freshness:
     stale: bool
 
 
-def freshness(tx: Transaction, given: ApiContext) -> Freshness:
+def read_freshness(tx: Transaction, given: ApiContext) -> Freshness:
     latest = snapshots.find_latest_snapshot(tx, given.cluster_id)
     if latest is None:
         return Freshness(None, stale=True)
     stale = given.clock() - latest.taken_at > given.stale_after_s
-    return Freshness(instant(latest.taken_at), stale)
+    return Freshness(to_instant(latest.taken_at), stale)
 
 
-def instant(epoch: int) -> datetime:
+def to_instant(epoch: int) -> datetime:
     return datetime.fromtimestamp(epoch, UTC)
 
 
-def instant_or_none(epoch: int | None) -> datetime | None:
-    return None if epoch is None else instant(epoch)
+def to_optional_instant(epoch: int | None) -> datetime | None:
+    return None if epoch is None else to_instant(epoch)

@@ -24,7 +24,7 @@ Made = TypeVar("Made", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class IdempotentRequest:
     """A request that may be a repeat."""
 
     uid: int
@@ -32,7 +32,7 @@ class Words:
     fingerprint: str
     now: int
 
-    def claim(self, tx: Transaction) -> bool:
+    def claim_key(self, tx: Transaction) -> bool:
         """Whether it is the first; raises ProblemError for another request's key.
 
         One that is being answered is waited for: it may have changed what this one would change.
@@ -52,7 +52,7 @@ class Words:
         return False
 
 
-def _words(
+def _build_idempotent_request(
     *,
     request: Request,
     given: Context,
@@ -62,11 +62,11 @@ def _words(
         str | None,
         Header(max_length=255, description="A repeat within a day changes nothing again."),
     ] = None,
-) -> Words:
+) -> IdempotentRequest:
     # The account as well: tokens without a user share a uid.
-    account = quota.asker(request).name
+    account = quota.get_asker(request).name
     words = f"{request.method} {request.url.path} {account}\n".encode()
-    return Words(
+    return IdempotentRequest(
         uid=who.uid,
         key=idempotency_key,
         fingerprint=hashlib.sha256(words + body).hexdigest(),
@@ -74,29 +74,31 @@ def _words(
     )
 
 
-Asked = Annotated[Words, Depends(_words)]
+Asked = Annotated[IdempotentRequest, Depends(_build_idempotent_request)]
 
 
 @dataclass(frozen=True, slots=True)
-class InOne:
+class IdempotentTransaction:
     """Done and remembered in one transaction: both or neither."""
 
-    words: Words
+    words: IdempotentRequest
     tx: Transaction
     response: Response
 
-    def once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
+    def run_once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
         """What `make` answers; for a repeat what `again` does, which changes nothing and asks for
         the same rights."""
-        if self.words.claim(self.tx):
+        if self.words.claim_key(self.tx):
             return make()
         self.response.headers[REPLAYED] = "true"
         return again()
 
 
-def _in_one(words: Asked, tx: Writing, response: Response) -> InOne:
-    return InOne(words, tx, response)
+def _build_idempotent_transaction(
+    words: Asked, tx: Writing, response: Response
+) -> IdempotentTransaction:
+    return IdempotentTransaction(words, tx, response)
 
 
-Once = Annotated[InOne, Depends(_in_one)]
+Once = Annotated[IdempotentTransaction, Depends(_build_idempotent_transaction)]
 """What every POST asks for."""

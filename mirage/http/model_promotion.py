@@ -29,7 +29,7 @@ _judging = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PromotionRequest:
     model: str
     """models/NAME/VERSION."""
     tables: tuple[str, ...] = ()
@@ -37,19 +37,21 @@ class Asked:
     force: bool = False
 
 
-def named(name: str, version: str) -> str:
+def format_model_name(name: str, version: str) -> str:
     return f"{registry.MODELS}/{name}/{version}"
 
 
-def model(given: ApiContext, name: str, version: str) -> ModelDetail:
+def get_model(given: ApiContext, name: str, version: str) -> ModelDetail:
     """Raises NotFound where there is none."""
     try:
-        return model_catalog.load_version(named(name, version), _models(given))
+        return model_catalog.load_version(
+            format_model_name(name, version), _get_models_folder(given)
+        )
     except InputError as error:
-        raise NotFound(f"there is no model {named(name, version)}") from error
+        raise NotFound(f"there is no model {format_model_name(name, version)}") from error
 
 
-def tables(given: ApiContext) -> list[str]:
+def list_tables(given: ApiContext) -> list[str]:
     """Names of the episode tables that there are."""
     folder = given.tables_dir
     if folder is None or not folder.is_dir():
@@ -58,20 +60,22 @@ def tables(given: ApiContext) -> list[str]:
     return sorted(n for n in names if _TABLE.fullmatch(n) and not n.endswith(".twin.npz"))
 
 
-def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> PromotionReview:
+def promote_model(
+    given: ApiContext, asked: PromotionRequest, *, actor: str, via: str
+) -> PromotionReview:
     """Raises IllegalTransition, with the figures, where it may not take the other's place; NotFound
     for no model or table; InputError for tables of no use; TooMany while another one is judged."""
-    under = _models(given)
+    under = _get_models_folder(given)
     try:
         registry.resolve_folder(asked.model, under)
     except InputError as error:
         raise NotFound(f"there is no {asked.model}") from error
-    paths = [_table(given, name) for name in asked.tables]
+    paths = [_get_table_path(given, name) for name in asked.tables]
     if not _judging.acquire(blocking=False):
         raise TooMany("another model is being judged: ask again in a minute")
     try:
         found = model_promotion.judge_promotion(
-            asked.model, under, paths, force=asked.force, ask=_told_already
+            asked.model, under, paths, force=asked.force, ask=_check_twin_answers
         )
     finally:
         _judging.release()
@@ -89,20 +93,20 @@ def promote(given: ApiContext, asked: Asked, *, actor: str, via: str) -> Promoti
     return found
 
 
-def _models(given: ApiContext) -> Path:
+def _get_models_folder(given: ApiContext) -> Path:
     if given.models_dir is None:
         raise NotFound("this service has no folder of models (provision.models_dir)")
     return given.models_dir
 
 
-def _table(given: ApiContext, name: str) -> Path:
-    if name not in tables(given):
+def _get_table_path(given: ApiContext, name: str) -> Path:
+    if name not in list_tables(given):
         raise NotFound(f"there is no table {name} in {given.tables_dir} (provision.tables_dir)")
     assert given.tables_dir is not None  # noqa: S101 - it holds the table
     return given.tables_dir / name
 
 
-def _told_already(
+def _check_twin_answers(
     policies: Sequence[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
     """The twin is not asked here: for months of hand-overs that takes minutes of every core."""

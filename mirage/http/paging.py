@@ -9,8 +9,8 @@ from fastapi import Depends, Query, Request, Response
 
 from mirage.api.schemas import chain_schemas
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import Context, Reading, freshness
-from mirage.http.problems import invalid
+from mirage.http.dependencies import Context, Reading, read_freshness
+from mirage.http.problems import build_invalid_error
 from mirage.store.database.engine import Transaction
 
 MAX_LIMIT = 500
@@ -22,7 +22,7 @@ Page = TypeVar("Page", bound=chain_schemas.Page)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageRequest:
     """A page as it was asked for."""
 
     request: Request
@@ -30,7 +30,7 @@ class Wanted:
     given: ApiContext
     tx: Transaction
     cursor: str | None
-    """The key of the last row of the page before, as `answer` was told it."""
+    """The key of the last row of the page before, as `build_page` was told it."""
     size: int
 
     @property
@@ -41,17 +41,17 @@ class Wanted:
     @property
     def after(self) -> int | None:
         """The cursor where it is a row's number."""
-        return None if self.cursor is None else row_cursor(self.cursor)
+        return None if self.cursor is None else parse_row_cursor(self.cursor)
 
     @property
     def after_pair(self) -> tuple[int, int] | None:
-        """The cursor where it is two numbers, of `pair_cursor`."""
+        """The cursor where it is two numbers, of `format_pair_cursor`."""
         if self.cursor is None:
             return None
         first, dash, second = self.cursor.partition("-")
-        return row_cursor(first), row_cursor(second if dash else "")
+        return parse_row_cursor(first), parse_row_cursor(second if dash else "")
 
-    def answer(
+    def build_page(
         self,
         page: Callable[..., Page],
         rows: Sequence[Row],
@@ -60,8 +60,10 @@ class Wanted:
         cursor: Callable[[Row], str],
     ) -> Page:
         """`rows`: up to `limit` of them. `cursor`: where the page after that row begins."""
-        fresh = freshness(self.tx, self.given)
-        following = self._next(cursor(rows[self.size - 1])) if len(rows) > self.size else None
+        fresh = read_freshness(self.tx, self.given)
+        following = (
+            self._build_next_link(cursor(rows[self.size - 1])) if len(rows) > self.size else None
+        )
         if following is not None:
             self.response.headers["Link"] = f'<{following}>; rel="next"'
         return page(
@@ -71,12 +73,12 @@ class Wanted:
             stale=fresh.stale,
         )
 
-    def _next(self, key: str) -> str:
-        url = self.request.url.include_query_params(cursor=f"{_list(self.request)}.{key}")
+    def _build_next_link(self, key: str) -> str:
+        url = self.request.url.include_query_params(cursor=f"{_get_list_name(self.request)}.{key}")
         return f"{url.path}?{url.query}"
 
 
-def _wanted(
+def _build_page_request(
     request: Request,
     response: Response,
     given: Context,
@@ -85,65 +87,65 @@ def _wanted(
         str | None, Query(max_length=64, description="From `next` of the answer before; opaque.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows in one answer.")] = 100,
-) -> Wanted:
-    return Wanted(request, response, given, tx, _key(request, cursor), limit)
+) -> PageRequest:
+    return PageRequest(request, response, given, tx, _extract_key(request, cursor), limit)
 
 
-Paging = Annotated[Wanted, Depends(_wanted)]
+Paging = Annotated[PageRequest, Depends(_build_page_request)]
 
 
-def _key(request: Request, cursor: str | None) -> str | None:
+def _extract_key(request: Request, cursor: str | None) -> str | None:
     """What follows the list's name: a cursor of another list would lead to any place of this."""
     if cursor is None:
         return None
     name, _, key = cursor.partition(".")
-    if name != _list(request) or not key:
-        raise no_such_cursor()
+    if name != _get_list_name(request) or not key:
+        raise build_cursor_error()
     return key
 
 
-def _list(request: Request) -> str:
+def _get_list_name(request: Request) -> str:
     return request.url.path.rpartition("/")[2]
 
 
-def no_such_cursor() -> Exception:
-    return invalid(NO_SUCH_CURSOR, parameter="cursor")
+def build_cursor_error() -> Exception:
+    return build_invalid_error(NO_SUCH_CURSOR, parameter="cursor")
 
 
-def row_cursor(cursor: str) -> int:
+def parse_row_cursor(cursor: str) -> int:
     """A cursor that is a row's number."""
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > _DIGITS:
-        raise no_such_cursor()
+        raise build_cursor_error()
     return int(cursor)
 
 
-def pair_cursor(first: int, second: int) -> str:
+def format_pair_cursor(first: int, second: int) -> str:
     """Of a row that two numbers name."""
     return f"{first}-{second}"
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
+class TimeRange:
     """Epoch seconds; None: without that end."""
 
     since: int | None
     until: int | None
 
 
-def _lapse(
+def _build_time_range(
     since: Annotated[datetime | None, Query(description="Then or later.")] = None,
     until: Annotated[datetime | None, Query(description="Before.")] = None,
-) -> Lapse:
-    return Lapse(_epoch(since), _epoch(until))
+) -> TimeRange:
+    return TimeRange(_to_epoch(since), _to_epoch(until))
 
 
-Between = Annotated[Lapse, Depends(_lapse)]
+Between = Annotated[TimeRange, Depends(_build_time_range)]
 """A span of time that a list is narrowed to; without a zone it is UTC."""
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _epoch(instant: datetime | None) -> int | None:
+def _to_epoch(instant: datetime | None) -> int | None:
     if instant is None:
         return None
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)

@@ -28,7 +28,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem; its type URI is /problems/<name> below the service's root, where `advice`
     is to be read."""
 
@@ -38,20 +38,20 @@ class Kind:
     advice: str
 
 
-INVALID = Kind(
+INVALID = ProblemKind(
     "invalid-input",
     422,
     "The request is not valid",
     "Each entry of `errors` names what is wrong: `pointer` into the body, or `parameter`. Change "
     "it and ask again.",
 )
-KEY_REUSED = Kind(
+KEY_REUSED = ProblemKind(
     "idempotency-key-reused",
     422,
     "The Idempotency-Key was used for another request",
     "A key stands for one request and its repeats. Use a new key for a new request.",
 )
-NOT_IDENTIFIED = Kind(
+NOT_IDENTIFIED = ProblemKind(
     "not-identified",
     401,
     "The request needs a credential",
@@ -59,76 +59,78 @@ NOT_IDENTIFIED = Kind(
     "is `<METHOD> <path?query> <SHA-256 of the body in hex>`, and it is good for one request. Or "
     "`Authorization: Bearer <token>`, with a token of `mirage token create` or `scontrol token`.",
 )
-NOT_ALLOWED = Kind(
+NOT_ALLOWED = ProblemKind(
     "not-allowed",
     403,
     "You may not do this",
     "A chain obeys its owner, the coordinators of its accounts and the service's admins; modes, "
     "the kill switch and the audit are the admins'. A token may allow less (docs/identity.md).",
 )
-NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Look at the list it should be in.")
-NO_METHOD = Kind(
+NOT_FOUND = ProblemKind(
+    "not-found", 404, "There is no such thing", "Look at the list it should be in."
+)
+NO_METHOD = ProblemKind(
     "method-not-allowed",
     405,
     "This address does not take that method",
     "The header `Allow` names those that it takes.",
 )
-CONFLICT = Kind(
+CONFLICT = ProblemKind(
     "conflict",
     409,
     "It is not in a state that allows this",
     "Look at its state first: a chain that is over stays over.",
 )
-REFUSED = Kind(
+REFUSED = ProblemKind(
     "refused-by-slurm", 409, "Slurm refused", "Slurm's own words are in `detail`. Do not repeat it."
 )
-TOO_MANY = Kind(
+TOO_MANY = ProblemKind(
     "too-many",
     429,
     "You have too much under way",
     "`detail` says of what, and the header `Retry-After`, where there is one, when to ask again. A "
     "chain that is not registered runs all the same, and is found in the queue by its mark.",
 )
-NOT_JSON = Kind(
+NOT_JSON = ProblemKind(
     "unsupported-media-type",
     415,
     "The body is not of a type that is read here",
     "Send JSON with the header `Content-Type: application/json`.",
 )
-TOO_LARGE = Kind("too-large", 413, "The body is too large", "Bodies are at most 64 KiB.")
-BROKEN = Kind(
+TOO_LARGE = ProblemKind("too-large", 413, "The body is too large", "Bodies are at most 64 KiB.")
+BROKEN = ProblemKind(
     "internal-error",
     500,
     "Mirage made a mistake",
     "The service's log has the traceback. Chains go on: Slurm keeps them. Report it with the "
     "`request_id`.",
 )
-NO_STORE = Kind(
+NO_STORE = ProblemKind(
     "database-unavailable",
     503,
     "The database cannot be used",
     "`detail` says why, and `mirage doctor` on the service's host more. Repeat it later.",
 )
-NO_CLUSTER = Kind(
+NO_CLUSTER = ProblemKind(
     "cluster-unavailable",
     503,
     "The cluster does not answer",
     "Slurm's or munge's daemon gave no answer. Repeat it later.",
 )
-NOT_READY = Kind(
+NOT_READY = ProblemKind(
     "not-ready",
     503,
     "The service is not ready",
     "`detail` says why. Until it is ready Mirage moves nothing; chains go on as Slurm has them.",
 )
-MISDIRECTED = Kind(
+MISDIRECTED = ProblemKind(
     "misdirected",
     421,
     "The service is not called by that name",
     "It answers to its addresses, to the names of its machine and to those of `service.origins`: "
     "another name may have been pointed here to have a browser read what is shown to it alone.",
 )
-HTTP = Kind("http-error", 400, "The request cannot be served", "`detail` says why.")
+HTTP = ProblemKind("http-error", 400, "The request cannot be served", "`detail` says why.")
 
 KINDS = {
     kind.name: kind
@@ -140,7 +142,7 @@ KINDS = {
 }
 
 # The first that fits; NotFound is a StoreError.
-_OF_ERROR: tuple[tuple[type[MirageError], Kind], ...] = (
+_OF_ERROR: tuple[tuple[type[MirageError], ProblemKind], ...] = (
     (NotFound, NOT_FOUND),
     (StoreError, NO_STORE),
     (NotIdentified, NOT_IDENTIFIED),
@@ -162,7 +164,7 @@ class Fault:
     pointer: str | None = None
     parameter: str | None = None
 
-    def shown(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         where = {"pointer": self.pointer, "parameter": self.parameter}
         return {"detail": self.detail} | {k: v for k, v in where.items() if v is not None}
 
@@ -171,14 +173,14 @@ class Fault:
 class ProblemError(Exception):
     """A problem found by a route itself."""
 
-    kind: Kind
+    kind: ProblemKind
     detail: str
     errors: Sequence[Fault] = field(default_factory=tuple)
     refusal: NotAllowed | None = None
     """What the audit is told, and the caller is not: that there is such a thing, of others."""
 
 
-def invalid(
+def build_invalid_error(
     detail: str,
     *,
     pointer: str | None = None,
@@ -188,19 +190,19 @@ def invalid(
     return ProblemError(INVALID, detail, (Fault(detail, pointer, parameter),), refusal)
 
 
-def install(app: FastAPI) -> None:
+def install_handlers(app: FastAPI) -> None:
     """Have every error of `app` answered as a problem."""
-    app.add_exception_handler(ProblemError, _own)
-    app.add_exception_handler(MirageError, _mirage)
-    app.add_exception_handler(RequestValidationError, _validation)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(ProblemError, _handle_problem)
+    app.add_exception_handler(MirageError, _handle_mirage_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(ClientDisconnect, _handle_disconnect)
+    app.add_exception_handler(Exception, _handle_unforeseen)
 
 
-def answer(
+def build_response(
     request: Request,
-    kind: Kind,
+    kind: ProblemKind,
     detail: str,
     *,
     errors: Sequence[Fault] = (),
@@ -217,68 +219,70 @@ def answer(
         "request_id": request_id,
     }
     if errors:
-        body["errors"] = [fault.shown() for fault in errors]
+        body["errors"] = [fault.to_dict() for fault in errors]
     sent = {"X-Request-Id": request_id} | dict(headers or {})
     if kind is NOT_IDENTIFIED:
         sent["WWW-Authenticate"] = "MUNGE, Bearer"
     return JSONResponse(body, body["status"], headers=sent, media_type=MEDIA_TYPE)
 
 
-def _own(request: Request, error: Exception) -> JSONResponse:
+def _handle_problem(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ProblemError)  # noqa: S101 - installed for it alone
     if error.refusal is not None:
-        denied_requests.record(request, error.refusal)
-    return answer(request, error.kind, error.detail, errors=error.errors)
+        denied_requests.record_denial(request, error.refusal)
+    return build_response(request, error.kind, error.detail, errors=error.errors)
 
 
-def _mirage(request: Request, error: Exception) -> JSONResponse:
+def _handle_mirage_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MirageError)  # noqa: S101 - installed for it alone
     kind = next((kind for family, kind in _OF_ERROR if isinstance(error, family)), BROKEN)
     if kind in {NOT_IDENTIFIED, NOT_ALLOWED}:
-        denied_requests.record(request, error)
+        denied_requests.record_denial(request, error)
     errors = (Fault(str(error)),) if kind is INVALID else ()
-    return answer(request, kind, str(error), errors=errors, headers=_again(error))
+    return build_response(
+        request, kind, str(error), errors=errors, headers=_build_retry_header(error)
+    )
 
 
-def _again(error: MirageError) -> dict[str, str]:
+def _build_retry_header(error: MirageError) -> dict[str, str]:
     """When to ask again, where that is known (RFC 9110, 10.2.3)."""
     after_s = error.after_s if isinstance(error, TooMany) else None
     return {} if after_s is None else {"Retry-After": str(after_s)}
 
 
-def _validation(request: Request, error: Exception) -> JSONResponse:
+def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for it alone
-    faults = [_fault(found) for found in error.errors()]
+    faults = [_build_fault(found) for found in error.errors()]
     detail = "; ".join(f"{f.pointer or f.parameter or 'body'}: {f.detail}" for f in faults)
-    return answer(request, INVALID, detail, errors=faults)
+    return build_response(request, INVALID, detail, errors=faults)
 
 
-def _fault(found: Mapping[str, Any]) -> Fault:
+def _build_fault(found: Mapping[str, Any]) -> Fault:
     place, *keys = [str(key) for key in found["loc"]]
     if found["type"] == "json_invalid":
         return Fault(f"not JSON: {found.get('ctx', {}).get('error', found['msg'])}", pointer="#")
     if place == "body":
-        return Fault(found["msg"], pointer="/".join(["#", *map(_escaped, keys)]))
+        return Fault(found["msg"], pointer="/".join(["#", *map(_escape_pointer, keys)]))
     return Fault(found["msg"], parameter=keys[0] if keys else place)
 
 
-def _escaped(key: str) -> str:
+def _escape_pointer(key: str) -> str:
     """As JSON Pointer writes it (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
+def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - installed for it alone
     kind = _OF_STATUS.get(error.status_code, HTTP)
     detail = f"{error.detail}: {request.method} {request.url.path}"
-    return answer(request, kind, detail, headers=error.headers, status=error.status_code)
+    return build_response(request, kind, detail, headers=error.headers, status=error.status_code)
 
 
-def _gone(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
+def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
     """Nobody reads it. Who leaves in the middle of a body is no error of ours, and no traceback."""
-    return answer(request, INVALID, "the body did not come to its end")
+    return build_response(request, INVALID, "the body did not come to its end")
 
 
-def _unforeseen(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
+def _handle_unforeseen(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
     """The server logs the traceback; the caller learns nothing of our insides."""
-    return answer(request, BROKEN, "an error that Mirage did not foresee")
+    return build_response(request, BROKEN, "an error that Mirage did not foresee")

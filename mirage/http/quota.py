@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from mirage.domain.access.caller import NO_ACCOUNT, NOBODY_UID, Caller
-from mirage.http.auth.socket_owner import as_one_client
+from mirage.http.auth.socket_owner import to_client_name
 from mirage.services.access.quotas import QuotaHolder, Quotas, RateLimiter, Slots
 
 FORECASTS_AT_ONCE = 8
@@ -45,7 +45,7 @@ class Quota:
         self._writes.check_rate(who.name, f"{said} (quota.writes_per_minute)")
 
     @contextmanager
-    def foretelling(self, who: QuotaHolder) -> Iterator[None]:
+    def limit_forecasts(self, who: QuotaHolder) -> Iterator[None]:
         """Raises TooMany."""
         each = self._quotas.forecasts_per_minute
         said = f"one user looks at {each} forecasts a minute (quota.forecasts_per_minute)"
@@ -58,25 +58,25 @@ class Quota:
             yield
 
 
-def of(request: Request) -> Quota:
+def get_quota(request: Request) -> Quota:
     found: Quota = request.app.state.quota
     return found
 
 
-def asker(request: Request) -> QuotaHolder:
+def get_asker(request: Request) -> QuotaHolder:
     """By the credential that was shown and believed, else by the address."""
     who: Caller | None = getattr(request.state, "who", None)
-    return QuotaHolder(address(request), known=False) if who is None else account(who)
+    return QuotaHolder(get_client_address(request), known=False) if who is None else to_asker(who)
 
 
-def account(who: Caller) -> QuotaHolder:
+def to_asker(who: Caller) -> QuotaHolder:
     """A token without a user is its own; uids without an account are one caller together."""
     if who.uid == NOBODY_UID:
         return QuotaHolder(who.via, known=True)
     return QuotaHolder(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
 
 
-def address(request: Request) -> str:
+def get_client_address(request: Request) -> str:
     """Behind a proxy, the proxy's: whoever reads without a credential is one caller there."""
     if request.client is None:
         return "unix socket"
@@ -84,4 +84,4 @@ def address(request: Request) -> str:
         found = ipaddress.ip_address(request.client.host)
     except ValueError:
         return request.client.host
-    return as_one_client(found)
+    return to_client_name(found)

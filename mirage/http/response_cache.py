@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Made:
+class _CachedResponse:
     """An answer, or a place for one that is being made."""
 
     version: Hashable
@@ -27,13 +27,13 @@ class _Made:
 
 
 @dataclass(slots=True)
-class Remembered:
+class ResponseCache:
     """Of one process: the answers asked for last, by what they are of."""
 
-    _kept: OrderedDict[Hashable, _Made] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[Hashable, _CachedResponse] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
+    def get_or_make(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
         """`key`: what is asked, and by whom; `version`: all else that the answer depends on.
 
         Of those who ask for it at once, as all open pages do after a tick, one makes it.
@@ -41,7 +41,7 @@ class Remembered:
         with self._lock:
             made = self._kept.get(key)
             if made is None or made.version != version:
-                made = self._kept[key] = _Made(version)
+                made = self._kept[key] = _CachedResponse(version)
             self._kept.move_to_end(key)
             while len(self._kept) > MOST:
                 self._kept.popitem(last=False)
@@ -50,7 +50,7 @@ class Remembered:
                 made.answer, made.done = make(), True
         return made.answer  # type: ignore[no-any-return] # of the same maker
 
-    def lookback(
+    def get_lookback(
         self,
         make: Callable[[Transaction, int, int, int, Principal], T],
         tx: Transaction,
@@ -64,10 +64,10 @@ class Remembered:
         seen = (reader.is_admin, reader.hidden, own)
         key = (make.__qualname__, cluster_id, until - since, seen)
         version = (changes.read_newest_seq(tx, cluster_id), until)
-        return self.of(key, version, lambda: make(tx, *span, reader))
+        return self.get_or_make(key, version, lambda: make(tx, *span, reader))
 
 
-def lately(now: int, days: int) -> tuple[int, int]:
+def get_recent_span(now: int, days: int) -> tuple[int, int]:
     """(since, until) of the last days, to the end of this minute, in which all ask the same."""
     until = (now // 60 + 1) * 60
     return until - days * 86400, until

@@ -15,7 +15,7 @@ _FIELDS = 128
 
 def sent(request: Request, body: bytes) -> dict[str, list[str]]:
     """By the field's name. Raises NotAllowed for a form of another site's, InputError for none."""
-    cookie_auth.need_same_origin(request)
+    cookie_auth.require_same_origin(request)
     try:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError as error:

@@ -100,7 +100,9 @@ class Look:
             return self.page(template, title=title, **make())
         version = (changes.read_newest_seq(self.tx, self.cluster_id), taken_at, stale, until)
         key = (self.reader, self.request.url.path, self.request.url.query)
-        html = self.given.remembered.of(key, version, lambda: self._html(template, title, make()))
+        html = self.given.remembered.get_or_make(
+            key, version, lambda: self._html(template, title, make())
+        )
         return _sent(self.request, _AGE.sub(formatting.age(taken_at, self.now), html, count=1), _OK)
 
     @property

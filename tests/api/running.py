@@ -24,7 +24,7 @@ from tests import patient
 
 NOW = 1_800_000_000
 USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
-LONG = unix_peer.Patience(head_s=3600, body_s=3600, taking_s=3600)
+LONG = unix_peer.ClientTimeouts(head_s=3600, body_s=3600, taking_s=3600)
 CHAIN = "k3v9x2m7q1zt"
 CLUSTER = "lab"
 
@@ -135,7 +135,7 @@ class Stage:
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         self.socket_path = folder / "socket"
-        local = unix_peer.listen(self.socket_path, private=True)
+        local = unix_peer.listen_on_path(self.socket_path, private=True)
         config = uvicorn.Config(
             self,
             http=PatientProtocol,

@@ -23,8 +23,8 @@ from mirage.api.app import ApiContext, create_app
 from mirage.api.streaming import change_feed
 from mirage.errors import InputError
 from mirage.http.auth import unix_peer
-from mirage.http.auth.socket_owner import End, Owners
-from mirage.http.auth.unix_peer import Patience
+from mirage.http.auth.socket_owner import SocketOwners, TcpEndpoint
+from mirage.http.auth.unix_peer import ClientTimeouts
 from mirage.http.server import admission
 from mirage.http.server.admission import Admission, resolve_proxies
 from mirage.http.server.listening import Server
@@ -37,7 +37,7 @@ from tests.slurm_plugin.forger import as_root
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 64 * 2**20
 """Bytes: more than two sockets hold."""
-LONG = Patience(head_s=600, body_s=600, taking_s=600)
+LONG = ClientTimeouts(head_s=600, body_s=600, taking_s=600)
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,11 +67,11 @@ class Place:
 
 @contextmanager
 def serving(
-    let_in: Admission, folder: Path, patience: Patience = LONG, served: ASGIApp = app
+    let_in: Admission, folder: Path, patience: ClientTimeouts = LONG, served: ASGIApp = app
 ) -> Iterator[Place]:
     tcp, unix = (
         socket.create_server(("127.0.0.1", 0)),
-        unix_peer.listen(folder / "s", private=False),
+        unix_peer.listen_on_path(folder / "s", private=False),
     )
     started = threading.Event()
     server = Server(
@@ -163,8 +163,11 @@ def test_the_kernel_says_whose_the_other_end_is(family: socket.AddressFamily) ->
 
 
 def owner(accepted: socket.socket) -> int | None:
-    with closing(Owners()) as owners:
-        return owners.uid(End.of(accepted.getpeername()[:2]), End.of(accepted.getsockname()[:2]))
+    with closing(SocketOwners()) as owners:
+        return owners.find_uid(
+            TcpEndpoint.from_socket_name(accepted.getpeername()[:2]),
+            TcpEndpoint.from_socket_name(accepted.getsockname()[:2]),
+        )
 
 
 @as_root
@@ -212,10 +215,22 @@ def test_uids_without_an_account_are_one_client(tmp_path: Path) -> None:
 
 def test_who_listens_at_a_clients_port_is_not_the_client() -> None:
     """The kernel names that socket where it knows no connection."""
-    with socket.create_server(("0.0.0.0", 0)) as listening, closing(Owners()) as owners:  # noqa: S104
+    with socket.create_server(("0.0.0.0", 0)) as listening, closing(SocketOwners()) as owners:  # noqa: S104
         port = listening.getsockname()[1]
-        assert owners.uid(End.of(("203.0.113.7", port)), End.of(("192.0.2.1", 6480))) is None
-        assert owners.uid(End.of(("127.0.0.1", port)), End.of(("127.0.0.1", 6480))) is None
+        assert (
+            owners.find_uid(
+                TcpEndpoint.from_socket_name(("203.0.113.7", port)),
+                TcpEndpoint.from_socket_name(("192.0.2.1", 6480)),
+            )
+            is None
+        )
+        assert (
+            owners.find_uid(
+                TcpEndpoint.from_socket_name(("127.0.0.1", port)),
+                TcpEndpoint.from_socket_name(("127.0.0.1", 6480)),
+            )
+            is None
+        )
 
 
 class FromAfar(socket.socket):
@@ -240,7 +255,7 @@ def test_from_elsewhere_a_client_is_an_address_or_a_network_of_ipv6() -> None:
     ):
 
         def admitted(*addresses: str) -> list[bool]:
-            tried = [let_in.admit(FromAfar(address)) for address in addresses]
+            tried = [let_in.admit_connection(FromAfar(address)) for address in addresses]
             for one in filter(None, tried):
                 stack.enter_context(one)
             return [one is not None for one in tried]
@@ -287,17 +302,17 @@ def test_streams_are_half_of_all_connections_at_most(tmp_path: Path, context: Ap
 def test_connections_leave_descriptors_to_the_worker(
     wanted: int, descriptors: int, found: int
 ) -> None:
-    assert admission.room(wanted, descriptors) == found
+    assert admission.compute_connection_limit(wanted, descriptors) == found
 
 
 def test_with_too_few_descriptors_nothing_is_served() -> None:
     with pytest.raises(InputError, match="at least 176"):
-        admission.room(512, 128)
+        admission.compute_connection_limit(512, 128)
 
 
 def test_an_answer_that_nobody_takes_is_dropped(tmp_path: Path) -> None:
     """Also one that is taken a byte at a time, and while more is asked for."""
-    patience = Patience(head_s=600, body_s=600, taking_s=0.5)
+    patience = ClientTimeouts(head_s=600, body_s=600, taking_s=0.5)
     with serving(Admission(40, 10), tmp_path, patience) as place, place.connect() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.sendall(ASK.replace(b" / ", b" /large "))
@@ -394,7 +409,7 @@ def test_a_server_that_stood_still_holds_it_against_no_client(tmp_path: Path) ->
             pass
         await app(scope, receive, send)
 
-    patience = Patience(head_s=600, body_s=0.1, taking_s=600)
+    patience = ClientTimeouts(head_s=600, body_s=0.1, taking_s=600)
     head = b"POST / HTTP/1.1\r\nHost: mirage\r\nContent-Length: 60000\r\n\r\n"
     with serving(Admission(40, 10), tmp_path, patience, reading) as place, place.connect() as one:
         one.sendall(head)

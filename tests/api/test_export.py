@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from mirage.api.streaming import file_export, slow_clients
-from mirage.api.streaming.file_export import columns_of
+from mirage.api.streaming.file_export import list_columns
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.access.request_signing import build_signed_text
 from mirage.http.context import ApiContext
@@ -124,10 +124,10 @@ def test_no_text_is_a_formula_whatever_the_spreadsheet_takes_for_a_separator(
 
 def test_a_long_text_of_separators_is_read_once() -> None:
     """In the square of its length this would take an hour."""
-    (column,) = columns_of(Named)
+    (column,) = list_columns(Named)
     name = ";\n" * 500_000
     rows = [Named(name=name), Named(name=f"{name}=1")]
-    told = b"".join(file_export._csv([column], iter([rows]))).decode()
+    told = b"".join(file_export._write_csv([column], iter([rows]))).decode()
     assert told == f'name\r\n"{name}"\r\n"{name}\'=1"\r\n'
 
 

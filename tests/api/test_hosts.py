@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.http.allowed_hosts import hosts
+from mirage.http.allowed_hosts import build_hosts
 from tests.api.running import Client, Stage
 
 PATHS = ["/healthz", "/metrics", "/api/v1/chains", "/api/v1/events?for_s=0", "/nowhere"]
@@ -57,7 +57,7 @@ def test_what_only_looks_like_one_is_not(client: Client, host: str) -> None:
 def test_a_site_s_names_are_answered_and_their_neighbours_are_not(
     stage: Stage, context: ApiContext
 ) -> None:
-    known = hosts(("login1", "Login1.Example.Org."), ORIGINS)
+    known = build_hosts(("login1", "Login1.Example.Org."), ORIGINS)
     with stage.serving(replace(context, hosts=known)) as client:
         for host in ("hpc.example.org", "HPC.example.org:443", "tunnel.example.org:8080"):
             assert status(client, "/healthz", host) == 200, host

@@ -243,17 +243,17 @@ def test_a_flood_of_refusals_fills_no_database_and_hides_nobody_elses(
 
 def test_false_credentials_from_everywhere_leave_room_for_those_who_are_known() -> None:
     clock = Stopwatch()
-    book = ledger.Ledger(clock)
+    book = ledger.DenialLedger(clock)
     for number in range(5000):
-        book.admits(f"nobody from 10.0.{number // 256}.{number % 256}", known=False)
-    assert [book.admits("bob (uid 1002)", known=True) for _ in range(3)] == [True] * 3
-    assert book.told() == []
+        book.should_record(f"nobody from 10.0.{number // 256}.{number % 256}", known=False)
+    assert [book.should_record("bob (uid 1002)", known=True) for _ in range(3)] == [True] * 3
+    assert book.take_omitted() == []
     clock.at += 61
-    told = [*book.told()]
+    told = [*book.take_omitted()]
     assert len(told) == ledger.OF_ALL, "of as many callers too there is no flood of rows"
     for _ in range(3):
         clock.at += 3600
-        told = [*told, *book.told()]
+        told = [*told, *book.take_omitted()]
     assert sum(each.number for each in told) == 5000 - ledger.OF_ALL, "and all are counted"
     assert max(told, key=lambda each: each.number).whose == "others"
 
@@ -346,9 +346,15 @@ def test_no_route_answers_without_asking_who_looks() -> None:
     routes = [route for room in rooms for route in room.router.routes]
     versioned = [route for route in routes if isinstance(route, APIRoute)]
     assert len(versioned) == len(routes) > 10
-    blind = [route.path for route in versioned if dependencies.reader not in asked(route.dependant)]
+    blind = [
+        route.path
+        for route in versioned
+        if dependencies.authorize_reader not in asked(route.dependant)
+    ]
     assert blind == []
     changing = [route for route in versioned if route.methods and "GET" not in route.methods]
     assert [
-        route.path for route in changing if dependencies.writer not in asked(route.dependant)
+        route.path
+        for route in changing
+        if dependencies.authorize_writer not in asked(route.dependant)
     ] == []

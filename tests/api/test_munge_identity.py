@@ -163,7 +163,7 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
 
     me = pwd.getpwuid(os.geteuid()).pw_name
     who = replace(context, identify=real_munge.authenticate_caller, pushers=(me,), admins=())
-    dependencies._tell_of_older.cache_clear()
+    dependencies._warn_of_older_plugin.cache_clear()
     with (
         structlog.testing.capture_logs() as log,
         stage.serving(replace(who, munge_without_cluster=True)) as client,

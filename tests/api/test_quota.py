@@ -261,7 +261,7 @@ def test_who_asks_for_what_is_so_already_changes_nothing(
 )
 def test_an_address_is_what_one_host_has(host: str, counted: str) -> None:
     """Whoever has a network of IPv6 has 2^64 addresses."""
-    assert quota.address(Request({"type": "http", "client": (host, 5000)})) == counted
+    assert quota.get_client_address(Request({"type": "http", "client": (host, 5000)})) == counted
 
 
 def test_sessions_are_begun_at_a_bounded_rate(

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from mirage.api.streaming.slow_clients import LEAST_BYTES_S, PIECE, WINDOW_S, Pace, while_read
+from mirage.api.streaming.slow_clients import (
+    LEAST_BYTES_S,
+    PIECE,
+    WINDOW_S,
+    ReadPace,
+    enforce_read_pace,
+)
 
 PART = 10 * PIECE
 
@@ -64,7 +70,7 @@ def sent(reader: Reader, parts: int, *, total_s: float = 1e9, made_s: float = 0.
 
     async def send() -> None:
         scope = {"path": "/x", "state": {"cut": reader.cuts}}
-        async with while_read(scope, reader, total_s=total_s) as steadily:
+        async with enforce_read_pace(scope, reader, total_s=total_s) as steadily:
             for _ in range(parts):
                 await asyncio.sleep(made_s)
                 await steadily(
@@ -106,12 +112,12 @@ def test_what_was_read_fast_does_not_pay_for_hours_of_trickling() -> None:
 
 
 def test_a_pause_is_nothing() -> None:
-    pace = Pace(WINDOW_S, LEAST_BYTES_S)
+    pace = ReadPace(WINDOW_S, LEAST_BYTES_S)
     for _ in range(100):
-        pace.sent(PIECE, 0.9 * WINDOW_S)
+        pace.record_sent(PIECE, 0.9 * WINDOW_S)
         assert pace.left_s > 0
         for _ in range(50):
-            pace.sent(PIECE, 0.0)
+            pace.record_sent(PIECE, 0.0)
 
 
 def test_who_waits_for_us_is_not_blamed() -> None:
@@ -137,7 +143,7 @@ def test_what_goes_wrong_in_between_is_nobodys_reading() -> None:
     async def fails() -> None:
         reader = Reader(0.0)
         with pytest.raises(RuntimeError):
-            async with while_read({"path": "/x"}, reader, total_s=9):
+            async with enforce_read_pace({"path": "/x"}, reader, total_s=9):
                 raise RuntimeError
         assert not reader.cut
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from mirage.http.allowed_hosts import hosts
+from mirage.http.allowed_hosts import build_hosts
 from mirage.services.access import sessions, tokens
 from mirage.store.events import audit
 from tests.api.running import NOW
@@ -137,7 +137,7 @@ def test_where_browsers_come_by_https_no_other_cookie_is_believed(
 ) -> None:
     """A page of a neighbour's, and anybody on the way of http, can set one of the plain name: whose
     browser takes it acts as somebody else."""
-    known = hosts((), ("https://hpc.example.org",))
+    known = build_hosts((), ("https://hpc.example.org",))
     with serving(sqlite_template, tmp_path, ONE, hosts=known, root_path="/mirage") as site:
         public = HTML | {"Host": "hpc.example.org"}
 
@@ -169,7 +169,7 @@ def test_a_browser_keeps_and_gives_back_the_cookie_of_https(
 ) -> None:
     with ExitStack() as stack:
         front = stack.enter_context(over_https(tmp_path))
-        known = hosts((), (front.url,))
+        known = build_hosts((), (front.url,))
         site = stack.enter_context(serving(sqlite_template, tmp_path, ONE, hosts=known))
         front.behind = site.url
         visitor = stack.enter_context(visiting(browser, front.url))

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 
 from mirage.api import admin_serializers as views
-from mirage.api.openapi import read_errors, write_errors
+from mirage.api.openapi import describe_read_errors, describe_write_errors
 from mirage.api.schemas import admin_schemas as schemas
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
@@ -25,39 +25,45 @@ Version = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["3"
 # ruff: noqa: ARG001 - an admin is asked for by being named
 
 
-@router.get("/kill", operation_id="getKillSwitch", responses=read_errors(401, 403))
+@router.get("/kill", operation_id="getKillSwitch", responses=describe_read_errors(401, 403))
 def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
     """By which ways the kill switch is pulled, and how each is released."""
-    return views.kill_switch(kill_switch.list_pulls(tx, given.cluster_id), given.kill_file)
+    return views.serialize_kill_switch(
+        kill_switch.list_pulls(tx, given.cluster_id), given.kill_file
+    )
 
 
-@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
+@router.post(
+    "/kill/release", operation_id="releaseKillSwitch", responses=describe_write_errors(409)
+)
 def release_kill_switch(
     asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
 ) -> schemas.KillSwitch:
     """Release what was pulled by command and by REST. A file is released by taking it away."""
 
-    def release() -> schemas.KillSwitch:
+    def release_pulled() -> schemas.KillSwitch:
         now = given.clock()
         kill_switch.release_switch(
             tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again
         )
-        return shown()
+        return read_kill_switch()
 
-    def shown() -> schemas.KillSwitch:
-        return views.kill_switch(kill_switch.list_pulls(tx, given.cluster_id), given.kill_file)
+    def read_kill_switch() -> schemas.KillSwitch:
+        return views.serialize_kill_switch(
+            kill_switch.list_pulls(tx, given.cluster_id), given.kill_file
+        )
 
-    return key.once(release, shown)
+    return key.run_once(release_pulled, read_kill_switch)
 
 
-@router.get("/limits", operation_id="getLimits", responses=read_errors(401, 403))
+@router.get("/limits", operation_id="getLimits", responses=describe_read_errors(401, 403))
 def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
     """What bounds every policy, and who has set it."""
     found = limit_overrides.list_limits(tx, given.cluster_id, given.limits, given.limits_told)
-    return schemas.LimitList(items=[views.limit(each) for each in found])
+    return schemas.LimitList(items=[views.serialize_limit(each) for each in found])
 
 
-@router.put("/limits/{name}", operation_id="setLimit", responses=write_errors(404))
+@router.put("/limits/{name}", operation_id="setLimit", responses=describe_write_errors(404))
 def set_limit(
     name: Annotated[str, Path(max_length=64, examples=["max_touches"])],
     new: schemas.NewLimit,
@@ -73,25 +79,30 @@ def set_limit(
     return get_limits(given, who, tx)
 
 
-@router.get("/models", operation_id="getModels", responses=read_errors(401, 403))
+@router.get("/models", operation_id="getModels", responses=describe_read_errors(401, 403))
 def get_models(given: Context, who: Admin) -> schemas.ModelList:
     """Trained models that the service finds, and which of each name is in use."""
     found = [] if given.models_dir is None else model_catalog.list_versions(given.models_dir)
     return schemas.ModelList(
-        items=[views.model_line(line) for line in found], tables=model_promotion.tables(given)
+        items=[views.serialize_model_line(line) for line in found],
+        tables=model_promotion.list_tables(given),
     )
 
 
 @router.get(
-    "/models/{name}/{version}", operation_id="getModel", responses=read_errors(401, 403, 404)
+    "/models/{name}/{version}",
+    operation_id="getModel",
+    responses=describe_read_errors(401, 403, 404),
 )
 def get_model(name: Name, version: Version, given: Context, who: Admin) -> schemas.ModelView:
     """A model's card, and why versions of its name were promoted."""
-    return views.model(model_promotion.model(given, name, version))
+    return views.serialize_model(model_promotion.get_model(given, name, version))
 
 
 @router.put(
-    "/models/{name}/promoted", operation_id="promoteModel", responses=write_errors(404, 409, 429)
+    "/models/{name}/promoted",
+    operation_id="promoteModel",
+    responses=describe_write_errors(404, 409, 429),
 )
 def promote_model(
     name: Name, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
@@ -99,20 +110,20 @@ def promote_model(
     """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
     the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
     """
-    found = model_promotion.promote(
+    found = model_promotion.promote_model(
         given,
-        model_promotion.Asked(
-            model=model_promotion.named(name, asked.version),
+        model_promotion.PromotionRequest(
+            model=model_promotion.format_model_name(name, asked.version),
             tables=tuple(asked.tables),
             force=asked.force,
         ),
         actor=who.user,
         via=request.state.who.via,
     )
-    return views.evidence(found)
+    return views.serialize_evidence(found)
 
 
-@router.get("/polling", operation_id="getPolling", responses=read_errors(401, 403))
+@router.get("/polling", operation_id="getPolling", responses=describe_read_errors(401, 403))
 def get_polling(
     given: Context,
     who: Admin,
@@ -121,10 +132,10 @@ def get_polling(
 ) -> schemas.PollingView:
     """What Mirage's questions have cost Slurm, as its worker counts them and as slurmctld does."""
     found = service_status.read_polling_cost(tx, given.cluster_id, now=given.clock(), hours=hours)
-    return views.polling(found, slurmctld_load.read_last_usage(tx, given.cluster_id))
+    return views.serialize_polling(found, slurmctld_load.read_last_usage(tx, given.cluster_id))
 
 
-@router.get("/status", operation_id="getStatus", responses=read_errors(401, 403))
+@router.get("/status", operation_id="getStatus", responses=describe_read_errors(401, 403))
 def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
     """The worker's last round, who holds the lease, the database, versions."""
-    return views.status(service_status.read_status(tx, given.cluster_id), given.clock())
+    return views.serialize_status(service_status.read_status(tx, given.cluster_id), given.clock())

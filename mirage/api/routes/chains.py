@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from mirage.api import serializers
-from mirage.api.openapi import read_errors, write_errors
+from mirage.api.openapi import describe_read_errors, describe_write_errors
 from mirage.api.schemas import chain_schemas
 from mirage.api.streaming import file_export
 from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
@@ -16,10 +16,18 @@ from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import Context, Reader, Reading, Writer, Writing, freshness, need
+from mirage.http.dependencies import (
+    Context,
+    Reader,
+    Reading,
+    Writer,
+    Writing,
+    read_freshness,
+    require_identity,
+)
 from mirage.http.idempotency import Once
-from mirage.http.paging import NO_SUCH_CURSOR, Between, Paging, Wanted
-from mirage.http.problems import NOT_FOUND, ProblemError, invalid
+from mirage.http.paging import NO_SUCH_CURSOR, Between, PageRequest, Paging
+from mirage.http.problems import NOT_FOUND, ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
 from mirage.services.chains import chain_quota
 from mirage.services.chains import lifecycle as chain_service
@@ -39,7 +47,7 @@ ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7
     "/chains",
     operation_id="listChains",
     response_model=chain_schemas.ChainPage,
-    responses=read_errors(429) | EXPORTED,
+    responses=describe_read_errors(429) | EXPORTED,
 )
 def list_chains(
     *,
@@ -54,9 +62,9 @@ def list_chains(
     at_risk: Annotated[bool | None, Query(description="True: at risk alone.")] = None,
 ) -> chain_schemas.ChainPage | Response:
     """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
-    need(reader, JOBS, USAGE)
+    require_identity(reader, JOBS, USAGE)
     cluster_id = paging.given.cluster_id
-    begin = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
+    begin = None if paging.cursor is None else _resolve_cursor(paging, reader, paging.cursor)
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     where = ChainFilter(
         partition=partition,
@@ -66,7 +74,7 @@ def list_chains(
         until=between.until,
     )
 
-    def look(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
+    def read_page(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
         after = begin if last is None else last.chain_id
         return chains.list_chains(
             tx,
@@ -80,34 +88,39 @@ def list_chains(
         )
 
     if wanted is not Format.JSON:
-        return file_export.file(
-            paging.request, wanted, chain_schemas.ChainSummary, look, _summaries
+        return file_export.export_rows(
+            paging.request, wanted, chain_schemas.ChainSummary, read_page, _serialize_summaries
         )
-    rows = look(paging.tx, None, paging.limit)
+    rows = read_page(paging.tx, None, paging.limit)
     links = chains.list_links_by_chain(paging.tx, [chain.chain_id for chain in rows])
-    return paging.answer(
+    return paging.build_page(
         chain_schemas.ChainPage,
         rows,
-        view=lambda chain: serializers.chain_summary(chain, links[chain.chain_id]),
+        view=lambda chain: serializers.serialize_chain_summary(chain, links[chain.chain_id]),
         cursor=lambda chain: chain.chain_id,
     )
 
 
-def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[chain_schemas.ChainSummary]:
+def _serialize_summaries(
+    tx: Transaction, rows: Sequence[Chain]
+) -> list[chain_schemas.ChainSummary]:
     links = chains.list_links_by_chain(tx, [chain.chain_id for chain in rows])
-    return [serializers.chain_summary(chain, links[chain.chain_id]) for chain in rows]
+    return [serializers.serialize_chain_summary(chain, links[chain.chain_id]) for chain in rows]
 
 
-def _known_cursor(paging: Wanted, reader: Principal, cursor: str) -> ChainId:
+def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> ChainId:
     try:
-        return seen(paging.tx, ChainId(cursor), reader).chain_id
+        return get_visible_chain(paging.tx, ChainId(cursor), reader).chain_id
     except (NotFound, ProblemError) as error:
         hidden = error.refusal if isinstance(error, ProblemError) else None
-        raise invalid(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
+        raise build_invalid_error(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
 
 
 @router.post(
-    "/chains", operation_id="registerChain", status_code=201, responses=write_errors(409, 429)
+    "/chains",
+    operation_id="registerChain",
+    status_code=201,
+    responses=describe_write_errors(409, 429),
 )
 def register_chain(
     *,
@@ -121,19 +134,21 @@ def register_chain(
 ) -> chain_schemas.ChainView:
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
-    kept = new if _keeps_recipe(given, request) else new.model_copy(update={"recipe": None})
-    return key.once(
-        lambda: _register(tx, given, kept, who),
-        lambda: _shown(tx, given, seen(tx, ChainId(new.chain_id), who).chain_id),
+    kept = new if _should_keep_recipe(given, request) else new.model_copy(update={"recipe": None})
+    return key.run_once(
+        lambda: _register_new_chain(tx, given, kept, who),
+        lambda: _read_chain_view(
+            tx, given, get_visible_chain(tx, ChainId(new.chain_id), who).chain_id
+        ),
     )
 
 
-def _keeps_recipe(given: ApiContext, request: Request) -> bool:
+def _should_keep_recipe(given: ApiContext, request: Request) -> bool:
     """What it says is run as its user: a token that may register chains may not say that."""
     return given.keeps_recipes and request.state.who.via in {"munge", "socket"}
 
 
-def _register(
+def _register_new_chain(
     tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Principal
 ) -> chain_schemas.ChainView:
     if who.uid == NOBODY_UID:
@@ -152,7 +167,7 @@ def _register(
         style=new.style,
         mode=new.mode,
         min_runtime_s=new.min_runtime_s,
-        recipe=None if new.recipe is None else new.recipe.kept(),
+        recipe=None if new.recipe is None else new.recipe.to_recipe(),
     )
     bounds = chain_quota.ChainQuota(
         live=limit_overrides.read_effective_limits(
@@ -171,12 +186,12 @@ def _register(
         if who.can_see_all_chains:
             raise
         # Whose chain it is, or that it is one, is no business of this caller's.
-        raise invalid(
+        raise build_invalid_error(
             "this chain cannot be registered: take another chain_id",
             pointer="#/chain_id",
             refusal=error,
         ) from None
-    return _shown(tx, given, ChainId(new.chain_id))
+    return _read_chain_view(tx, given, ChainId(new.chain_id))
 
 
 def _check_policy(given: ApiContext, name: str) -> None:
@@ -184,21 +199,27 @@ def _check_policy(given: ApiContext, name: str) -> None:
         return
     if given.model is None or not is_model(name):
         known = ", ".join(given.policies)
-        raise invalid(f"no policy {name!r}: there are {known}", pointer="#/policy")
+        raise build_invalid_error(f"no policy {name!r}: there are {known}", pointer="#/policy")
     try:
         given.model(name)
     except InputError as error:
-        raise invalid(str(error), pointer="#/policy") from error
+        raise build_invalid_error(str(error), pointer="#/policy") from error
 
 
-def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> chain_schemas.ChainView:
+def _read_chain_view(
+    tx: Transaction, given: ApiContext, chain_id: ChainId
+) -> chain_schemas.ChainView:
     found = chains.get_chain(tx, chain_id)
-    return serializers.chain(found, chains.list_links(tx, chain_id), freshness(tx, given))
+    return serializers.serialize_chain(
+        found, chains.list_links(tx, chain_id), read_freshness(tx, given)
+    )
 
 
-def seen(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
+def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
     """One that this caller may not see is one that is not there."""
-    need(reader, JOBS, USAGE)  # before the look-up, which would tell whether there is one
+    require_identity(
+        reader, JOBS, USAGE
+    )  # before the look-up, which would tell whether there is one
     found = chains.get_chain(tx, chain_id)
     if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
@@ -206,15 +227,15 @@ def seen(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
     return found
 
 
-@router.get("/chains/{chain_id}", operation_id="getChain", responses=read_errors(401, 404))
+@router.get("/chains/{chain_id}", operation_id="getChain", responses=describe_read_errors(401, 404))
 def get_chain(
     chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
 ) -> chain_schemas.ChainView:
     """One chain with its links and hand-overs."""
-    return _shown(tx, given, seen(tx, ChainId(chain_id), reader).chain_id)
+    return _read_chain_view(tx, given, get_visible_chain(tx, ChainId(chain_id), reader).chain_id)
 
 
-def _decision_filter(
+def _build_decision_filter(
     between: Between,
     action: Annotated[Action | None, Query(description="What was decided.")] = None,
     effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
@@ -231,40 +252,40 @@ def _decision_filter(
     )
 
 
-Deciding = Annotated[DecisionFilter, Depends(_decision_filter)]
+Deciding = Annotated[DecisionFilter, Depends(_build_decision_filter)]
 
 
 @router.get(
     "/chains/{chain_id}/decisions",
     operation_id="listChainDecisions",
     response_model=chain_schemas.DecisionPage,
-    responses=read_errors(404, 429) | EXPORTED,
+    responses=describe_read_errors(404, 429) | EXPORTED,
 )
 def list_chain_decisions(
     chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
-    found = seen(paging.tx, ChainId(chain_id), reader)
-    return _decisions(paging, wanted, where, chain_id=found.chain_id)
+    found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
+    return _build_decision_response(paging, wanted, where, chain_id=found.chain_id)
 
 
 @router.get(
     "/decisions",
     operation_id="listDecisions",
     response_model=chain_schemas.DecisionPage,
-    responses=read_errors(429) | EXPORTED,
+    responses=describe_read_errors(429) | EXPORTED,
 )
 def list_decisions(
     paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
-    need(reader, JOBS, USAGE)
+    require_identity(reader, JOBS, USAGE)
     own = None if reader.can_see_all_chains else reader.build_own_rows()
-    return _decisions(paging, wanted, where, own=own)
+    return _build_decision_response(paging, wanted, where, own=own)
 
 
-def _decisions(
-    paging: Wanted,
+def _build_decision_response(
+    paging: PageRequest,
     wanted: Format,
     where: DecisionFilter,
     *,
@@ -273,59 +294,62 @@ def _decisions(
 ) -> chain_schemas.DecisionPage | Response:
     cluster_id, begin = paging.given.cluster_id, paging.after
 
-    def look(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
+    def read_page(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
         after = begin if last is None else last.id
         return decisions.list_decisions(
             tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
         )
 
     if wanted is not Format.JSON:
-        return file_export.file(
-            paging.request, wanted, chain_schemas.DecisionView, look, _shown_decisions
+        return file_export.export_rows(
+            paging.request, wanted, chain_schemas.DecisionView, read_page, _serialize_decisions
         )
-    return paging.answer(
+    return paging.build_page(
         chain_schemas.DecisionPage,
-        look(paging.tx, None, paging.limit),
-        view=serializers.decision,
+        read_page(paging.tx, None, paging.limit),
+        view=serializers.serialize_decision,
         cursor=lambda row: str(row.id),
     )
 
 
-def _shown_decisions(
+def _serialize_decisions(
     _tx: Transaction, rows: Sequence[DecisionRow]
 ) -> list[chain_schemas.DecisionView]:
-    return [serializers.decision(row) for row in rows]
+    return [serializers.serialize_decision(row) for row in rows]
 
 
-def _asking(
+def _prepare_state_request(
     chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
-    def ask(target: ChainState) -> chain_schemas.ChainView:
-        return key.once(lambda: make(target), lambda: _shown(tx, given, theirs().chain_id))
+    def request_state(target: ChainState) -> chain_schemas.ChainView:
+        return key.run_once(
+            lambda: write_request(target),
+            lambda: _read_chain_view(tx, given, get_own_chain().chain_id),
+        )
 
-    def make(target: ChainState) -> chain_schemas.ChainView:
-        found = theirs()
+    def write_request(target: ChainState) -> chain_schemas.ChainView:
+        found = get_own_chain()
         chain_service.request_state(
             tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
         )
-        return _shown(tx, given, found.chain_id)
+        return _read_chain_view(tx, given, found.chain_id)
 
-    def theirs() -> Chain:
-        found = seen(tx, ChainId(chain_id), who)
+    def get_own_chain() -> Chain:
+        found = get_visible_chain(tx, ChainId(chain_id), who)
         if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         return found
 
-    return ask
+    return request_state
 
 
-Asking = Annotated[Callable[[ChainState], chain_schemas.ChainView], Depends(_asking)]
+Asking = Annotated[Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_request)]
 
 
 @router.post(
-    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=write_errors(404, 409)
+    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
 )
 def pause_chain(ask: Asking) -> chain_schemas.ChainView:
     """Start no further link until it is resumed; the running link goes on."""
@@ -333,7 +357,9 @@ def pause_chain(ask: Asking) -> chain_schemas.ChainView:
 
 
 @router.post(
-    "/chains/{chain_id}/resume", operation_id="resumeChain", responses=write_errors(404, 409)
+    "/chains/{chain_id}/resume",
+    operation_id="resumeChain",
+    responses=describe_write_errors(404, 409),
 )
 def resume_chain(ask: Asking) -> chain_schemas.ChainView:
     """Undo a pause."""
@@ -341,7 +367,9 @@ def resume_chain(ask: Asking) -> chain_schemas.ChainView:
 
 
 @router.post(
-    "/chains/{chain_id}/cancel", operation_id="cancelChain", responses=write_errors(404, 409)
+    "/chains/{chain_id}/cancel",
+    operation_id="cancelChain",
+    responses=describe_write_errors(404, 409),
 )
 def cancel_chain(ask: Asking) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""

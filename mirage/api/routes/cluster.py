@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from mirage.api import serializers
-from mirage.api.openapi import read_errors
+from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.api.streaming import file_export
 from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
 from mirage.domain.access.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import Job, JobState
-from mirage.http.dependencies import Context, Reader, Reading, freshness, need
-from mirage.http.paging import Between, Paging, pair_cursor
+from mirage.http.dependencies import Context, Reader, Reading, read_freshness, require_identity
+from mirage.http.paging import Between, Paging, format_pair_cursor
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history, queue_summary, snapshots
 from mirage.store.jobs.job_history import JobFilter
@@ -29,11 +29,11 @@ _NODES_WITHIN_S = 3600
 _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 
 
-@router.get("/cluster", operation_id="getCluster", responses=read_errors(401))
+@router.get("/cluster", operation_id="getCluster", responses=describe_read_errors(401))
 def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
     """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
     modes = clusters.list_modes(tx, given.cluster_id)
-    fresh = freshness(tx, given)
+    fresh = read_freshness(tx, given)
     return cluster_schemas.ClusterView(
         name=given.cluster_name,
         mode=modes.pop(""),
@@ -42,11 +42,13 @@ def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.
         partial=given.partial(),
         as_of=fresh.as_of,
         stale=fresh.stale,
-        sums=_sums(tx, given.cluster_id, with_nodes=reader.can_see(NODES)),
+        sums=_read_sums(tx, given.cluster_id, with_nodes=reader.can_see(NODES)),
     )
 
 
-def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> cluster_schemas.ClusterSums:
+def _read_sums(
+    tx: Transaction, cluster_id: int, *, with_nodes: bool
+) -> cluster_schemas.ClusterSums:
     latest = snapshots.find_latest_snapshot(tx, cluster_id)
     if latest is None:
         return cluster_schemas.ClusterSums()
@@ -62,7 +64,7 @@ def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> cluster_sche
     "/jobs",
     operation_id="listJobs",
     response_model=chain_schemas.JobPage,
-    responses=read_errors(429) | EXPORTED,
+    responses=describe_read_errors(429) | EXPORTED,
 )
 def list_jobs(
     *,
@@ -78,7 +80,7 @@ def list_jobs(
 ) -> chain_schemas.JobPage | Response:
     """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
     private. `since` and `until` are of their submission."""
-    need(reader, JOBS)
+    require_identity(reader, JOBS)
     own = None if reader.can_see(JOBS) else reader.build_own_rows()
     where = JobFilter(
         partition=partition,
@@ -92,22 +94,24 @@ def list_jobs(
     )
     cluster_id, begin = paging.given.cluster_id, paging.after_pair
 
-    def look(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
+    def read_page(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
         after = begin if last is None else (last.job_id, last.submit)
         found = job_history.list_jobs(tx, cluster_id, where, after=after, limit=limit)
-        return _planned(tx, cluster_id, found)
+        return _add_planned_starts(tx, cluster_id, found)
 
     if wanted is not Format.JSON:
-        return file_export.file(paging.request, wanted, chain_schemas.JobView, look, _shown)
-    return paging.answer(
+        return file_export.export_rows(
+            paging.request, wanted, chain_schemas.JobView, read_page, _serialize_jobs
+        )
+    return paging.build_page(
         chain_schemas.JobPage,
-        look(paging.tx, None, paging.limit),
-        view=serializers.job,
-        cursor=lambda job: pair_cursor(job.job_id, job.submit),
+        read_page(paging.tx, None, paging.limit),
+        view=serializers.serialize_job,
+        cursor=lambda job: format_pair_cursor(job.job_id, job.submit),
     )
 
 
-def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
+def _add_planned_starts(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
     """With the starts that Slurm plans for those that wait."""
     if not any(job.state.is_waiting for job in found):
         return found
@@ -119,5 +123,5 @@ def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
     ]
 
 
-def _shown(_tx: Transaction, found: Sequence[Job]) -> list[chain_schemas.JobView]:
-    return [serializers.job(job) for job in found]
+def _serialize_jobs(_tx: Transaction, found: Sequence[Job]) -> list[chain_schemas.JobView]:
+    return [serializers.serialize_job(job) for job in found]

@@ -10,8 +10,14 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mirage.api.openapi import read_errors
-from mirage.api.streaming.change_feed import Ending, Listener, Live, Seen, shown
+from mirage.api.openapi import describe_read_errors
+from mirage.api.streaming.change_feed import (
+    ChangeBatch,
+    ChangeFeed,
+    Ending,
+    Listener,
+    serialize_change,
+)
 from mirage.domain.access.caller import Principal
 from mirage.http.dependencies import Reader
 from mirage.store.events.changes import Topic
@@ -28,7 +34,7 @@ SEND_S = 30.0
 _RETRY_MS = 2000
 _LARGEST = 2**53
 
-_ANSWERS = read_errors(401, 403, 429) | {
+_ANSWERS = describe_read_errors(401, 403, 429) | {
     200: {
         "description": "Events. `id`: resume with it. `event`: chains, decisions, queue, mode; "
         "health (ok, stale, unavailable; first of all, and when it changes); reset: changes were "
@@ -77,7 +83,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        live: Live,
+        live: ChangeFeed,
         who: Principal,
         *,
         after: int | None,
@@ -95,14 +101,14 @@ class EventStream(Response):
         self._at_ending, self._client = at_ending, client
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._live.listening(self._who, self._client) as listener:
+        with self._live.open_listener(self._who, self._client) as listener:
             if self._at_ending is not None:
-                self._at_ending(listener.end)
+                self._at_ending(listener.end_listening)
             head = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **head})
-            leaving = asyncio.create_task(_until_gone(receive, listener))
+            leaving = asyncio.create_task(_wait_until_gone(receive, listener))
             try:
-                async for text in self._events(listener):
+                async for text in self._iter_events(listener):
                     body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
                     await asyncio.wait_for(send(body), SEND_S)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -111,44 +117,46 @@ class EventStream(Response):
             finally:
                 leaving.cancel()
 
-    async def _events(self, listener: Listener) -> AsyncIterator[str]:
-        seen = await self._live.begin(self._after)
+    async def _iter_events(self, listener: Listener) -> AsyncIterator[str]:
+        seen = await self._live.read_missed_changes(self._after)
         at = seen.newest if self._after is None or seen.news is None else self._after
-        yield f"retry: {_RETRY_MS}\n\n{_health(seen.health, at)}{self._told(seen)}"
+        yield f"retry: {_RETRY_MS}\n\n{_format_health(seen.health, at)}{self._format_changes(seen)}"
         beat = time.monotonic() + HEARTBEAT_S
         while not listener.ended and (now := time.monotonic()) < self._until:
-            await listener.waits(min(self._until, beat) - now)
-            before, seen = seen, self._since(seen, listener)
-            text = "" if seen.health == before.health else _health(seen.health, seen.newest)
-            text += self._told(seen)
+            await listener.wait_for_change(min(self._until, beat) - now)
+            before, seen = seen, self._collect_changes(seen, listener)
+            text = "" if seen.health == before.health else _format_health(seen.health, seen.newest)
+            text += self._format_changes(seen)
             # Not for each change: a beat shall not tell of what this caller may not see.
             if text or time.monotonic() >= beat:
                 yield text or ": still here\n\n"
                 beat = time.monotonic() + HEARTBEAT_S
 
-    def _since(self, before: Seen, listener: Listener) -> Seen:
+    def _collect_changes(self, before: ChangeBatch, listener: Listener) -> ChangeBatch:
         live = self._live
-        news = None if listener.lost else live.after(before.newest)
+        news = None if listener.lost else live.get_changes_after(before.newest)
         listener.lost = False
         newest = live.last if news is None else max(live.last, before.newest)
-        return Seen(news, live.owners, newest, live.health)
+        return ChangeBatch(news, live.owners, newest, live.health)
 
-    def _told(self, seen: Seen) -> str:
+    def _format_changes(self, seen: ChangeBatch) -> str:
         if seen.news is None:
-            return _event("reset", seen.newest, {"id": seen.newest, "topic": "reset"})
-        found = [shown(change, self._who, seen.owners, self._topics) for change in seen.news]
-        return "".join(_event(str(d["topic"]), int(str(d["id"])), d) for d in found if d)
+            return _format_event("reset", seen.newest, {"id": seen.newest, "topic": "reset"})
+        found = [
+            serialize_change(change, self._who, seen.owners, self._topics) for change in seen.news
+        ]
+        return "".join(_format_event(str(d["topic"]), int(str(d["id"])), d) for d in found if d)
 
 
-async def _until_gone(receive: Receive, listener: Listener) -> None:
+async def _wait_until_gone(receive: Receive, listener: Listener) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    listener.end()
+    listener.end_listening()
 
 
-def _health(status: str, number: int) -> str:
-    return _event("health", number, {"topic": "health", "status": status})
+def _format_health(status: str, number: int) -> str:
+    return _format_event("health", number, {"topic": "health", "status": status})
 
 
-def _event(name: str, number: int, data: Mapping[str, object]) -> str:
+def _format_event(name: str, number: int, data: Mapping[str, object]) -> str:
     return f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n"

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 
 from mirage.api import serializers
-from mirage.api.openapi import read_errors, write_errors
-from mirage.api.routes.queue import bounds_of, least_of
+from mirage.api.openapi import describe_read_errors, describe_write_errors
+from mirage.api.routes.queue import get_minimum_jobs, get_visible_bounds
 from mirage.api.schemas import forecast_schemas as schemas
 from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import UNLIMITED
@@ -20,27 +20,27 @@ from mirage.http.dependencies import (
     Reading,
     Writer,
     Writing,
-    freshness,
-    instant,
+    read_freshness,
+    to_instant,
 )
 from mirage.http.idempotency import Once
-from mirage.http.problems import invalid
+from mirage.http.problems import build_invalid_error
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 
 router = APIRouter(tags=["cluster"])
 
 
-def _a_few(request: Request, _reader: Reader) -> Iterator[None]:
-    with quota.of(request).foretelling(quota.asker(request)):
+def _limit_forecasts(request: Request, _reader: Reader) -> Iterator[None]:
+    with quota.get_quota(request).limit_forecasts(quota.get_asker(request)):
         yield
 
 
 @router.get(
     "/forecasts",
     operation_id="getForecast",
-    responses=read_errors(401, 404, 429),
-    dependencies=[Depends(_a_few, scope="function")],
+    responses=describe_read_errors(401, 404, 429),
+    dependencies=[Depends(_limit_forecasts, scope="function")],
 )
 def get_forecast(
     given: Context,
@@ -60,18 +60,21 @@ def get_forecast(
     shape = JobShape(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )
-    now, bounds = given.clock(), bounds_of(given, reader, partition)
+    now, bounds = given.clock(), get_visible_bounds(given, reader, partition)
     try:
         found = submission_forecast.forecast_submission(
-            tx, given.cluster_id, shape, now, least=least_of(reader), bounds=bounds
+            tx, given.cluster_id, shape, now, least=get_minimum_jobs(reader), bounds=bounds
         )
     except NeverStarts as error:
-        raise invalid(str(error), parameter=error.field) from error
-    return _view(found, now, freshness(tx, given))
+        raise build_invalid_error(str(error), parameter=error.field) from error
+    return _serialize_forecast(found, now, read_freshness(tx, given))
 
 
 @router.post(
-    "/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(409, 429)
+    "/forecasts",
+    operation_id="askForecast",
+    status_code=202,
+    responses=describe_write_errors(409, 429),
 )
 def ask_forecast(
     new: schemas.NewForecast,
@@ -85,23 +88,25 @@ def ask_forecast(
 
     by = Requester(who.uid, given.quotas.forecasts_asked)
 
-    def ask() -> schemas.ForecastAsked:
-        shape, bounds = JobShape(**new.model_dump()), bounds_of(given, who, new.partition)
+    def request_forecast() -> schemas.ForecastAsked:
+        shape, bounds = JobShape(**new.model_dump()), get_visible_bounds(given, who, new.partition)
         try:
             submission_forecast.request_forecast(
                 tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by
             )
         except NeverStarts as error:
-            raise invalid(str(error), pointer=f"#/{error.field}") from error
-        return asked()
+            raise build_invalid_error(str(error), pointer=f"#/{error.field}") from error
+        return build_answer()
 
-    def asked() -> schemas.ForecastAsked:
+    def build_answer() -> schemas.ForecastAsked:
         return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
 
-    return key.once(ask, asked)
+    return key.run_once(request_forecast, build_answer)
 
 
-def _view(found: SubmissionForecast, now: int, fresh: Freshness) -> schemas.WaitForecast:
+def _serialize_forecast(
+    found: SubmissionForecast, now: int, fresh: Freshness
+) -> schemas.WaitForecast:
     shape, used, quality = found.shape, found.used, found.quality
     return schemas.WaitForecast(
         partition=shape.partition,
@@ -110,7 +115,7 @@ def _view(found: SubmissionForecast, now: int, fresh: Freshness) -> schemas.Wait
         gpus=shape.gpus,
         account=shape.account,
         source=schemas.Source(found.source),
-        foretold_at=instant(found.at),
+        foretold_at=to_instant(found.at),
         exact=found.exact,
         used=schemas.ShapeView(
             nodes=used.nodes,
@@ -133,5 +138,5 @@ def _view(found: SubmissionForecast, now: int, fresh: Freshness) -> schemas.Wait
         says=list(submission_forecast.describe_forecast(found, now)),
         as_of=fresh.as_of,
         stale=fresh.stale,
-        **serializers.forecast(found.forecast).model_dump(),
+        **serializers.serialize_forecast(found.forecast).model_dump(),
     )

@@ -6,14 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from mirage.api import serializers
-from mirage.api.openapi import read_errors
+from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas.handover_schemas import HandoverItem, HandoverPage
 from mirage.api.streaming import file_export
 from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.chain import ChainId
-from mirage.http.dependencies import Reader, need
-from mirage.http.paging import Between, Paging, pair_cursor
+from mirage.http.dependencies import Reader, require_identity
+from mirage.http.paging import Between, Paging, format_pair_cursor
 from mirage.store.chains import chains
 from mirage.store.chains.chains import HandoverFilter, HandoverRow
 from mirage.store.database.engine import Transaction
@@ -25,7 +25,7 @@ router = APIRouter(tags=["handovers"])
     "/handovers",
     operation_id="listHandovers",
     response_model=HandoverPage,
-    responses=read_errors(429) | EXPORTED,
+    responses=describe_read_errors(429) | EXPORTED,
 )
 def list_handovers(
     *,
@@ -40,7 +40,7 @@ def list_handovers(
 ) -> HandoverPage | Response:
     """Complete hand-overs of all chains that the caller may see, the last start first. `since` and
     `until` are of the successor's start."""
-    need(reader, JOBS, USAGE)
+    require_identity(reader, JOBS, USAGE)
     where = HandoverFilter(
         chain_id=None if chain_id is None else ChainId(chain_id),
         user=user,
@@ -52,23 +52,25 @@ def list_handovers(
     )
     cluster_id, begin = paging.given.cluster_id, paging.after_pair
 
-    def look(tx: Transaction, last: HandoverRow | None, limit: int) -> list[HandoverRow]:
-        after = begin if last is None else _place(last)
+    def read_page(tx: Transaction, last: HandoverRow | None, limit: int) -> list[HandoverRow]:
+        after = begin if last is None else _get_cursor_key(last)
         return chains.list_handover_page(tx, cluster_id, where, after=after, limit=limit)
 
     if wanted is not Format.JSON:
-        return file_export.file(paging.request, wanted, HandoverItem, look, _shown)
-    return paging.answer(
+        return file_export.export_rows(
+            paging.request, wanted, HandoverItem, read_page, _serialize_handovers
+        )
+    return paging.build_page(
         HandoverPage,
-        look(paging.tx, None, paging.limit),
-        view=serializers.passed,
-        cursor=lambda row: pair_cursor(*_place(row)),
+        read_page(paging.tx, None, paging.limit),
+        view=serializers.serialize_handover_row,
+        cursor=lambda row: format_pair_cursor(*_get_cursor_key(row)),
     )
 
 
-def _place(row: HandoverRow) -> tuple[int, int]:
+def _get_cursor_key(row: HandoverRow) -> tuple[int, int]:
     return row.successor.start or 0, row.successor.job_id
 
 
-def _shown(_tx: Transaction, rows: Sequence[HandoverRow]) -> list[HandoverItem]:
-    return [serializers.passed(row) for row in rows]
+def _serialize_handovers(_tx: Transaction, rows: Sequence[HandoverRow]) -> list[HandoverItem]:
+    return [serializers.serialize_handover_row(row) for row in rows]

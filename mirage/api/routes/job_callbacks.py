@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from mirage.api.openapi import write_errors
-from mirage.api.routes.chains import ChainPath, seen
+from mirage.api.openapi import describe_write_errors
+from mirage.api.routes.chains import ChainPath, get_visible_chain
 from mirage.api.schemas import chain_schemas
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
 from mirage.domain.job import JobId
@@ -23,7 +23,7 @@ router = APIRouter(tags=["machines"])
 @router.get(
     "/chains/{chain_id}/next",
     operation_id="getNextLink",
-    responses=write_errors(404),
+    responses=describe_write_errors(404),
     response_model_exclude_unset=True,
 )
 def get_next_link(
@@ -39,7 +39,7 @@ def get_next_link(
 
     Of mode submit: shall it submit it now? Of a chain with standbys: the lead to plan.
     """
-    found = seen(tx, ChainId(chain_id), who)
+    found = get_visible_chain(tx, ChainId(chain_id), who)
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
     if found.mode is not ChainMode.SUBMIT:
@@ -63,7 +63,10 @@ def get_next_link(
 
 
 @router.post(
-    "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors(409)
+    "/completions",
+    operation_id="reportCompletion",
+    status_code=202,
+    responses=describe_write_errors(409),
 )
 def report_completion(
     ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Once
@@ -72,7 +75,7 @@ def report_completion(
     if who.user not in given.pushers:
         raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
     job_id, now = JobId(ended.job_id), given.clock()
-    return key.once(
+    return key.run_once(
         lambda: chain_schemas.CompletionView(
             looks=push_times.record_push(tx, given.cluster_id, job_id, now)
         ),

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from mirage.api import serializers
-from mirage.api.openapi import read_errors
-from mirage.api.routes.chains import ChainPath, seen
+from mirage.api.openapi import describe_read_errors
+from mirage.api.routes.chains import ChainPath, get_visible_chain
 from mirage.api.schemas import overview_schemas as schemas
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.chain import MAX_LINKS, ChainId
@@ -15,13 +15,13 @@ from mirage.http.dependencies import (
     Context,
     Reader,
     Reading,
-    freshness,
-    instant,
-    instant_or_none,
-    need,
+    read_freshness,
+    require_identity,
+    to_instant,
+    to_optional_instant,
 )
 from mirage.http.paging import Paging
-from mirage.http.problems import invalid
+from mirage.http.problems import build_invalid_error
 from mirage.services.reports import chain_timeline as timelines
 from mirage.services.reports import overview as overviews
 from mirage.services.reports.chain_timeline import Course, TimelineHandover
@@ -36,52 +36,56 @@ _CURSOR = re.compile(r"(?P<rank>[012])-(?P<ends>\d{1,19})-(?P<chain>[a-z0-9]{8,3
 _BEYOND = 2**63
 
 
-@router.get("/overview", operation_id="getOverview", responses=read_errors(401))
+@router.get("/overview", operation_id="getOverview", responses=describe_read_errors(401))
 def get_overview(
     paging: Paging,
     reader: Reader,
     user: Annotated[str, Query(max_length=64, description="Of this user only.")] = "",
 ) -> schemas.OverviewPage:
     """What goes on now: live chains by risk, and the next hand-overs."""
-    need(reader, JOBS, USAGE)
+    require_identity(reader, JOBS, USAGE)
     wanted = RankingFilter(
         own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user
     )
-    after = None if paging.cursor is None else place(paging.cursor, parameter="cursor")
+    after = None if paging.cursor is None else parse_cursor(paging.cursor, parameter="cursor")
     tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
-    found = paging.given.remembered.of(
+    found = paging.given.remembered.get_or_make(
         ("overview", wanted, after, limit),
         changes.read_newest_seq(tx, cluster_id),
         lambda: overviews.build_overview(tx, cluster_id, wanted, after=after, limit=limit),
     )
 
-    def page(**more: object) -> schemas.OverviewPage:
+    def build_page(**more: object) -> schemas.OverviewPage:
         return schemas.OverviewPage(
             live=found.live,
             at_risk=found.at_risk,
             paused=found.paused,
-            soon=[_upcoming(upcoming) for upcoming in found.soon],
+            soon=[_serialize_upcoming(upcoming) for upcoming in found.soon],
             **more,
         )
 
-    return paging.answer(page, found.rows, view=_row, cursor=cursor)
+    return paging.build_page(build_page, found.rows, view=_serialize_row, cursor=format_cursor)
 
 
-def cursor(row: ChainRow) -> str:
+def format_cursor(row: ChainRow) -> str:
     """Where the page after that row begins."""
     return f"{row.place.rank}-{row.place.ends}-{row.place.chain_id}"
 
 
-def place(cursor: str, *, parameter: str) -> RankedChain:
-    """What `cursor` made; a fault of `parameter` where it is not."""
+def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
+    """What `format_cursor` made; a fault of `parameter` where it is not."""
     found = _CURSOR.fullmatch(cursor)
     if found is None or int(found["ends"]) >= _BEYOND:
-        raise invalid(f"no such page: begin again without {parameter}", parameter=parameter)
+        raise build_invalid_error(
+            f"no such page: begin again without {parameter}", parameter=parameter
+        )
     return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))
 
 
 @router.get(
-    "/chains/{chain_id}/timeline", operation_id="getChainTimeline", responses=read_errors(401, 404)
+    "/chains/{chain_id}/timeline",
+    operation_id="getChainTimeline",
+    responses=describe_read_errors(401, 404),
 )
 def get_chain_timeline(
     chain_id: ChainPath,
@@ -94,17 +98,17 @@ def get_chain_timeline(
     ] = None,
 ) -> schemas.TimelineView:
     """The chain's links, each hand-over against its forecast, and where the logs are."""
-    chain = seen(tx, ChainId(chain_id), reader)
+    chain = get_visible_chain(tx, ChainId(chain_id), reader)
     links = chains.list_links(tx, chain.chain_id)
     found = timelines.build_timeline(tx, chain, links, index=link)
     obeys = reader.can_steer(chain, links)
     logs = timelines.list_logs(tx, given.cluster_id, chain, links) if obeys else None
-    fresh = freshness(tx, given)
+    fresh = read_freshness(tx, given)
     return schemas.TimelineView(
         chain_id=chain.chain_id,
-        links=list(serializers.link_views(chain, links)),
-        handovers=[_handed_over(handover) for handover in found.handovers],
-        course=None if found.course is None else _course(found.course),
+        links=list(serializers.serialize_links(chain, links)),
+        handovers=[_serialize_handover(handover) for handover in found.handovers],
+        course=None if found.course is None else _serialize_course(found.course),
         logs=logs
         and [
             schemas.LinkLogView(link=li.index, job_id=li.job_id, file=li.file, told=li.is_told)
@@ -115,58 +119,63 @@ def get_chain_timeline(
     )
 
 
-def _row(row: ChainRow) -> schemas.OverviewRow:
+def _serialize_row(row: ChainRow) -> schemas.OverviewRow:
     return schemas.OverviewRow(
-        chain=serializers.chain_summary(row.chain, row.links),
-        next=None if row.upcoming is None else _upcoming(row.upcoming),
+        chain=serializers.serialize_chain_summary(row.chain, row.links),
+        next=None if row.upcoming is None else _serialize_upcoming(row.upcoming),
     )
 
 
-def _upcoming(upcoming: UpcomingHandover) -> schemas.UpcomingView:
+def _serialize_upcoming(upcoming: UpcomingHandover) -> schemas.UpcomingView:
     handover, start = upcoming.handover, upcoming.start
     return schemas.UpcomingView(
         chain_id=handover.chain.chain_id,
         link=handover.standby.index,
         submits=handover.submits,
-        predecessor_end=instant_or_none(upcoming.ends),
-        start=None if start is None else _start(start),
-        planned_release=instant_or_none(upcoming.planned_release),
-        slurm_start=instant_or_none(upcoming.planned),
-        decision=None if upcoming.decision is None else serializers.decision(upcoming.decision),
+        predecessor_end=to_optional_instant(upcoming.ends),
+        start=None if start is None else _serialize_start(start),
+        planned_release=to_optional_instant(upcoming.planned_release),
+        slurm_start=to_optional_instant(upcoming.planned),
+        decision=None
+        if upcoming.decision is None
+        else serializers.serialize_decision(upcoming.decision),
     )
 
 
-def _start(start: StartRange) -> schemas.StartRangeView:
+def _serialize_start(start: StartRange) -> schemas.StartRangeView:
     return schemas.StartRangeView(
-        since=instant(start.since),
+        since=to_instant(start.since),
         eligible=start.is_free,
-        p10=instant(start.p10),
-        p50=instant(start.p50),
-        p90=instant(start.p90),
+        p10=to_instant(start.p10),
+        p50=to_instant(start.p50),
+        p90=to_instant(start.p90),
     )
 
 
-def _handed_over(handover: TimelineHandover) -> schemas.HandedOverView:
+def _serialize_handover(handover: TimelineHandover) -> schemas.HandedOverView:
     over = handover.over
     return schemas.HandedOverView(
         link=handover.successor.index,
-        predecessor_end=instant_or_none(handover.ends),
+        predecessor_end=to_optional_instant(handover.ends),
         predecessor_ended=handover.predecessor.end is not None,
-        successor_start=instant_or_none(handover.successor.start),
-        freed_at=instant_or_none(handover.successor.freed_at),
+        successor_start=to_optional_instant(handover.successor.start),
+        freed_at=to_optional_instant(handover.successor.freed_at),
         freed_by=handover.successor.freed_by,
         interruption_h=None if over is None else over.interruption_h,
         overlap_h=None if over is None else over.overlap_h,
-        forecast=None if handover.forecast is None else _start(handover.forecast),
+        forecast=None if handover.forecast is None else _serialize_start(handover.forecast),
     )
 
 
-def _course(course: Course) -> schemas.CourseView:
+def _serialize_course(course: Course) -> schemas.CourseView:
     return schemas.CourseView(
         link=course.handover.successor.index,
         points=[
             schemas.CoursePointView(
-                at=instant(p.at), p10=instant(p.p10), p50=instant(p.p50), p90=instant(p.p90)
+                at=to_instant(p.at),
+                p10=to_instant(p.p10),
+                p50=to_instant(p.p50),
+                p90=to_instant(p.p90),
             )
             for p in course.points
         ],

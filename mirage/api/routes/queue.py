@@ -5,15 +5,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from mirage.api.openapi import read_errors
+from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import queue_schemas as schemas
 from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary
 from mirage.errors import InputError
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, instant_or_none
-from mirage.http.problems import invalid
+from mirage.http.dependencies import (
+    Context,
+    Reader,
+    Reading,
+    read_freshness,
+    to_instant,
+    to_optional_instant,
+)
+from mirage.http.problems import build_invalid_error
 from mirage.services.forecasts.submission_forecast import PartitionBounds
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import PartitionStatus, WaitingReason
@@ -28,21 +35,21 @@ _LAST = 7_258_118_400
 """The year 2200."""
 
 
-@router.get("/queue", operation_id="getQueue", responses=read_errors(401))
+@router.get("/queue", operation_id="getQueue", responses=describe_read_errors(401))
 def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
     """Who waits where and why, and how many nodes are idle: sums, as last seen."""
     found = queue_status.read_queue_status(tx, given.cluster_id, reader)
-    fresh = freshness(tx, given)
+    fresh = read_freshness(tx, given)
     return schemas.QueueView(
-        nodes_as_of=instant_or_none(found.nodes_at),
-        whole=None if found.whole is None else _partition(found.whole),
-        partitions=[_partition(row) for row in found.partitions],
+        nodes_as_of=to_optional_instant(found.nodes_at),
+        whole=None if found.whole is None else _serialize_partition(found.whole),
+        partitions=[_serialize_partition(row) for row in found.partitions],
         as_of=fresh.as_of,
         stale=fresh.stale,
     )
 
 
-def _asked(
+def _build_waits_query(
     given: Context,
     *,
     since: Annotated[
@@ -56,8 +63,8 @@ def _asked(
 ) -> WaitQuery:
     now = given.clock()
     return WaitQuery(
-        since=now - DAYS * DAY_S if since is None else _epoch(since, "since"),
-        until=now + 1 if until is None else _epoch(until, "until"),
+        since=now - DAYS * DAY_S if since is None else _parse_epoch(since, "since"),
+        until=now + 1 if until is None else _parse_epoch(until, "until"),
         by=by,
         partition=partition,
         size=nodes,
@@ -65,72 +72,78 @@ def _asked(
     )
 
 
-@router.get("/waits", operation_id="getWaits", responses=read_errors(401))
+@router.get("/waits", operation_id="getWaits", responses=describe_read_errors(401))
 def get_waits(
-    given: Context, reader: Reader, tx: Reading, asked: Annotated[WaitQuery, Depends(_asked)]
+    given: Context,
+    reader: Reader,
+    tx: Reading,
+    asked: Annotated[WaitQuery, Depends(_build_waits_query)],
 ) -> schemas.WaitsView:
     """How long jobs waited, by the hour or day in which they started: p10, p50 and p90, and the
     same by partition, nodes and time limit over the whole range."""
     try:
         found = wait_statistics.read_waits_over_time(
-            tx, given.cluster_id, asked, least=least_of(reader)
+            tx, given.cluster_id, asked, least=get_minimum_jobs(reader)
         )
     except InputError as error:
-        raise invalid(str(error), parameter="since") from error
-    fresh = freshness(tx, given)
-    return _waits(found, fresh.as_of, stale=fresh.stale, named=reader.can_see(PARTITIONS))
+        raise build_invalid_error(str(error), parameter="since") from error
+    fresh = read_freshness(tx, given)
+    return _serialize_waits(found, fresh.as_of, stale=fresh.stale, named=reader.can_see(PARTITIONS))
 
 
-def least_of(reader: Principal) -> int:
+def get_minimum_jobs(reader: Principal) -> int:
     """Of how many jobs waits are told to this reader."""
     return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 
-def bounds_of(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
+def get_visible_bounds(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
     """What of the partition a refusal may tell this reader."""
     max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
     return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)
 
 
-def _epoch(at: datetime, parameter: str) -> int:
+def _parse_epoch(at: datetime, parameter: str) -> int:
     """Without a time zone: UTC. Raises for what no job was submitted in."""
     found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     if not 0 <= found <= _LAST:
-        raise invalid("it lies between 1970 and 2200", parameter=parameter)
+        raise build_invalid_error("it lies between 1970 and 2200", parameter=parameter)
     return found
 
 
-def _waits(
+def _serialize_waits(
     found: WaitsOverTime, as_of: datetime | None, *, stale: bool, named: bool
 ) -> schemas.WaitsView:
     asked = found.asked
     return schemas.WaitsView(
-        since=instant(asked.since),
-        until=instant(asked.until),
+        since=to_instant(asked.since),
+        until=to_instant(asked.until),
         by=asked.by,
         partition=asked.partition or None,
         nodes=asked.size,
         time_limit=asked.limit,
-        points=[schemas.WaitPoint(at=instant(p.at), **_spread(p.waits)) for p in found.points],
-        whole=schemas.SpreadView(**_spread(found.whole)),
-        by_partition=[_group(g) for g in found.partitions] if named else [],
-        by_nodes=[_group(g) for g in found.sizes],
-        by_time_limit=[_group(g) for g in found.limits],
+        points=[
+            schemas.WaitPoint(at=to_instant(p.at), **_serialize_spread(p.waits))
+            for p in found.points
+        ],
+        whole=schemas.SpreadView(**_serialize_spread(found.whole)),
+        by_partition=[_serialize_group(g) for g in found.partitions] if named else [],
+        by_nodes=[_serialize_group(g) for g in found.sizes],
+        by_time_limit=[_serialize_group(g) for g in found.limits],
         behind_h=found.behind_h,
         as_of=as_of,
         stale=stale,
     )
 
 
-def _group(group: WaitGroup) -> schemas.WaitGroup:
-    return schemas.WaitGroup(name=group.name, **_spread(group.waits))
+def _serialize_group(group: WaitGroup) -> schemas.WaitGroup:
+    return schemas.WaitGroup(name=group.name, **_serialize_spread(group.waits))
 
 
-def _spread(waits: WaitSummary) -> dict[str, Any]:
+def _serialize_spread(waits: WaitSummary) -> dict[str, Any]:
     return {"jobs": waits.jobs, "p10_s": waits.p10_s, "p50_s": waits.p50_s, "p90_s": waits.p90_s}
 
 
-def _partition(row: PartitionStatus) -> schemas.PartitionView:
+def _serialize_partition(row: PartitionStatus) -> schemas.PartitionView:
     nodes = row.nodes
     return schemas.PartitionView(
         partition=row.name,
@@ -139,14 +152,14 @@ def _partition(row: PartitionStatus) -> schemas.PartitionView:
         running_jobs=row.running_jobs,
         running_nodes=row.running_nodes,
         oldest_pending_s=row.oldest_s,
-        reasons=[_reason(reason) for reason in row.reasons],
+        reasons=[_serialize_reason(reason) for reason in row.reasons],
         nodes=None if nodes is None else nodes.nodes,
         usable_nodes=None if nodes is None else nodes.usable_nodes,
         idle_nodes=None if nodes is None else nodes.idle_nodes,
     )
 
 
-def _reason(reason: WaitingReason) -> schemas.ReasonView:
+def _serialize_reason(reason: WaitingReason) -> schemas.ReasonView:
     why = reason.why
     return schemas.ReasonView(
         reason=why.word, jobs=reason.jobs, cure=why.cure, says=why.says, advice=why.advice

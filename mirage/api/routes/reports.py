@@ -5,13 +5,20 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from mirage.api.openapi import read_errors
+from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import report_schemas as schemas
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.errors import NotFound
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, need
-from mirage.http.response_cache import lately
+from mirage.http.dependencies import (
+    Context,
+    Reader,
+    Reading,
+    read_freshness,
+    require_identity,
+    to_instant,
+)
+from mirage.http.response_cache import get_recent_span
 from mirage.services.reports import stored_report
 from mirage.services.reports.forecast_accuracy import build_accuracy
 from mirage.services.reports.impact import build_impact
@@ -27,7 +34,7 @@ Days = Annotated[
 ]
 
 
-@router.get("/accuracy", operation_id="getAccuracy", responses=read_errors(401))
+@router.get("/accuracy", operation_id="getAccuracy", responses=describe_read_errors(401))
 def get_accuracy(
     given: Context, reader: Reader, tx: Reading, days: Days = DAYS
 ) -> schemas.AccuracyView:
@@ -35,12 +42,14 @@ def get_accuracy(
 
     Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
     """
-    span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.lookback(build_accuracy, tx, span, reader)
-    return schemas.AccuracyView.model_validate(_seen(found, tx, given), from_attributes=True)
+    span = (given.cluster_id, *get_recent_span(given.clock(), days))
+    found = given.remembered.get_lookback(build_accuracy, tx, span, reader)
+    return schemas.AccuracyView.model_validate(
+        _add_freshness(found, tx, given), from_attributes=True
+    )
 
 
-@router.get("/impact", operation_id="getImpact", responses=read_errors(401))
+@router.get("/impact", operation_id="getImpact", responses=describe_read_errors(401))
 def get_impact(
     given: Context, reader: Reader, tx: Reading, days: Days = DAYS
 ) -> schemas.ImpactView:
@@ -48,21 +57,23 @@ def get_impact(
 
     Where the cluster keeps jobs or usage private, of the caller's own chains.
     """
-    need(reader, JOBS, USAGE)
-    span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.lookback(build_impact, tx, span, reader)
-    return schemas.ImpactView.model_validate(_seen(found, tx, given), from_attributes=True)
+    require_identity(reader, JOBS, USAGE)
+    span = (given.cluster_id, *get_recent_span(given.clock(), days))
+    found = given.remembered.get_lookback(build_impact, tx, span, reader)
+    return schemas.ImpactView.model_validate(_add_freshness(found, tx, given), from_attributes=True)
 
 
-@router.get("/reports/shadow", operation_id="getShadowReport", responses=read_errors(401, 404))
+@router.get(
+    "/reports/shadow", operation_id="getShadowReport", responses=describe_read_errors(401, 404)
+)
 def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
     """Had Mirage acted in the last weeks: the last report of `mirage report shadow`."""
     found = stored_report.read_shadow_report(tx, given.cluster_id, reader)
     if found is None:
         raise NotFound("no shadow report has been made yet: run `mirage report shadow`")
-    fresh = freshness(tx, given)
+    fresh = read_freshness(tx, given)
     return schemas.ShadowReportView(
-        made_at=instant(found.at),
+        made_at=to_instant(found.at),
         recommendation=found.document["recommendation"],
         report=dict(found.document),
         as_of=fresh.as_of,
@@ -70,8 +81,8 @@ def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.Sh
     )
 
 
-def _seen(found: Any, tx: Transaction, given: ApiContext) -> dict[str, Any]:
+def _add_freshness(found: Any, tx: Transaction, given: ApiContext) -> dict[str, Any]:
     """The fields of a dataclass, and how fresh they are."""
-    fresh = freshness(tx, given)
+    fresh = read_freshness(tx, given)
     values = {field.name: getattr(found, field.name) for field in fields(found)}
     return values | {"as_of": fresh.as_of, "stale": fresh.stale}

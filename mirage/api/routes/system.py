@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from mirage.api import metrics, serializers
-from mirage.api.openapi import errors, read_errors, write_errors
+from mirage.api.openapi import describe_errors, describe_read_errors, describe_write_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.domain.access.caller import JOBS, PARTITIONS
 from mirage.domain.chain import ChainId
@@ -19,12 +19,12 @@ from mirage.http.dependencies import (
     Reader,
     Reading,
     Writing,
-    freshness,
-    need,
+    read_freshness,
+    require_identity,
 )
 from mirage.http.idempotency import Once
 from mirage.http.paging import Between, Paging
-from mirage.http.problems import KINDS, NOT_READY, ProblemError, invalid
+from mirage.http.problems import KINDS, NOT_READY, ProblemError, build_invalid_error
 from mirage.services.control import kill_switch, modes
 from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
@@ -43,12 +43,12 @@ def get_health() -> chain_schemas.Health:
     return chain_schemas.Health()
 
 
-@probes.get("/readyz", operation_id="getReadiness", responses=errors(500, 503))
+@probes.get("/readyz", operation_id="getReadiness", responses=describe_errors(500, 503))
 def get_readiness(given: Context) -> chain_schemas.Health:
     """The database is of this program's schema, and the cluster was looked at lately."""
     given.store.check_schema()
     with given.store.read() as tx:
-        fresh = freshness(tx, given)
+        fresh = read_freshness(tx, given)
     if fresh.as_of is None:
         raise ProblemError(NOT_READY, "the cluster has not been looked at yet")
     if fresh.stale:
@@ -64,19 +64,19 @@ def get_readiness(given: Context) -> chain_schemas.Health:
     "/metrics",
     operation_id="getMetrics",
     response_class=PlainTextResponse,
-    responses=errors(401, 403, 413, 500, 503),
+    responses=describe_errors(401, 403, 413, 500, 503),
 )
 def get_metrics(given: Context, reader: Reader) -> Response:
     """For Prometheus; with a token of any role where PrivateData hides jobs."""
-    need(reader, JOBS)
-    return Response(metrics.text(given), media_type=metrics.MEDIA_TYPE)
+    require_identity(reader, JOBS)
+    return Response(metrics.render_metrics(given), media_type=metrics.MEDIA_TYPE)
 
 
 @probes.get(
     "/problems/{name}",
     operation_id="explainProblem",
     response_class=PlainTextResponse,
-    responses=errors(404),
+    responses=describe_errors(404),
 )
 def explain_problem(name: str) -> PlainTextResponse:
     """What a problem's `type` means and what to do about it."""
@@ -86,13 +86,13 @@ def explain_problem(name: str) -> PlainTextResponse:
     return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
 
 
-@router.get("/mode", operation_id="getMode", responses=read_errors(401))
+@router.get("/mode", operation_id="getMode", responses=describe_read_errors(401))
 def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
     """How far Mirage goes."""
-    return _modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
+    return _read_modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
 
 
-@router.put("/mode", operation_id="setMode", responses=write_errors(409))
+@router.put("/mode", operation_id="setMode", responses=describe_write_errors(409))
 def set_mode(
     new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
 ) -> cluster_schemas.Modes:
@@ -101,27 +101,27 @@ def set_mode(
     try:
         if new.mode is None:
             modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
-            return _modes(tx, given)
+            return _read_modes(tx, given)
         modes.check_partition(tx, given.cluster_id, new.partition)
     except InputError as error:
-        raise invalid(str(error), pointer="#/partition") from error
+        raise build_invalid_error(str(error), pointer="#/partition") from error
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
-    return _modes(tx, given)
+    return _read_modes(tx, given)
 
 
-@router.post("/kill", operation_id="stopActing", responses=write_errors(409))
+@router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409))
 def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> cluster_schemas.Modes:
     """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
     touched."""
 
-    def stop() -> cluster_schemas.Modes:
+    def pull_kill_switch() -> cluster_schemas.Modes:
         kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
-        return _modes(tx, given)
+        return _read_modes(tx, given)
 
-    return key.once(stop, lambda: _modes(tx, given))
+    return key.run_once(pull_kill_switch, lambda: _read_modes(tx, given))
 
 
-def _modes(
+def _read_modes(
     tx: Transaction, given: ApiContext, *, with_partitions: bool = True
 ) -> cluster_schemas.Modes:
     known = clusters.list_modes(tx, given.cluster_id)
@@ -129,7 +129,7 @@ def _modes(
     return cluster_schemas.Modes(mode=mode, partitions=known if with_partitions else {})
 
 
-@router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))
+@router.get("/audit", operation_id="listAudit", responses=describe_read_errors(401, 403))
 def list_audit(
     who: Admin,  # noqa: ARG001 - asked for by being named
     paging: Paging,
@@ -148,6 +148,9 @@ def list_audit(
         limit=paging.limit,
         where=AuditFilter(actor=actor, since=between.since, until=between.until),
     )
-    return paging.answer(
-        cluster_schemas.AuditPage, rows, view=serializers.audit, cursor=lambda row: str(row.id)
+    return paging.build_page(
+        cluster_schemas.AuditPage,
+        rows,
+        view=serializers.serialize_audit_entry,
+        cursor=lambda row: str(row.id),
     )

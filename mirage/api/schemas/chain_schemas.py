@@ -42,21 +42,21 @@ class Asked(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _no_nul(cls, value: object) -> object:
-        if any("\0" in text for text in _texts(value)):  # PostgreSQL keeps none in a text
+    def _reject_nul(cls, value: object) -> object:
+        if any("\0" in text for text in _iter_texts(value)):  # PostgreSQL keeps none in a text
             raise ValueError("must not contain NUL")
         return value
 
 
-def _texts(value: object) -> Iterator[str]:
+def _iter_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for pair in value.items():
-            yield from _texts(pair)
+            yield from _iter_texts(pair)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _texts(one)
+            yield from _iter_texts(one)
 
 
 class Answer(_Wire):
@@ -103,7 +103,7 @@ class NewRecipe(Asked):
         Annotated[str, Field(max_length=4096)],
     ] = Field(max_length=60, description="Of sbatch, by long name.")
 
-    def kept(self) -> Recipe:
+    def to_recipe(self) -> Recipe:
         return Recipe(**self.model_dump())
 
 

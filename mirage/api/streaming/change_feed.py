@@ -17,7 +17,7 @@ from mirage.domain.access.caller import Principal
 from mirage.domain.chain import ChainId
 from mirage.errors import MirageError
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import freshness
+from mirage.http.dependencies import read_freshness
 from mirage.http.problems import TOO_MANY, ProblemError
 from mirage.store.access import row_access
 from mirage.store.access.row_access import ChainOwner
@@ -42,7 +42,7 @@ REMEMBERED = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ChangeBatch:
     """Changes after a number, oldest first, with whose the chains are; None: not all are kept."""
 
     news: Sequence[Change] | None
@@ -64,14 +64,14 @@ class Listener:
     """What it knows is of a database that has been put back: it begins anew."""
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def wake(self) -> None:
+    def wake_up(self) -> None:
         self._woken.set()
 
-    def end(self) -> None:
+    def end_listening(self) -> None:
         self.ended = True
         self._woken.set()
 
-    async def waits(self, timeout_s: float) -> None:
+    async def wait_for_change(self, timeout_s: float) -> None:
         """Until it is woken, or for so long."""
         try:
             await asyncio.wait_for(self._woken.wait(), timeout_s)
@@ -80,7 +80,7 @@ class Listener:
         self._woken.clear()
 
 
-class Live:
+class ChangeFeed:
     """The changes of one cluster as one process follows them, while anybody listens."""
 
     def __init__(self, given: ApiContext, *, every_s: float = EVERY_S) -> None:
@@ -94,7 +94,7 @@ class Live:
         self.health = "ok"
 
     @contextmanager
-    def listening(self, who: Principal, client: str | None = None) -> Iterator[Listener]:
+    def open_listener(self, who: Principal, client: str | None = None) -> Iterator[Listener]:
         """Raises ProblemError where too many listen already."""
         listener = Listener(who, client)
         if not self._has_room_for(listener):
@@ -119,16 +119,16 @@ class Live:
         is_one_too_many = new.client is not None and from_there >= MOST_FROM_ONE
         return len(theirs) < most - min(FOR_KNOWN, most // 2) and not is_one_too_many
 
-    async def begin(self, after: int | None) -> Seen:
+    async def read_missed_changes(self, after: int | None) -> ChangeBatch:
         """What a listener missed since that number; None: it begins now."""
-        seen = await run_in_threadpool(self._read, after)
+        seen = await run_in_threadpool(self._read_changes, after)
         if self._reading is None and self._listeners:
             self._recent.clear()
             self._last, self.health = seen.newest, seen.health
-            self._reading = asyncio.create_task(self._follow())
+            self._reading = asyncio.create_task(self._follow_changes())
         return seen
 
-    def after(self, number: int) -> Sequence[Change] | None:
+    def get_changes_after(self, number: int) -> Sequence[Change] | None:
         """Changes after that number as far as they are known here; None: some are forgotten."""
         if number >= self._last:
             return []
@@ -144,11 +144,11 @@ class Live:
         """Of the chains named in what is remembered."""
         return self._owners
 
-    async def _follow(self) -> None:
+    async def _follow_changes(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                seen = await run_in_threadpool(self._read, self._last)
+                seen = await run_in_threadpool(self._read_changes, self._last)
             except Exception:  # who follows for everybody goes on
                 _log.exception("changes cannot be read")
                 continue
@@ -159,17 +159,17 @@ class Live:
                 self._owners = {}
             else:
                 self._recent.extend(seen.news)
-                self._owners = self._still_named() | dict(seen.owners)
+                self._owners = self._select_named_owners() | dict(seen.owners)
             self._last, self.health = seen.newest, seen.health
             for listener in self._listeners:
                 listener.lost |= seen.news is None
-                listener.wake()
+                listener.wake_up()
 
-    def _still_named(self) -> dict[ChainId, ChainOwner]:
+    def _select_named_owners(self) -> dict[ChainId, ChainOwner]:
         named = {chain_id for change in self._recent for chain_id in change.chain_ids or ()}
         return {chain_id: owner for chain_id, owner in self._owners.items() if chain_id in named}
 
-    def _read(self, after: int | None) -> Seen:
+    def _read_changes(self, after: int | None) -> ChangeBatch:
         """In a thread: the database may make it wait."""
         given = self._given
         try:
@@ -181,16 +181,16 @@ class Live:
                     news = None
                 named = {chain_id for new in news or () for chain_id in new.chain_ids or ()}
                 owners = row_access.list_chain_owners(tx, named) if named else {}
-                health = "stale" if freshness(tx, given).stale else "ok"
+                health = "stale" if read_freshness(tx, given).stale else "ok"
         except MirageError as error:
             if self.health != "unavailable":
                 _log.warning("changes cannot be read", error=str(error))
             last = self._last if after is None else after
-            return Seen([], {}, last, "unavailable")
-        return Seen(news, owners, newest, health)
+            return ChangeBatch([], {}, last, "unavailable")
+        return ChangeBatch(news, owners, newest, health)
 
 
-def shown(
+def serialize_change(
     change: Change, who: Principal, owners: Mapping[ChainId, ChainOwner], topics: set[Topic]
 ) -> dict[str, object] | None:
     """What this caller may know of the change; None: nothing."""
@@ -201,11 +201,13 @@ def shown(
         return told
     if change.chain_ids is None:
         return told | {"chain_ids": None}
-    theirs = [chain_id for chain_id in change.chain_ids if _sees(who, owners.get(chain_id))]
+    theirs = [
+        chain_id for chain_id in change.chain_ids if _can_see_chain(who, owners.get(chain_id))
+    ]
     return told | {"chain_ids": theirs} if theirs else None
 
 
-def _sees(who: Principal, owner: ChainOwner | None) -> bool:
+def _can_see_chain(who: Principal, owner: ChainOwner | None) -> bool:
     return owner is not None and who.can_see_chain_of(owner.uid, owner.accounts)
 
 

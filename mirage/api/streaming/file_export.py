@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from mirage.api.streaming.slow_clients import while_read
+from mirage.api.streaming.slow_clients import enforce_read_pace
 from mirage.http import quota
 from mirage.http.context import ApiContext
 from mirage.store.database.engine import Transaction
@@ -50,7 +50,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 """What a list says beside its pages."""
 
 
-def _wanted(
+def _choose_format(
     request: Request,
     said: Annotated[
         Format | None,
@@ -63,7 +63,7 @@ def _wanted(
 ) -> Format:
     if said is not None:
         return said
-    weights = dict(map(_weighed, request.headers.get("accept", "").split(",")))
+    weights = dict(map(_parse_media_range, request.headers.get("accept", "").split(",")))
     asked = {
         wanted: weights.get(kind.partition(";")[0], 0.0) for wanted, kind in MEDIA_TYPES.items()
     }
@@ -71,7 +71,7 @@ def _wanted(
     return best if asked[best] > weights.get("application/json", 0.0) else Format.JSON
 
 
-def _weighed(part: str) -> tuple[str, float]:
+def _parse_media_range(part: str) -> tuple[str, float]:
     """One media type of the header Accept, and how much it is wanted (RFC 9110, 12.5.1)."""
     kind, *parameters = (word.strip() for word in part.split(";"))
     said = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
@@ -81,10 +81,10 @@ def _weighed(part: str) -> tuple[str, float]:
         return kind.lower(), 0.0
 
 
-AsFormat = Annotated[Format, Depends(_wanted)]
+AsFormat = Annotated[Format, Depends(_choose_format)]
 
 
-def file(
+def export_rows(
     request: Request,
     wanted: Format,
     model: type[BaseModel],
@@ -93,28 +93,28 @@ def file(
 ) -> StreamingResponse:
     """The rows that `look` finds after a row (None: from the first on), as `view` shows them."""
     given: ApiContext = request.app.state.context
-    columns = list(columns_of(model))
-    parts = _parts(given, look, view)
-    written = _csv(columns, parts) if wanted is Format.CSV else _parquet(columns, parts)
+    columns = list(list_columns(model))
+    parts = _read_parts(given, look, view)
+    written = _write_csv(columns, parts) if wanted is Format.CSV else _write_parquet(columns, parts)
     name = request.url.path.rpartition("/")[2]
     headers = {"Content-Disposition": f'attachment; filename="mirage-{name}.{wanted}"'}
-    return _File(request, written, headers=headers, media_type=MEDIA_TYPES[wanted])
+    return _ExportResponse(request, written, headers=headers, media_type=MEDIA_TYPES[wanted])
 
 
-class _File(StreamingResponse):
+class _ExportResponse(StreamingResponse):
     """Ended early for a reader that is too slow, or takes too long in all."""
 
     def __init__(self, request: Request, written: Iterator[bytes], **more: Any) -> None:
         super().__init__(written, **more)
-        self._quota, self._asker = quota.of(request), quota.asker(request)
+        self._quota, self._asker = quota.get_quota(request), quota.get_asker(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._quota.exports.acquire_slot(self._asker):
-            async with while_read(scope, send, total_s=self._quota.export_s) as steadily:
+            async with enforce_read_pace(scope, send, total_s=self._quota.export_s) as steadily:
                 await super().__call__(scope, receive, steadily)
 
 
-def _parts(
+def _read_parts(
     given: ApiContext,
     look: Callable[[Transaction, Row | None, int], Sequence[Row]],
     view: Callable[[Transaction, Sequence[Row]], Sequence[BaseModel]],
@@ -130,7 +130,7 @@ def _parts(
         last = rows[-1]
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     TEXT = "text"
     INT = "int"
     FLOAT = "float"
@@ -144,41 +144,46 @@ class Kind(StrEnum):
 class Column:
     name: str
     path: tuple[str, ...]
-    kind: Kind
+    kind: ColumnKind
 
-    def of(self, row: BaseModel) -> Any:
+    def get_value(self, row: BaseModel) -> Any:
         value: Any = row
         for step in self.path:
             value = None if value is None else getattr(value, step)
-        if self.kind is Kind.TREE and value is not None:
+        if self.kind is ColumnKind.TREE and value is not None:
             return json.dumps(value, sort_keys=True, separators=(",", ":"))
         return value
 
 
-def columns_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Column]:
+def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Column]:
     """The fields of a wire type; those of a type within it are named `<field>_<theirs>`."""
     for name, field in model.model_fields.items():
-        found = _without_none(field.annotation)
+        found = _strip_none(field.annotation)
         where = (*path, name)
         if isinstance(found, type) and issubclass(found, BaseModel):
-            yield from columns_of(found, where)
+            yield from list_columns(found, where)
         else:
-            yield Column("_".join(where), where, _kind(found))
+            yield Column("_".join(where), where, _infer_kind(found))
 
 
-def _without_none(annotation: Any) -> Any:
+def _strip_none(annotation: Any) -> Any:
     if get_origin(annotation) not in {Union, types.UnionType}:
         return annotation
     (found,) = (one for one in get_args(annotation) if one is not type(None))
     return found
 
 
-def _kind(found: Any) -> Kind:
-    by_type = ((bool, Kind.BOOL), (int, Kind.INT), (float, Kind.FLOAT), (str, Kind.TEXT))
-    for known, kind in (*by_type, (datetime, Kind.INSTANT)):
+def _infer_kind(found: Any) -> ColumnKind:
+    by_type = (
+        (bool, ColumnKind.BOOL),
+        (int, ColumnKind.INT),
+        (float, ColumnKind.FLOAT),
+        (str, ColumnKind.TEXT),
+    )
+    for known, kind in (*by_type, (datetime, ColumnKind.INSTANT)):
         if isinstance(found, type) and issubclass(found, known):
             return kind
-    return Kind.TREE
+    return ColumnKind.TREE
 
 
 _BEFORE_FORMULA = re.compile(r"(?<![\s\";|])[\s\";|]*+(?=[=+\-@＝＋－＠])")  # noqa: RUF001
@@ -189,7 +194,7 @@ _SEPARATORS = ";|\t\r\n"
 and cuts a text at each `;` and end of line."""
 
 
-def _disarm(found: re.Match[str]) -> str:
+def _escape_formula(found: re.Match[str]) -> str:
     """An apostrophe where a cell begins whose formula it makes a text."""
     run = found[0]
     begins = max(run.rfind(separator) for separator in _SEPARATORS) + 1
@@ -197,28 +202,28 @@ def _disarm(found: re.Match[str]) -> str:
     return run if in_a_cell else f"{run[:begins]}'{run[begins:]}"
 
 
-def _csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
+def _write_csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.name for column in columns])
     for part in parts:
-        writer.writerows([[_cell(column, row) for column in columns] for row in part])
+        writer.writerows([[_format_cell(column, row) for column in columns] for row in part])
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
 
 
-def _cell(column: Column, row: BaseModel) -> object:
-    value = column.of(row)
+def _format_cell(column: Column, row: BaseModel) -> object:
+    value = column.get_value(row)
     match column.kind:
-        case Kind.BOOL:
+        case ColumnKind.BOOL:
             return None if value is None else str(value).lower()
-        case Kind.INSTANT:
+        case ColumnKind.INSTANT:
             return None if value is None else value.strftime("%Y-%m-%dT%H:%M:%SZ")
-        case Kind.TEXT if value is not None:
+        case ColumnKind.TEXT if value is not None:
             # A job's name is its user's.
-            return _BEFORE_FORMULA.sub(_disarm, value)
-        case Kind.TREE if value is not None:
+            return _BEFORE_FORMULA.sub(_escape_formula, value)
+        case ColumnKind.TREE if value is not None:
             # The same text within JSON, which stays the same JSON.
             return str(value).replace(";", "\\u003b").replace("|", "\\u007c")
     return value
@@ -242,28 +247,30 @@ class _Sink(io.RawIOBase):
         self._at += len(self._held[-1])
         return len(self._held[-1])
 
-    def taken(self) -> bytes:
+    def take_bytes(self) -> bytes:
         held, self._held = self._held, []
         return b"".join(held)
 
 
-def _parquet(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
+def _write_parquet(
+    columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]
+) -> Iterator[bytes]:
     import pyarrow as pa  # noqa: PLC0415 - a quarter of a second, which most never need
     from pyarrow import parquet  # noqa: PLC0415
 
     arrow = {
-        Kind.TEXT: pa.string(),
-        Kind.TREE: pa.string(),
-        Kind.INT: pa.int64(),
-        Kind.FLOAT: pa.float64(),
-        Kind.BOOL: pa.bool_(),
-        Kind.INSTANT: pa.timestamp("ms", tz="UTC"),
+        ColumnKind.TEXT: pa.string(),
+        ColumnKind.TREE: pa.string(),
+        ColumnKind.INT: pa.int64(),
+        ColumnKind.FLOAT: pa.float64(),
+        ColumnKind.BOOL: pa.bool_(),
+        ColumnKind.INSTANT: pa.timestamp("ms", tz="UTC"),
     }
     schema = pa.schema([(column.name, arrow[column.kind]) for column in columns])
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema) as writer:
         for part in parts:
-            values = {column.name: [column.of(row) for row in part] for column in columns}
+            values = {column.name: [column.get_value(row) for row in part] for column in columns}
             writer.write_table(pa.Table.from_pydict(values, schema))
-            yield sink.taken()
-    yield sink.taken()
+            yield sink.take_bytes()
+    yield sink.take_bytes()

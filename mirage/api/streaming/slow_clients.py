@@ -21,43 +21,43 @@ PIECE = 64 * 1024
 """Sent at a time: what uvicorn holds back before it waits for the reader."""
 
 
-class Pace:
+class ReadPace:
     """How long a reader may still keep the sender waiting: what it reads earns time."""
 
     def __init__(self, window_s: float, least_bytes_s: float) -> None:
         self._window_s, self._least_bytes_s = window_s, least_bytes_s
         self.left_s = window_s
 
-    def sent(self, size: int, waited_s: float) -> None:
+    def record_sent(self, size: int, waited_s: float) -> None:
         """So many bytes were taken, after so long a wait."""
         earned_s = size / self._least_bytes_s - waited_s
         self.left_s = max(0.0, min(self._window_s, self.left_s + earned_s))
 
 
-class _EndedError(Exception):
+class _SlowReaderError(Exception):
     """Of our own: Starlette takes a TimeoutError for a client that has gone."""
 
 
 @asynccontextmanager
-async def while_read(scope: Scope, send: Send, *, total_s: float) -> AsyncIterator[Send]:
+async def enforce_read_pace(scope: Scope, send: Send, *, total_s: float) -> AsyncIterator[Send]:
     """Yields what sends as `send` does, until the reader is too slow or `total_s` are over: then
     the connection is cut, which a client can tell from a whole answer, and one line is logged."""
-    pace, clock = Pace(WINDOW_S, LEAST_BYTES_S), asyncio.get_running_loop().time
+    pace, clock = ReadPace(WINDOW_S, LEAST_BYTES_S), asyncio.get_running_loop().time
 
-    async def steadily(message: Message) -> None:
-        for piece in _pieces(message):
+    async def send_paced(message: Message) -> None:
+        for piece in _split_message(message):
             began = clock()
             try:
                 async with asyncio.timeout(pace.left_s):
                     await send(piece)
             except TimeoutError:
-                raise _EndedError("its reader is too slow") from None
-            pace.sent(len(piece.get("body", b"")), clock() - began)
+                raise _SlowReaderError("its reader is too slow") from None
+            pace.record_sent(len(piece.get("body", b"")), clock() - began)
 
     try:
         async with asyncio.timeout(total_s):
-            yield steadily
-    except (_EndedError, TimeoutError) as error:
+            yield send_paced
+    except (_SlowReaderError, TimeoutError) as error:
         why = str(error) or f"it took more than {total_s:g} s"
         _log.warning("an answer was not sent to its end", path=scope["path"], why=why)
         cut: Callable[[], None] | None = scope.get("state", {}).get("cut")
@@ -66,7 +66,7 @@ async def while_read(scope: Scope, send: Send, *, total_s: float) -> AsyncIterat
             await asyncio.sleep(0)  # the server learns of it
 
 
-def _pieces(message: Message) -> Iterator[Message]:
+def _split_message(message: Message) -> Iterator[Message]:
     body = message.get("body", b"")
     if len(body) <= PIECE:
         yield message

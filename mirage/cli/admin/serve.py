@@ -31,7 +31,7 @@ from mirage.config import settings as settings_file
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import ServiceSettings
 from mirage.errors import InputError
-from mirage.http.allowed_hosts import Hosts, hosts, names_of_this_machine
+from mirage.http.allowed_hosts import Hosts, build_hosts, list_machine_names
 from mirage.http.auth import unix_peer
 from mirage.http.server import admission
 from mirage.http.server.listening import Server
@@ -109,7 +109,9 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     systemd = sd_notify.from_environment()
     systemd.extend_watchdog(service.settings.cluster.command_timeout_s)
     known = wiring.build_slurm_permissions(service)
-    most = admission.room(service.settings.connections.most, admission.raise_limit())
+    most = admission.compute_connection_limit(
+        service.settings.connections.most, admission.raise_descriptor_limit()
+    )
     served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
     mount(served)
     compiler = Compiler(service.settings.cluster.file)
@@ -124,7 +126,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
     if settings.socket is not None:
-        sockets.append(unix_peer.listen(settings.socket, private=owner_uid is not None))
+        sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
     server = _server(service, served, most, started=lambda: systemd.notify_ready(f"serving {url}"))
     stop = threading.Event()
     _end_on_signals(server, stop, systemd)
@@ -175,7 +177,7 @@ def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[
         admission.Admission(
             most, limits.of_one, admission.resolve_proxies(service.settings.service.proxies)
         ),
-        patience=unix_peer.Patience(head_s=limits.head_s, body_s=limits.body_s),
+        patience=unix_peer.ClientTimeouts(head_s=limits.head_s, body_s=limits.body_s),
         keep_alive_s=limits.idle_s,
         grace_s=_GRACE_S,
         started=started,
@@ -305,7 +307,7 @@ def _sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
 
 
 def _hosts(given: ServiceSettings) -> Hosts:
-    return hosts({given.host, *names_of_this_machine()}, given.origins)
+    return build_hosts({given.host, *list_machine_names()}, given.origins)
 
 
 def api_context(

@@ -12,7 +12,7 @@ from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
-from mirage.http.allowed_hosts import hosts
+from mirage.http.allowed_hosts import build_hosts
 from mirage.policy import registry
 from mirage.services.control.limits import DAY_S
 from mirage.store.operations import clusters, telemetry
@@ -109,7 +109,7 @@ def reached(url: str, origins: tuple[str, ...]) -> tuple[Verdict, str]:
     if fault := _not_passed_on(base, origin) or _elsewhere(base):
         return Verdict.FAULT, fault
     told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
-    if place.scheme == "https" and not hosts((), origins).are_https(place.netloc):
+    if place.scheme == "https" and not build_hosts((), origins).is_https_host(place.netloc):
         told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
         return Verdict.WARNING, told
     return Verdict.GOOD, told

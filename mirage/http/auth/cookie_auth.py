@@ -18,12 +18,12 @@ neighbour below the same domain, and nobody on the way, can put a session of the
 _LOOKS = frozenset({"GET", "HEAD"})
 
 
-def session(request: Request, given: ApiContext) -> Caller | None:
+def authenticate_session(request: Request, given: ApiContext) -> Caller | None:
     """Whose session the request's cookie is; None without one, and for one that is over.
 
     Raises NotAllowed for a write that another site's page has sent.
     """
-    held = shown(request, given)
+    held = find_session_cookie(request, given)
     if held is None:
         return None
     _, secret = held
@@ -33,31 +33,31 @@ def session(request: Request, given: ApiContext) -> Caller | None:
         )
     if who is not None and request.method not in _LOOKS:
         request.state.who = who
-        need_same_origin(request)
+        require_same_origin(request)
     return who
 
 
-def shown(request: Request, given: ApiContext) -> tuple[str, str] | None:
+def find_session_cookie(request: Request, given: ApiContext) -> tuple[str, str] | None:
     """The session's cookie and the secret in it. Where browsers come by https, no other cookie than
     that of https is believed."""
-    known = (HTTPS_COOKIE,) if _host_is_https(request, given) else (HTTPS_COOKIE, COOKIE)
+    known = (HTTPS_COOKIE,) if _is_https_host(request, given) else (HTTPS_COOKIE, COOKIE)
     held = ((name, request.cookies.get(name)) for name in known)
     return next(((name, secret) for name, secret in held if secret), None)
 
 
-def need_https(request: Request, given: ApiContext) -> None:
+def require_https(request: Request, given: ApiContext) -> None:
     """Raise NotAllowed for a login over http where browsers are to come by https: a browser would
     not keep the cookie."""
-    if _host_is_https(request, given) and _origin(request).scheme == "http":
+    if _is_https_host(request, given) and _parse_origin(request).scheme == "http":
         raise NotAllowed("sessions here are for https alone: log in at the address with https")
 
 
-def need_same_origin(request: Request) -> None:
+def require_same_origin(request: Request) -> None:
     """Raise NotAllowed unless one of our own pages sends this. No page can write these headers."""
     said = request.headers.get("sec-fetch-site")
     if said is None:
         # Left out by browsers where the page did not come over https.
-        origin = _origin(request)
+        origin = _parse_origin(request)
         same = bool(origin.netloc) and origin.netloc == request.headers.get("host")
     else:
         same = said == "same-origin"
@@ -65,14 +65,14 @@ def need_same_origin(request: Request) -> None:
         raise NotAllowed("this was not sent by a page of this service: use its own pages")
 
 
-def cookie(request: Request, given: ApiContext) -> dict[str, Any]:
+def build_cookie(request: Request, given: ApiContext) -> dict[str, Any]:
     """How the cookie is set."""
     # What a proxy says of the way is for nobody to believe; a browser says it of itself.
-    by_https = _host_is_https(request, given) or _origin(request).scheme == "https"
-    return attributes(HTTPS_COOKIE if by_https else COOKIE, given)
+    by_https = _is_https_host(request, given) or _parse_origin(request).scheme == "https"
+    return build_cookie_attributes(HTTPS_COOKIE if by_https else COOKIE, given)
 
 
-def attributes(name: str, given: ApiContext) -> dict[str, Any]:
+def build_cookie_attributes(name: str, given: ApiContext) -> dict[str, Any]:
     """How that cookie is set and taken back."""
     by_https = name == HTTPS_COOKIE
     return {
@@ -84,11 +84,11 @@ def attributes(name: str, given: ApiContext) -> dict[str, Any]:
     }
 
 
-def _host_is_https(request: Request, given: ApiContext) -> bool:
-    return given.hosts.are_https(request.headers.get("host", ""))
+def _is_https_host(request: Request, given: ApiContext) -> bool:
+    return given.hosts.is_https_host(request.headers.get("host", ""))
 
 
-def _origin(request: Request) -> SplitResult:
+def _parse_origin(request: Request) -> SplitResult:
     try:
         return urlsplit(request.headers.get("origin", ""))
     except ValueError:

@@ -30,7 +30,7 @@ _OF_ONE_HOST = 64
 """Bits of an IPv6 network of which one client has as many addresses as it likes."""
 
 
-def peer_uid(connection: socket.socket) -> int:
+def read_peer_uid(connection: socket.socket) -> int:
     """Who connected to a unix socket."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(found)[1]
@@ -38,21 +38,21 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class TcpEndpoint:
     """One end of a TCP connection."""
 
     address: Address
     port: int
 
     @classmethod
-    def of(cls, name: tuple[str, int]) -> "End":
+    def from_socket_name(cls, name: tuple[str, int]) -> "TcpEndpoint":
         """As getpeername() and getsockname() have it; an IPv4 address in an IPv6 one is itself."""
         address = ipaddress.ip_address(name[0])
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         return cls(mapped or address, name[1])
 
 
-class Owners:
+class SocketOwners:
     """Asks the kernel. Where it cannot be asked, every end is somebody else's host's."""
 
     def __init__(self) -> None:
@@ -69,20 +69,20 @@ class Owners:
         if self._kernel is not None:
             self._kernel.close()
 
-    def uid(self, end: End, other: End) -> int | None:
+    def find_uid(self, end: TcpEndpoint, other: TcpEndpoint) -> int | None:
         """Who has the socket at `end` that is connected to `other`; None: nobody on this host."""
         if self._kernel is None:
             return None
         self._sequence = (self._sequence + 1) % _ANY
-        asked = _question(end, other)
+        asked = _build_question(end, other)
         head = _HEAD.pack(_HEAD.size + len(asked), _BY_FAMILY, _REQUEST, self._sequence, 0)
         try:
             self._kernel.send(head + asked)
-            return _owner(self._answer(self._kernel), other)
+            return _parse_owner(self._receive_answer(self._kernel), other)
         except OSError:
             return None
 
-    def _answer(self, kernel: socket.socket) -> bytes:
+    def _receive_answer(self, kernel: socket.socket) -> bytes:
         """The kernel has it ready when it has taken the question. Raises BlockingIOError."""
         while True:
             answer = kernel.recv(_LARGEST)
@@ -90,7 +90,7 @@ class Owners:
                 return answer
 
 
-def _question(end: End, other: End) -> bytes:
+def _build_question(end: TcpEndpoint, other: TcpEndpoint) -> bytes:
     family = socket.AF_INET if end.address.version == 4 else socket.AF_INET6  # noqa: PLR2004
     addresses = b"".join(one.address.packed.ljust(16, b"\0") for one in (end, other))
     return (
@@ -101,7 +101,7 @@ def _question(end: End, other: End) -> bytes:
     )
 
 
-def _owner(answer: bytes, other: End) -> int | None:
+def _parse_owner(answer: bytes, other: TcpEndpoint) -> int | None:
     if len(answer) < _OWNER_AT + _OWNER.size:
         return None  # an error: there is no such socket here
     if _PORTS.unpack_from(answer, _PORTS_AT)[1] != other.port:
@@ -111,7 +111,7 @@ def _owner(answer: bytes, other: End) -> int | None:
     return int(uid) if inode else None
 
 
-def as_one_client(address: Address) -> str:
+def to_client_name(address: Address) -> str:
     """On whose account it counts: IPv6 by the network of which one host, or home, has all."""
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from mirage.cluster.host_accounts import build_caller
 from mirage.domain.access.caller import Caller
 from mirage.errors import InputError
-from mirage.http.auth.socket_owner import peer_uid
+from mirage.http.auth.socket_owner import read_peer_uid
 from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
 _seldom = ThrottledLog()
 
 
-class Awaited(StrEnum):
+class AwaitedPart(StrEnum):
     """What of a client's part is not done."""
 
     HEAD = "head"
@@ -48,7 +48,7 @@ class Awaited(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ClientTimeouts:
     """Seconds for all of it: a byte now and then is no more time. Between two requests there is
     uvicorn's timeout_keep_alive, and a head's length is bounded by h11 (16 KiB)."""
 
@@ -57,12 +57,12 @@ class Patience:
     taking_s: float = 30.0
     """For what is left of an answer that is complete, or too much to be held here."""
 
-    def of(self, awaited: Awaited) -> float:
-        by_part = {Awaited.HEAD: self.head_s, Awaited.BODY: self.body_s}
+    def get_timeout(self, awaited: AwaitedPart) -> float:
+        by_part = {AwaitedPart.HEAD: self.head_s, AwaitedPart.BODY: self.body_s}
         return by_part.get(awaited, self.taking_s)
 
 
-class _OneAtATime(FlowControl):
+class _OneRequestFlow(FlowControl):
     """Reads nothing more while a request waits for its turn.
 
     uvicorn reads on whenever an answer is begun, though one request alone is taken from what is
@@ -97,11 +97,11 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        patience: Patience | None = None,
+        patience: ClientTimeouts | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._patience = patience or Patience()
-        self._awaited: Awaited | None = None
+        self._patience = patience or ClientTimeouts()
+        self._awaited: AwaitedPart | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._is_full = False
         self._ending = False
@@ -118,7 +118,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _OneAtATime(transport, self._has_one_waiting)
+        self.flow = _OneRequestFlow(transport, self._has_one_waiting)
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
         # What ends a connection whose client does not read: one that is closed waits for it.
         self.app_state["cut"] = transport.abort
@@ -128,41 +128,41 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             # sockets that say they are TCP, which one made without naming its protocol does not.
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
-            self.app_state["peer_uid"] = peer_uid(end)
-        self._look()
+            self.app_state["peer_uid"] = read_peer_uid(end)
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._await(None)
+        self._set_timer(None)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         super().handle_events()
         if self.conn.their_state is not h11.SEND_BODY:  # uvicorn's own turn: so much is held of it
             self.flow.resume_reading()
-        self._look()
+        self._update_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._update_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._look()
+        self._update_timer()
 
     def eof_received(self) -> None:
         # The transport closes itself after this, and an answer that nobody takes would keep it.
-        self._await(Awaited.TAKING)
+        self._set_timer(AwaitedPart.TAKING)
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._is_full = True
-        self._look()
+        self._update_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._is_full = False
-        self._await(None)
-        self._look()
+        self._set_timer(None)
+        self._update_timer()
 
     def shutdown(self) -> None:
         super().shutdown()
@@ -175,21 +175,21 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         if self._ending:
             end()
 
-    def _look(self) -> None:
+    def _update_timer(self) -> None:
         """Start the time of what is awaited now; what was awaited before has the time it has."""
-        if self.transport.is_closing() or self._is_full or self._leaves_an_answer():
-            self._await(Awaited.TAKING)
+        if self.transport.is_closing() or self._is_full or self._has_untaken_answer():
+            self._set_timer(AwaitedPart.TAKING)
         elif self.conn.their_state is h11.SEND_BODY:
-            self._await(Awaited.BODY)
+            self._set_timer(AwaitedPart.BODY)
         elif self.conn.their_state is h11.IDLE and self._has_begun_a_head():
-            self._await(Awaited.HEAD)
+            self._set_timer(AwaitedPart.HEAD)
         else:
-            self._await(None)
+            self._set_timer(None)
 
-    def _leaves_an_answer(self) -> bool:
+    def _has_untaken_answer(self) -> bool:
         """Also while it asks for the next one: that is no taking."""
         is_complete = self.cycle is not None and self.cycle.response_complete
-        waits = is_complete or self._awaited is Awaited.TAKING
+        waits = is_complete or self._awaited is AwaitedPart.TAKING
         return waits and self.transport.get_write_buffer_size() > 0
 
     def _has_one_waiting(self) -> bool:
@@ -200,7 +200,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         """The first one begins with the connection."""
         return self.cycle is None or bool(self.conn.trailing_data[0])
 
-    def _await(self, awaited: Awaited | None) -> None:
+    def _set_timer(self, awaited: AwaitedPart | None) -> None:
         if awaited is self._awaited:
             return
         if self._limit is not None:
@@ -208,35 +208,37 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             self._limit = None
         self._awaited = awaited
         if awaited is not None:
-            self._limit = self.loop.call_later(self._patience.of(awaited), self._lose_patience)
+            self._limit = self.loop.call_later(
+                self._patience.get_timeout(awaited), self._handle_timeout
+            )
 
-    def _lose_patience(self) -> None:
+    def _handle_timeout(self) -> None:
         limit, awaited = self._limit, self._awaited
         self._awaited, self._limit = None, None
         if limit is not None and self.loop.time() - limit.when() > _LATE_S:
-            self._await(awaited)  # anew: the client may have sent all of it meanwhile
+            self._set_timer(awaited)  # anew: the client may have sent all of it meanwhile
             return
-        if awaited is None or (awaited is Awaited.TAKING and self._has_taken_all()):
-            self._look()  # what it has begun to send meanwhile
+        if awaited is None or (awaited is AwaitedPart.TAKING and self._has_taken_all()):
+            self._update_timer()  # what it has begun to send meanwhile
             return
         client = self.app_state.get("client")
         _seldom.log_event(
             _log.info, "a client was too slow", kind=awaited, awaited=awaited.value, client=client
         )
-        if awaited is Awaited.TAKING:
+        if awaited is AwaitedPart.TAKING:
             self.transport.abort()
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             self.transport.write(_TOO_LATE)
         self.transport.close()
-        self._look()
+        self._update_timer()
 
     def _has_taken_all(self) -> bool:
         left = self.transport.get_write_buffer_size()
         return not (left or self._is_full or self.transport.is_closing())
 
 
-def peer(state: State) -> Caller | None:
+def get_peer_caller(state: State) -> Caller | None:
     """Who is at the other end; None where that is a network."""
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
@@ -244,7 +246,7 @@ def peer(state: State) -> Caller | None:
     return build_caller(uid, via="socket")
 
 
-def listen(path: Path, *, private: bool) -> socket.socket:
+def listen_on_path(path: Path, *, private: bool) -> socket.socket:
     """A socket at `path`, in the place of one that nobody listens on any more.
 
     `private`: for its owner alone; else for every user of the host. Raises InputError.
@@ -254,7 +256,7 @@ def listen(path: Path, *, private: bool) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177 if private else 0o111)
     try:
-        _clear(path)
+        _remove_stale_socket(path)
         listening.bind(str(path))
         listening.listen()
     except OSError as error:
@@ -265,7 +267,7 @@ def listen(path: Path, *, private: bool) -> socket.socket:
     return listening
 
 
-def _clear(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Only a socket is taken away, and only one that refuses callers."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):

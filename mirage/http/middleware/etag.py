@@ -13,7 +13,7 @@ _JSON = ("application/json", "application/problem+json")
 _OF_304 = {"etag", "cache-control", "vary", "date", "link"}
 
 
-class Revalidation:
+class ETagMiddleware:
     """Of answers to reads under `prefix`, and there alone; also says what may be kept."""
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
@@ -27,7 +27,7 @@ class Revalidation:
         is_read = scope["method"] in {"GET", "HEAD"}
         held: Message | None = None
 
-        async def tagged(message: Message) -> None:
+        async def send_tagged(message: Message) -> None:
             nonlocal held
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -44,19 +44,19 @@ class Revalidation:
                 if not message.get("more_body"):
                     tag = f'"{hashlib.blake2b(message["body"], digest_size=12).hexdigest()}"'
                     MutableHeaders(scope=start)["ETag"] = tag
-                    if _matches(wanted, tag):
-                        start, message = _unchanged(start), {**message, "body": b""}
+                    if _has_tag(wanted, tag):
+                        start, message = _build_not_modified(start), {**message, "body": b""}
                 await send(start)
             await send(message)
 
-        await self._app(scope, receive, tagged)
+        await self._app(scope, receive, send_tagged)
 
 
-def _matches(wanted: str, tag: str) -> bool:
+def _has_tag(wanted: str, tag: str) -> bool:
     """If-None-Match compares weakly (RFC 9110, 13.1.2)."""
     return any(one.strip().removeprefix("W/") in {tag, "*"} for one in wanted.split(","))
 
 
-def _unchanged(start: Message) -> Message:
+def _build_not_modified(start: Message) -> Message:
     headers = [pair for pair in start["headers"] if pair[0].decode().lower() in _OF_304]
     return {"type": "http.response.start", "status": 304, "headers": headers}

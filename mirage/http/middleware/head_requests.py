@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Heads:
+class HeadMiddleware:
     """Answers each HEAD with the head of the answer to GET.
 
     An answer in parts is ended after its head: an export is not made, and a stream of events does
@@ -19,10 +19,10 @@ class Heads:
             return
         told = False
 
-        async def gone_once_told() -> Message:
+        async def receive_until_told() -> Message:
             return {"type": "http.disconnect"} if told else await receive()
 
-        async def head_alone(message: Message) -> None:
+        async def send_head_only(message: Message) -> None:
             nonlocal told
             if not told:
                 told = True
@@ -31,4 +31,6 @@ class Heads:
 
         # Of 2.3 an answer listens for who is gone; since 2.4 it would hear of it from the socket.
         asgi = {**scope["asgi"], "spec_version": "2.3"}
-        await self._app({**scope, "method": "GET", "asgi": asgi}, gone_once_told, head_alone)
+        await self._app(
+            {**scope, "method": "GET", "asgi": asgi}, receive_until_told, send_head_only
+        )

@@ -15,7 +15,7 @@ import structlog
 from mirage.cluster.host_accounts import find_user_name
 from mirage.domain.access.caller import NO_ACCOUNT
 from mirage.errors import InputError
-from mirage.http.auth.socket_owner import End, Owners, as_one_client, peer_uid
+from mirage.http.auth.socket_owner import SocketOwners, TcpEndpoint, read_peer_uid, to_client_name
 from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
 """Accounts that web servers have on the usual distributions."""
 
 
-def raise_limit() -> int:
+def raise_descriptor_limit() -> int:
     """As many descriptors as may be had without a privilege, up to WANTED; how many that is."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
@@ -44,7 +44,7 @@ def raise_limit() -> int:
     return WANTED if soft == resource.RLIM_INFINITY else soft
 
 
-def room(wanted: int, descriptors: int) -> int:
+def compute_connection_limit(wanted: int, descriptors: int) -> int:
     """Connections at once: half of the descriptors at most, and KEPT are left.
 
     Raises InputError where that is less than FEWEST."""
@@ -73,7 +73,7 @@ class Proxies(NamedTuple):
     networks: tuple[Network, ...]
 
 
-class Admitted(socket.socket):
+class AdmittedSocket(socket.socket):
     """A connection that counts as long as it has its descriptor."""
 
     def __init__(self, accepted: socket.socket, client: Client, leave: Callable[[], None]) -> None:
@@ -96,7 +96,7 @@ class Admission:
         self.most = most
         self._of_one = min(of_one, most // 2)
         self._of_many = most - most // 4
-        self._owners = Owners()
+        self._owners = SocketOwners()
         self._uids, self._networks = proxies or resolve_proxies(())
         self._held: Counter[str] = Counter()
         self._seldom = ThrottledLog()
@@ -104,47 +104,47 @@ class Admission:
     def close(self) -> None:
         self._owners.close()
 
-    def admit(self, accepted: socket.socket) -> Admitted | None:
+    def admit_connection(self, accepted: socket.socket) -> AdmittedSocket | None:
         """None: it is closed, for there are too many."""
         try:
-            client = self._client(accepted)
+            client = self._resolve_client(accepted)
         except OSError:  # gone already
             accepted.close()
             return None
         name = client.name
         if self._held.total() >= self.most:
-            self._refuse(accepted, "too many connections", name)
+            self._refuse_connection(accepted, "too many connections", name)
         elif self._held[name] >= (self._of_one if client.alone else self._of_many):
-            self._refuse(accepted, "too many connections of one client", name)
+            self._refuse_connection(accepted, "too many connections of one client", name)
         else:
             self._held[name] += 1
-            return Admitted(accepted, client, lambda: self._left(name))
+            return AdmittedSocket(accepted, client, lambda: self._release_slot(name))
         return None
 
-    def _refuse(self, accepted: socket.socket, why: str, name: str) -> None:
+    def _refuse_connection(self, accepted: socket.socket, why: str, name: str) -> None:
         accepted.close()
         self._seldom.log_event(_log.warning, why, client=name, open=self._held.total())
 
-    def _left(self, name: str) -> None:
+    def _release_slot(self, name: str) -> None:
         self._held[name] -= 1
         if not self._held[name]:
             del self._held[name]
 
-    def _client(self, connection: socket.socket) -> Client:
+    def _resolve_client(self, connection: socket.socket) -> Client:
         if connection.family is socket.AF_UNIX:
-            uid = peer_uid(connection)
-            return Client(f"{_user(uid)} by socket", uid not in self._uids)
-        end = End.of(connection.getpeername())
-        owner = self._owners.uid(end, End.of(connection.getsockname()))
+            uid = read_peer_uid(connection)
+            return Client(f"{_name_user(uid)} by socket", uid not in self._uids)
+        end = TcpEndpoint.from_socket_name(connection.getpeername())
+        owner = self._owners.find_uid(end, TcpEndpoint.from_socket_name(connection.getsockname()))
         if owner is not None:
-            return Client(_user(owner), owner not in self._uids)
+            return Client(_name_user(owner), owner not in self._uids)
         if end.address.is_loopback:
             return Client("this host", alone=False)
         alone = not any(end.address in network for network in self._networks)
-        return Client(as_one_client(end.address), alone)
+        return Client(to_client_name(end.address), alone)
 
 
-def _user(uid: int) -> str:
+def _name_user(uid: int) -> str:
     """Uids without an account are one client: one user may have thousands of them."""
     return NO_ACCOUNT if find_user_name(uid) is None else f"uid {uid}"
 
@@ -156,7 +156,7 @@ def resolve_proxies(words: Iterable[str]) -> Proxies:
         try:
             networks.append(ipaddress.ip_network(word, strict=False))
         except ValueError:
-            uid = int(word) if word.isdecimal() else _uid(word)
+            uid = int(word) if word.isdecimal() else _find_uid(word)
             if uid is not None:
                 uids.add(uid)
             elif word not in USUAL_PROXIES:
@@ -164,7 +164,7 @@ def resolve_proxies(words: Iterable[str]) -> Proxies:
     return Proxies(frozenset(uids), tuple(networks))
 
 
-def _uid(name: str) -> int | None:
+def _find_uid(name: str) -> int | None:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -16,8 +16,8 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from mirage.http.auth.unix_peer import Patience, PeerProtocol
-from mirage.http.server.admission import Admission, Admitted
+from mirage.http.auth.unix_peer import ClientTimeouts, PeerProtocol
+from mirage.http.server.admission import Admission, AdmittedSocket
 from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
@@ -31,30 +31,30 @@ _OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _seldom = ThrottledLog()
 
 
-class Door:
+class ListeningSocket:
     """One listening socket. Whoever cannot be taken in is told so: their connection is closed."""
 
     def __init__(
-        self, listening: socket.socket, admission: Admission, take: Callable[[Admitted], None]
+        self, listening: socket.socket, admission: Admission, take: Callable[[AdmittedSocket], None]
     ) -> None:
         listening.setblocking(False)
         self._listening, self._admission, self._take = listening, admission, take
         self._spare: int | None = None
         self._resting: asyncio.TimerHandle | None = None
-        self.open()
+        self.start_accepting()
 
-    def open(self) -> None:
+    def start_accepting(self) -> None:
         self._resting = None
         self._keep_spare()
-        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        asyncio.get_running_loop().add_reader(self._listening, self._accept_clients)
 
-    def close(self) -> None:
+    def stop_accepting(self) -> None:
         if self._resting is not None:
             self._resting.cancel()
         asyncio.get_running_loop().remove_reader(self._listening)
-        self._give_up_spare()
+        self._release_spare()
 
-    def _accept(self) -> None:
+    def _accept_clients(self) -> None:
         for _ in range(_AT_ONCE):
             try:
                 accepted, _address = self._listening.accept()
@@ -63,22 +63,22 @@ class Door:
             except OSError as error:
                 if error.errno not in _OUT_OF:
                     raise
-                self._turn_away(error)
+                self._reject_client(error)
                 return
-            if (admitted := self._admission.admit(accepted)) is not None:
+            if (admitted := self._admission.admit_connection(accepted)) is not None:
                 self._take(admitted)
 
-    def _turn_away(self, error: OSError) -> None:
+    def _reject_client(self, error: OSError) -> None:
         """With the descriptor that was kept for this: else callers wait, and the loop spins."""
         _seldom.log_event(_log.error, "no descriptors for callers", error=error.strerror)
         if self._spare is not None:
-            self._give_up_spare()
+            self._release_spare()
             with suppress(OSError):  # somebody else has it now
                 self._listening.accept()[0].close()
             self._keep_spare()
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listening)
-        self._resting = loop.call_later(REST_S, self.open)
+        self._resting = loop.call_later(REST_S, self.start_accepting)
 
     def _keep_spare(self) -> None:
         if self._spare is None:
@@ -87,7 +87,7 @@ class Door:
             except OSError:
                 return  # the next time
 
-    def _give_up_spare(self) -> None:
+    def _release_spare(self) -> None:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -101,7 +101,7 @@ class Server(uvicorn.Server):
         served: ASGIApp,
         admission: Admission,
         *,
-        patience: Patience,
+        patience: ClientTimeouts,
         keep_alive_s: int,
         grace_s: int,
         started: Callable[[], None],
@@ -120,34 +120,36 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._admission, self._patience, self._when_started = admission, patience, started
-        self._doors: list[Door] = []
+        self._doors: list[ListeningSocket] = []
         self._arriving: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
-        self._doors = [Door(one, self._admission, self._take) for one in sockets or []]
+        self._doors = [
+            ListeningSocket(one, self._admission, self._take_connection) for one in sockets or []
+        ]
         self._when_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for door in self._doors:
-            door.close()
+            door.stop_accepting()
         await super().shutdown(sockets)
         self._admission.close()
 
-    def _take(self, admitted: Admitted) -> None:
-        task = asyncio.create_task(self._connect(admitted))
+    def _take_connection(self, admitted: AdmittedSocket) -> None:
+        task = asyncio.create_task(self._connect_client(admitted))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    async def _connect(self, admitted: Admitted) -> None:
+    async def _connect_client(self, admitted: AdmittedSocket) -> None:
         client = admitted.client.name if admitted.client.alone else None
 
-        def protocol() -> PeerProtocol:
+        def make_protocol() -> PeerProtocol:
             state = self.lifespan.state | {"client": client}
             return PeerProtocol(self.config, self.server_state, state, patience=self._patience)
 
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(protocol, admitted)
+            await asyncio.get_running_loop().connect_accepted_socket(make_protocol, admitted)
         except BaseException:
             admitted.close()
             raise

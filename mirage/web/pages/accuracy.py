@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from mirage.http.response_cache import lately
+from mirage.http.response_cache import get_recent_span
 from mirage.services.reports import stored_report
 from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
 from mirage.services.reports.recommendation import ORDER
@@ -20,13 +20,13 @@ router = APIRouter(include_in_schema=False)
 @router.get("/accuracy")
 def show(look: Looking, days: Days = DAYS) -> Response:
     """Of the last `days` days."""
-    span = (look.cluster_id, *lately(look.now, days))
+    span = (look.cluster_id, *get_recent_span(look.now, days))
     make = partial(_shown, look, span, days)
     return look.kept("accuracy.html", title="Accuracy", make=make, until=span[-1])
 
 
 def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
-    found = look.given.remembered.lookback(build_accuracy, look.tx, span, look.reader)
+    found = look.given.remembered.get_lookback(build_accuracy, look.tx, span, look.reader)
     report = stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader)
     groups = [] if report is None else report.document["groups"]
     return {

@@ -8,14 +8,16 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Query, Response
 
 from mirage.domain.chain import ChainId
-from mirage.http.dependencies import Admin, no_nul
-from mirage.http.paging import row_cursor
-from mirage.http.problems import invalid
+from mirage.http.dependencies import Admin, reject_nul
+from mirage.http.paging import parse_row_cursor
+from mirage.http.problems import build_invalid_error
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditFilter
 from mirage.web.page_context import Looking
 
-router = APIRouter(prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(no_nul)])
+router = APIRouter(
+    prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(reject_nul)]
+)
 
 _ROWS = 50
 _DAY_S = 86400
@@ -47,7 +49,7 @@ def show(
             since=since,
             until=None if since is None else since + _DAY_S,
         ),
-        after=row_cursor(after) if after else None,
+        after=parse_row_cursor(after) if after else None,
         limit=_ROWS + 1,
     )
     given = {name: value for name, value in asked.items() if value}
@@ -72,4 +74,6 @@ def _day(text: str) -> int | None:
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
     except ValueError:
-        raise invalid(f"{text!r} is no day: write it as 2026-03-02", parameter="day") from None
+        raise build_invalid_error(
+            f"{text!r} is no day: write it as 2026-03-02", parameter="day"
+        ) from None

@@ -39,21 +39,21 @@ def show(
 def promote(name: Name, version: Version, look: Looking, who: AdminWriter, body: Body) -> Response:
     """Judged, and put in use where it is better; else the page says why not, with the figures."""
     fields = forms.sent(look.request, body)
-    asked = model_promotion.Asked(
-        model=model_promotion.named(name, version),
+    asked = model_promotion.PromotionRequest(
+        model=model_promotion.format_model_name(name, version),
         tables=tuple(fields.get("table", ())),
         force=forms.one(fields, "force") == _TICKED,
     )
     via = look.request.state.who.via
     try:
-        model_promotion.promote(look.given, asked, actor=who.user, via=via)
+        model_promotion.promote_model(look.given, asked, actor=who.user, via=via)
     except (IllegalTransition, InputError) as error:
         return _page(look, name, version, refused=str(error))
     return forms.back(look.given, f"/admin/models/{name}/{version}?done=promoted")
 
 
 def _page(look: Look, name: str, version: str, *, done: str = "", refused: str = "") -> Response:
-    found = model_promotion.model(look.given, name, version)
+    found = model_promotion.get_model(look.given, name, version)
     return look.page(
         "admin_model.html",
         title=found.line.model,
@@ -61,7 +61,7 @@ def _page(look: Look, name: str, version: str, *, done: str = "", refused: str =
         found=found,
         card=json.dumps(dict(found.card), indent=2, ensure_ascii=False),
         path_of=f"/admin/models/{name}/{version}",
-        tables=model_promotion.tables(look.given),
+        tables=model_promotion.list_tables(look.given),
         tables_dir=look.given.tables_dir,
         when_of=_when_of,
         difference=_difference,

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.routes.chains import Asking, ChainPath, seen
+from mirage.api.routes.chains import Asking, ChainPath, get_visible_chain
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
 from mirage.http.dependencies import Context
@@ -30,7 +30,7 @@ def show(
     before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
 ) -> Response:
     """`link`: the successor whose forecast is drawn; `before`: decisions older than that one."""
-    chain = seen(look.tx, ChainId(chain_id), look.reader)
+    chain = get_visible_chain(look.tx, ChainId(chain_id), look.reader)
     links = chains.list_links(look.tx, chain.chain_id)
     rows = decisions.list_decisions(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1

@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from mirage.domain.access.caller import JOBS, USAGE
-from mirage.http.dependencies import need
-from mirage.http.response_cache import lately
+from mirage.http.dependencies import require_identity
+from mirage.http.response_cache import get_recent_span
 from mirage.services.reports import stored_report
 from mirage.services.reports.impact import SHOWN, build_impact
 from mirage.web.charts import impact_charts as charts
@@ -21,15 +21,15 @@ router = APIRouter(include_in_schema=False)
 @router.get("/impact")
 def show(look: Looking, days: Days = DAYS) -> Response:
     """Of hand-overs of the last `days` days; of one's own chains where usage is private."""
-    need(look.reader, JOBS, USAGE)
-    span = (look.cluster_id, *lately(look.now, days))
+    require_identity(look.reader, JOBS, USAGE)
+    span = (look.cluster_id, *get_recent_span(look.now, days))
     make = partial(_shown, look, span, days)
     return look.kept("impact.html", title="Impact", make=make, until=span[-1])
 
 
 def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
     return {
-        "found": look.given.remembered.lookback(build_impact, look.tx, span, look.reader),
+        "found": look.given.remembered.get_lookback(build_impact, look.tx, span, look.reader),
         "days": days,
         "choices": CHOICES,
         "shown": SHOWN,

@@ -30,8 +30,8 @@ def ask(request: Request, after: Annotated[str, Query(alias="next")] = "/") -> R
 @router.post("/login")
 def log_in(request: Request, given: Context, body: Body) -> Response:
     """A session for whoever shows a token, and back to where they came from."""
-    cookie_auth.need_same_origin(request)
-    cookie_auth.need_https(request, given)
+    cookie_auth.require_same_origin(request)
+    cookie_auth.require_https(request, given)
     fields = _read(body)
     after = _local(fields.get("next", "/"))
     request.state.claimed = True
@@ -40,15 +40,15 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
         with given.store.read() as tx:  # who shows none that is good holds up nobody who writes
             who = tokens.authenticate_token(tx, token, cluster_id=given.cluster_id, now=now)
         _check_owner(who.uid, given.owner_uid)
-        quota.of(request).check_write(quota.account(who))
+        quota.get_quota(request).check_write(quota.to_asker(who))
         with given.store.begin() as tx:
             begun = sessions.begin_session(tx, token, cluster_id=given.cluster_id, now=now)
     except (NotIdentified, NotAllowed) as error:
-        denied_requests.record(request, error)
+        denied_requests.record_denial(request, error)
         return _form(request, after, said=str(error), status=401)
     answered = RedirectResponse(given.root_path + after, 303, headers=HEADERS)
     answered.set_cookie(
-        value=begun.secret, max_age=begun.lasts_s, **cookie_auth.cookie(request, given)
+        value=begun.secret, max_age=begun.lasts_s, **cookie_auth.build_cookie(request, given)
     )
     return answered
 
@@ -68,16 +68,16 @@ def _check_owner(uid: int, owner_uid: int | None) -> None:
 
 @router.post("/logout")
 def log_out(request: Request, given: Context) -> Response:
-    cookie_auth.need_same_origin(request)
+    cookie_auth.require_same_origin(request)
     answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
-    held = cookie_auth.shown(request, given)
+    held = cookie_auth.find_session_cookie(request, given)
     if held is None:
         return answered
     name, secret = held
     if _is_open(given, secret):
         with given.store.begin() as tx:
             sessions.end_session(tx, secret)
-    answered.delete_cookie(**cookie_auth.attributes(name, given))
+    answered.delete_cookie(**cookie_auth.build_cookie_attributes(name, given))
     return answered
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from mirage.api.routes.overviews import cursor, place
+from mirage.api.routes.overviews import format_cursor, parse_cursor
 from mirage.domain.access.caller import JOBS, USAGE
-from mirage.http.dependencies import need, no_nul
+from mirage.http.dependencies import reject_nul, require_identity
 from mirage.services.reports.overview import build_overview
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text
@@ -14,7 +14,7 @@ from mirage.web.charts import handover_chart
 from mirage.web.page_context import Entry, Look, Looking
 
 ENTRY = Entry(name="Now", path="/", order=1)
-router = APIRouter(include_in_schema=False, dependencies=[Depends(no_nul)])
+router = APIRouter(include_in_schema=False, dependencies=[Depends(reject_nul)])
 
 _ROWS = 25
 
@@ -26,10 +26,10 @@ def show(
     after: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """Live chains by risk; `after` is of the link to the next page."""
-    need(look.reader, JOBS, USAGE)
+    require_identity(look.reader, JOBS, USAGE)
     own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
     wanted = RankingFilter(own=own, user=user.strip())
-    begin = place(after, parameter="after") if after else None
+    begin = parse_cursor(after, parameter="after") if after else None
     return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))
 
 
@@ -41,7 +41,7 @@ def _shown(look: Look, wanted: RankingFilter, begin: RankedChain | None) -> dict
         "rows": rows,
         "user": wanted.user,
         "first": begin is None,
-        "following": cursor(rows[-1]) if len(found.rows) > _ROWS else "",
+        "following": format_cursor(rows[-1]) if len(found.rows) > _ROWS else "",
         "said": decision_text.said,
         "stands": decision_text.stands,
         "strip": handover_chart.draw,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.routes.queue import bounds_of, least_of
+from mirage.api.routes.queue import get_minimum_jobs, get_visible_bounds
 from mirage.domain.access.caller import PARTITIONS
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
@@ -81,7 +81,7 @@ def show(
     found, said = _foretold(look, form)
     shown = queue_status.read_queue_status(look.tx, look.cluster_id, look.reader)
     known = wait_statistics.read_waits_over_time(
-        look.tx, look.cluster_id, asked, least=least_of(look.reader)
+        look.tx, look.cluster_id, asked, least=get_minimum_jobs(look.reader)
     )
     named = look.reader.can_see(PARTITIONS)
     names = _names(shown, known) if named else ()
@@ -123,7 +123,7 @@ def ask(
     form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     if form.shape is None:
         raise InputError("; ".join(form.faults.values()) or "no job is described")
-    bounds = bounds_of(look.given, who, form.shape.partition)
+    bounds = get_visible_bounds(look.given, who, form.shape.partition)
     by = Requester(who.uid, look.given.quotas.forecasts_asked)
     submission_forecast.request_forecast(
         tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by
@@ -151,14 +151,14 @@ def _foretold(look: Look, form: WhatIf) -> tuple[SubmissionForecast | None, str]
     if form.shape is None:
         return None, ""
     try:
-        with quota.of(look.request).foretelling(quota.asker(look.request)):
+        with quota.get_quota(look.request).limit_forecasts(quota.get_asker(look.request)):
             found = submission_forecast.forecast_submission(
                 look.tx,
                 look.cluster_id,
                 form.shape,
                 look.now,
-                least=least_of(look.reader),
-                bounds=bounds_of(look.given, look.reader, form.shape.partition),
+                least=get_minimum_jobs(look.reader),
+                bounds=get_visible_bounds(look.given, look.reader, form.shape.partition),
             )
     except (NotFound, InputError, TooMany) as error:
         return None, str(error)
