@@ -34,7 +34,7 @@ from mirage.services.access import tokens
 from mirage.store.access.tokens import Token
 from mirage.store.database import schema_migrations, tables
 from mirage.store.database.engine import Store
-from mirage.web.app import _PAGES, mount
+from mirage.web.app import _PAGES, mount_pages
 from tests import postgres
 from tests.api.running import NOW
 from tests.web.seeded import CHAIN, Size, seed
@@ -65,7 +65,7 @@ _CHUNK = 5000
 def addresses(context: ApiContext) -> list[str]:
     """Every GET of the app that needs no more than a chain's id; no files, no models."""
     app = create_app(context)
-    mount(app)
+    mount_pages(app)
     read = [path for path, methods in app.openapi()["paths"].items() if "get" in methods]
     read += [
         route.path

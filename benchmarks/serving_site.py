@@ -30,7 +30,7 @@ from mirage.store.database.tables import chains, links
 from mirage.store.jobs import job_history
 from mirage.store.jobs.job_history import JobFilter
 from mirage.store.operations import clusters
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 from tests.web import seeded_admin
 
@@ -144,7 +144,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             quotas=Quotas(forecasts_per_minute=1_000_000),  # one caller asks for many
         )
         app = create_app(given)
-        mount(app)
+        mount_pages(app)
         stop = threading.Event()
         rules = Rules(policy=registry.get_policy, default="average")
         worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())

@@ -1,4 +1,4 @@
-"""`mount` adds the pages to the service's app, and gives errors a page where a browser asks."""
+"""`mount_pages` adds the pages to the service's app, and gives errors a page where a browser asks."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from mirage.http.context import ApiContext
 from mirage.web import assets
-from mirage.web.page_context import HEADERS, Entry, answer, place
+from mirage.web.page_context import HEADERS, NavigationEntry, build_return_path, render_bare_page
 from mirage.web.pages import (
     accuracy,
     admin,
@@ -24,7 +24,7 @@ from mirage.web.pages import (
     queue,
 )
 
-_PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
+_PAGES: tuple[tuple[APIRouter, NavigationEntry | None], ...] = (
     (assets.router, None),
     (login.router, None),
     (overview.router, overview.ENTRY),
@@ -46,25 +46,25 @@ _KEPT = ("X-Request-Id", "Retry-After")
 _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 
 
-def mount(app: FastAPI) -> None:
+def mount_pages(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
     for router, _ in _PAGES:
         app.include_router(router)
     entries = [entry for _, entry in _PAGES if entry is not None]
     app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
     for kind, handler in list(app.exception_handlers.items()):
-        app.exception_handlers[kind] = _shown(handler)
+        app.exception_handlers[kind] = _wrap_handler(handler)
 
 
-def _shown(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
+def _wrap_handler(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
     """Whatever the API would say of an error, to a person as a page."""
 
-    async def handle(request: Request, error: Any) -> Response:
+    async def handle_error(request: Request, error: Any) -> Response:
         made = handler(request, error)
         told = await made if isawaitable(made) else made
-        return _page(request, told) if _is_person(request) else told
+        return _render_problem(request, told) if _is_person(request) else told
 
-    return handle
+    return handle_error
 
 
 def _is_person(request: Request) -> bool:
@@ -73,11 +73,11 @@ def _is_person(request: Request) -> bool:
     return not path.startswith(_API) and "text/html" in request.headers.get("accept", "")
 
 
-def _page(request: Request, told: Response) -> Response:
+def _render_problem(request: Request, told: Response) -> Response:
     problem: dict[str, Any] = json.loads(bytes(told.body))
     if told.status_code == _UNIDENTIFIED and request.method == "GET":
-        return _to_login(request)
-    shown = answer(
+        return _send_to_login(request)
+    shown = render_bare_page(
         request,
         "error.html",
         title=problem["title"],
@@ -88,7 +88,7 @@ def _page(request: Request, told: Response) -> Response:
     return shown
 
 
-def _to_login(request: Request) -> Response:
+def _send_to_login(request: Request) -> Response:
     given: ApiContext = request.app.state.context
-    target = f"{given.root_path}/login?next={quote(place(request), safe='')}"
+    target = f"{given.root_path}/login?next={quote(build_return_path(request), safe='')}"
     return RedirectResponse(target, 303, headers=HEADERS)

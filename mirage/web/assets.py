@@ -19,21 +19,21 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 @cache
-def _files() -> dict[str, tuple[str, bytes]]:
+def _load_files() -> dict[str, tuple[str, bytes]]:
     """By name: a digest of the content, and the content."""
     found = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
     return {name: (hashlib.sha256(body).hexdigest()[:16], body) for name, body in found.items()}
 
 
-def address(name: str) -> str:
+def get_asset_path(name: str) -> str:
     """Of that file, below the service's root."""
-    return f"/static/{_files()[name][0]}/{name}"
+    return f"/static/{_load_files()[name][0]}/{name}"
 
 
 @router.get("/{digest}/{name}")
-def serve(digest: str, name: str) -> Response:
+def serve_asset(digest: str, name: str) -> Response:
     """An old address has the newest content, which is then not kept."""
-    known = _files().get(name)
+    known = _load_files().get(name)
     if known is None:
         raise HTTPException(404, f"there is no file {name}")
     headers = {

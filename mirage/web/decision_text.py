@@ -35,7 +35,7 @@ _STANDS = {
 }
 
 
-def said(decision: DecisionRow) -> str:
+def describe_decision(decision: DecisionRow) -> str:
     """After the name of who decided."""
     if decision.mode is not Mode.ACT:
         return _WOULD[decision.action]
@@ -49,10 +49,10 @@ def said(decision: DecisionRow) -> str:
     return _DOES[decision.action]
 
 
-def stands(standby: Link) -> str:
+def describe_position(standby: Link) -> str:
     return _STANDS[standby.position]
 
 
-def planned(standby: Link) -> int | None:
+def get_planned_release(standby: Link) -> int | None:
     """When Slurm releases it by itself, of one that is held; None: when its predecessor ends."""
     return standby.planned_release if standby.position is Position.HELD else None

@@ -12,7 +12,7 @@ MOST_GPUS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class ForecastForm:
     """Fields as they were written; `shape` where they are those of a job."""
 
     fields: Mapping[str, str]
@@ -21,16 +21,16 @@ class WhatIf:
     shape: JobShape | None = None
 
     @classmethod
-    def read(cls, **written: str) -> "WhatIf":
+    def from_fields(cls, **written: str) -> "ForecastForm":
         """`to` (the partition), nodes, time, gpus, account; all empty: nothing was asked."""
         fields = {name: text.strip() for name, text in written.items()}
         if not any(fields[name] for name in ("to", "nodes", "time")):
             return cls(fields=fields)
         nodes, gpus = (
-            _number(fields["nodes"], MOST_NODES),
-            _number(fields["gpus"] or "0", MOST_GPUS),
+            _parse_number(fields["nodes"], MOST_NODES),
+            _parse_number(fields["gpus"] or "0", MOST_GPUS),
         )
-        limit_s = _seconds(fields["time"])
+        limit_s = _parse_seconds(fields["time"])
         faults = {}
         if not fields["to"] or "," in fields["to"] or not fields["to"].isprintable():
             faults["to"] = "Name one partition."
@@ -54,7 +54,7 @@ class WhatIf:
         return cls(fields=fields, shape=shape)
 
 
-def _number(text: str, most: int) -> int | None:
+def _parse_number(text: str, most: int) -> int | None:
     """None: not a whole number of 0 to `most`."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(most)):
         return None
@@ -62,7 +62,7 @@ def _number(text: str, most: int) -> int | None:
     return found if found <= most else None
 
 
-def _seconds(text: str) -> int | None:
+def _parse_seconds(text: str) -> int | None:
     try:
         return parse_time_limit(text)
     except MalformedText:

@@ -10,42 +10,42 @@ _MANY_DAYS = 10
 _CODE = re.compile("`([^`]+)`")
 
 
-def _at(instant: int) -> datetime:
+def _to_datetime(instant: int) -> datetime:
     return datetime.fromtimestamp(instant, UTC)
 
 
-def when(instant: int | None, now: int | None = None) -> Markup:
-    """A <time> element: 2 Mar 12:00, with its year where `day` has it."""
+def render_instant(instant: int | None, now: int | None = None) -> Markup:
+    """A <time> element: 2 Mar 12:00, with its year where `format_day` has it."""
     if instant is None:
         return Markup("<span class='dim'>not yet</span>")
-    at = _at(instant)
+    at = _to_datetime(instant)
     return Markup("<time datetime='{}' title='{}'>{}</time>").format(
         at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        day(instant, now),
+        format_day(instant, now),
     )
 
 
-def day(instant: int, now: int | None = None) -> str:
+def format_day(instant: int, now: int | None = None) -> str:
     """2 Mar 12:00, as plain words; 2 Mar 2026 12:00 where it is not the year of `now`."""
-    at = _at(instant)
-    known = now is not None and _at(now).year == at.year
+    at = _to_datetime(instant)
+    known = now is not None and _to_datetime(now).year == at.year
     return f"{at.day} {at:%b %H:%M}" if known else f"{at.day} {at:%b} {at.year} {at:%H:%M}"
 
 
-def clock(instant: int) -> str:
-    return f"{_at(instant):%H:%M:%S} UTC"
+def format_clock(instant: int) -> str:
+    return f"{_to_datetime(instant):%H:%M:%S} UTC"
 
 
-def age(instant: int, now: int) -> Markup:
+def render_age(instant: int, now: int) -> Markup:
     """A <time> element that a script keeps counting: 34 s ago."""
     seconds = max(0, now - instant)
     return Markup("<time datetime='{}' data-age='{}'>{} ago</time>").format(
-        _at(instant).strftime("%Y-%m-%dT%H:%M:%SZ"), seconds, span(seconds)
+        _to_datetime(instant).strftime("%Y-%m-%dT%H:%M:%SZ"), seconds, format_duration(seconds)
     )
 
 
-def span(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """34 s, 12 min, 3 h 20 min, 2 d 4 h; with a minus where it is negative."""
     if seconds is None:
         return "unknown"
@@ -61,14 +61,14 @@ def span(seconds: float | None) -> str:
     return f"{sign}{days} d" + (f" {hours} h" if hours and days < _MANY_DAYS else "")
 
 
-def hours(value: float) -> str:
+def format_hours(value: float) -> str:
     """0 h, 0.25 h, 12.5 h, 1,340 h."""
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
     text = f"{value:z,.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} h"
 
 
-def coded(text: str) -> Markup:
+def render_code(text: str) -> Markup:
     """What stands in `backticks` as <code>."""
     parts = enumerate(_CODE.split(text))
     return Markup("").join(
@@ -77,6 +77,6 @@ def coded(text: str) -> Markup:
     )
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def format_count(number: int, one: str, many: str = "") -> str:
     """1 chain, 2 chains, 2,000 chains."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

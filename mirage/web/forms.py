@@ -13,7 +13,7 @@ from mirage.web.page_context import HEADERS
 _FIELDS = 128
 
 
-def sent(request: Request, body: bytes) -> dict[str, list[str]]:
+def parse_form(request: Request, body: bytes) -> dict[str, list[str]]:
     """By the field's name. Raises NotAllowed for a form of another site's, InputError for none."""
     cookie_auth.require_same_origin(request)
     try:
@@ -25,11 +25,11 @@ def sent(request: Request, body: bytes) -> dict[str, list[str]]:
     return {name: [value.strip() for value in values] for name, values in found.items()}
 
 
-def one(fields: dict[str, list[str]], name: str) -> str:
+def get_field(fields: dict[str, list[str]], name: str) -> str:
     """Empty where it was left out."""
     return fields.get(name, [""])[0]
 
 
-def back(given: ApiContext, path: str) -> Response:
+def return_to_page(given: ApiContext, path: str) -> Response:
     """To a page, whose reload sends nothing again."""
     return RedirectResponse(given.root_path + path, 303, headers=HEADERS)

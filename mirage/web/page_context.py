@@ -48,7 +48,7 @@ _AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NavigationEntry:
     """A page in the navigation."""
 
     name: str
@@ -59,7 +59,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PageContext:
     """Somebody looking at a page: what a page is made from, and how it is answered."""
 
     request: Request
@@ -76,15 +76,17 @@ class Look:
         """Epoch seconds, the cluster's."""
         return self.given.clock()
 
-    def page(self, template: str, *, title: str, status: int = _OK, **values: Any) -> Response:
+    def render_page(
+        self, template: str, *, title: str, status: int = _OK, **values: Any
+    ) -> Response:
         """`template` under templates/, in the layout, with the age of what it shows.
 
         The template has `at` as well: when the queue was read, from which spans are told, so that
         a page changes when its data does.
         """
-        return _sent(self.request, self._html(template, title, values), status)
+        return _build_response(self.request, self._render_html(template, title, values), status)
 
-    def kept(
+    def render_cached(
         self,
         template: str,
         *,
@@ -97,13 +99,15 @@ class Look:
         `until`: and on that instant, to which they look back."""
         taken_at, stale = self._freshness
         if taken_at is None:
-            return self.page(template, title=title, **make())
+            return self.render_page(template, title=title, **make())
         version = (changes.read_newest_seq(self.tx, self.cluster_id), taken_at, stale, until)
         key = (self.reader, self.request.url.path, self.request.url.query)
         html = self.given.remembered.get_or_make(
-            key, version, lambda: self._html(template, title, make())
+            key, version, lambda: self._render_html(template, title, make())
         )
-        return _sent(self.request, _AGE.sub(formatting.age(taken_at, self.now), html, count=1), _OK)
+        return _build_response(
+            self.request, _AGE.sub(formatting.render_age(taken_at, self.now), html, count=1), _OK
+        )
 
     @property
     def _freshness(self) -> tuple[int | None, bool]:
@@ -113,7 +117,7 @@ class Look:
             return None, True
         return latest.taken_at, self.now - latest.taken_at > self.given.stale_after_s
 
-    def _html(self, template: str, title: str, values: dict[str, Any]) -> str:
+    def _render_html(self, template: str, title: str, values: dict[str, Any]) -> str:
         taken_at, stale = self._freshness
         now = self.now
         shown = {
@@ -124,52 +128,56 @@ class Look:
             "mode": clusters.get_mode(self.tx, self.cluster_id),
             "live": True,
         }
-        return _drawn(self.request, template, title, {"reader": self.reader, **shown, **values})
+        return _render_layout(
+            self.request, template, title, {"reader": self.reader, **shown, **values}
+        )
 
 
-def _look(request: Request, given: Context, tx: Reading, reader: Reader) -> Look:
-    return Look(request=request, given=given, tx=tx, reader=reader)
+def _build_page_context(
+    request: Request, given: Context, tx: Reading, reader: Reader
+) -> PageContext:
+    return PageContext(request=request, given=given, tx=tx, reader=reader)
 
 
-Looking = Annotated[Look, Depends(_look)]
+Looking = Annotated[PageContext, Depends(_build_page_context)]
 """What a page's route asks for."""
 
 
-def answer(
+def render_bare_page(
     request: Request, template: str, *, title: str, status: int = _OK, **values: Any
 ) -> Response:
     """A page that shows nothing of the cluster; by whoever is not asked who they are."""
-    return _sent(request, _drawn(request, template, title, values), status)
+    return _build_response(request, _render_layout(request, template, title, values), status)
 
 
-def place(request: Request) -> str:
+def build_return_path(request: Request) -> str:
     """What was asked for, query and all, in a form that /login leads back to."""
     query = quote(request.url.query, safe=_IN_QUERY)
-    return f"{_path(request)}?{query}" if query else _path(request)
+    return f"{_get_path(request)}?{query}" if query else _get_path(request)
 
 
-def _path(request: Request) -> str:
+def _get_path(request: Request) -> str:
     given: ApiContext = request.app.state.context
     return request.url.path.removeprefix(given.root_path) or "/"
 
 
-def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
+def _render_layout(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
     given: ApiContext = request.app.state.context
-    entries: Sequence[Entry] = request.app.state.entries
-    return templating.render(
+    entries: Sequence[NavigationEntry] = request.app.state.entries
+    return templating.render_template(
         template,
         given.root_path,
         title=title,
         entries=entries,
-        path=_path(request),
-        place=place(request),
+        path=_get_path(request),
+        place=build_return_path(request),
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
         **{"reader": Principal(), "live": False, "mode": None, **values},
     )
 
 
-def _sent(request: Request, html: str, status: int) -> Response:
+def _build_response(request: Request, html: str, status: int) -> Response:
     """The page; or 304 for a caller that has it as it is but for its age."""
     digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
     headers = HEADERS | {"ETag": f'W/"{digest}"'}

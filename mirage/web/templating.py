@@ -9,7 +9,7 @@ from mirage.web import assets, formatting
 
 
 @cache
-def _environment() -> Environment:
+def _build_environment() -> Environment:
     made = Environment(
         loader=PackageLoader("mirage.web"),
         autoescape=True,
@@ -18,25 +18,25 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "when": formatting.when,
-        "clock": formatting.clock,
-        "age": formatting.age,
-        "span": formatting.span,
-        "hours": formatting.hours,
-        "count": formatting.count,
-        "coded": formatting.coded,
+        "when": formatting.render_instant,
+        "clock": formatting.format_clock,
+        "age": formatting.render_age,
+        "span": formatting.format_duration,
+        "hours": formatting.format_hours,
+        "count": formatting.format_count,
+        "coded": formatting.render_code,
     }
     return made
 
 
-def render(template: str, root_path: str, **values: Any) -> str:
+def render_template(template: str, root_path: str, **values: Any) -> str:
     """`url(path)` and `asset(name)` of a template are below `root_path`."""
     return (
-        _environment()
+        _build_environment()
         .get_template(template)
         .render(
             url=lambda path: root_path + path,
-            asset=lambda name: root_path + assets.address(name),
+            asset=lambda name: root_path + assets.get_asset_path(name),
             **values,
         )
     )

@@ -9,7 +9,7 @@ from mirage.api.app import ApiContext, create_app
 from mirage.http.auth.cookie_auth import COOKIE
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from tests.api.running import NOW, Client, Stage
 from tests.web.looking import session_of
 
@@ -46,7 +46,7 @@ def test_nul_is_refused_or_passed_over(
         clock=lambda: NOW,
     )
     app = create_app(given)
-    mount(app)
+    mount_pages(app)
     with stage.showing(app) as client:
         answer = _sent(client, method, path, body, session_of(store, cluster_id, "root"))
     assert answer == (200 if path.startswith("/queue?") else 422)

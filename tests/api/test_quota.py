@@ -22,7 +22,7 @@ from mirage.services.chains.lifecycle import UNSEEN_MAX
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from tests.api.rows import HOUR, add_chain, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.api.test_forecasts import PATH as FORECASTS
@@ -269,7 +269,7 @@ def test_sessions_are_begun_at_a_bounded_rate(
 ) -> None:
     shown = token(store, context.cluster_id)
     app = create_app(replace(context, stopwatch=clock, quotas=Quotas(writes_burst=2)))
-    mount(app)
+    mount_pages(app)
     ours = {"Sec-Fetch-Site": "same-origin"}
     with stage.showing(app) as client:
         answers = [
@@ -285,7 +285,7 @@ def test_a_false_token_does_not_wait_for_who_writes(
 ) -> None:
     """Nor does it hold them up: a writer has SQLite's one lock while it is looked at."""
     app = create_app(context)
-    mount(app)
+    mount_pages(app)
     ours = {"Sec-Fetch-Site": "same-origin"}
     with stage.showing(app) as client:
         for _ in range(25):  # all that is written of one address

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirage.api.app import ApiContext, create_app
 from mirage.store.database.engine import Store
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from tests.api.running import NOW, Client, Stage
 from tests.web.looking import session_of
 from tests.web.seeded import Size, seed
@@ -44,7 +44,7 @@ def serving(template: Path, folder: Path, size: Size, **more: Any) -> Iterator[S
         stage = Stage()
         stack.enter_context(stage.open(folder))
         app = create_app(_context(store, cluster_id, more))
-        mount(app)
+        mount_pages(app)
         url = stack.enter_context(stage.showing(app)).url
         yield Site(url, store, cluster_id, known)
 

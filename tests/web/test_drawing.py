@@ -7,33 +7,33 @@ from mirage.domain.job import JobId
 from mirage.services.reports.chain_timeline import Course, CoursePoint, Timeline, TimelineHandover
 from mirage.web import formatting
 from mirage.web.charts import chain_charts, forecast_chart, svg
-from mirage.web.charts.scales import Hours, Linear, Time, Waits
+from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
 
 NOON = 1_772_452_800  # 2026-03-02 12:00 UTC
 
 
 def test_a_scale_keeps_proportions() -> None:
-    scale = Linear(10, 20, 100, 300)
+    scale = LinearScale(10, 20, 100, 300)
     assert [scale(v) for v in (10, 15, 20)] == [100, 200, 300]
-    assert scale.within(99) == 300
-    assert Linear(5, 5, 0, 100)(5) == 0, "nothing wide is no division by nothing"
+    assert scale.clamp_to_pixel(99) == 300
+    assert LinearScale(5, 5, 0, 100)(5) == 0, "nothing wide is no division by nothing"
 
 
 def test_waits_take_equal_steps_for_equal_factors() -> None:
-    scale = Waits(60, 6000, 0, 100)
+    scale = WaitScale(60, 6000, 0, 100)
     assert scale(600) == pytest.approx(50)
     assert scale(1) == 0
-    assert [written for _, written in scale.ticks()] == ["1 min", "10 min", "1 h"]
+    assert [written for _, written in scale.list_ticks()] == ["1 min", "10 min", "1 h"]
 
 
 @pytest.mark.parametrize("span", [0.5, 3, 47, 400, 9000])
 def test_ticks_are_round_few_and_within(span: float) -> None:
     for scale in (
-        Linear(-span, span, 0, 1),
-        Hours(0, span, 0, 1),
-        Time(NOON, NOON + span * 3600, 0, 1),
+        LinearScale(-span, span, 0, 1),
+        HoursScale(0, span, 0, 1),
+        TimeScale(NOON, NOON + span * 3600, 0, 1),
     ):
-        ticks = scale.ticks(8)
+        ticks = scale.list_ticks(8)
         assert 1 <= len(ticks) <= 9
         assert all(scale.low - 1e-6 <= value <= scale.high + 1e-6 for value, _ in ticks)
         assert len(set(ticks)) == len(ticks)
@@ -54,30 +54,30 @@ def test_ticks_are_round_few_and_within(span: float) -> None:
     ],
 )
 def test_spans_are_as_people_say_them(seconds: int, written: str) -> None:
-    assert formatting.span(seconds) == written
+    assert formatting.format_duration(seconds) == written
 
 
 def test_instants_are_utc() -> None:
-    assert formatting.day(NOON, NOON) == "2 Mar 12:00"
-    assert formatting.day(NOON, NOON + 365 * 86400) == "2 Mar 2026 12:00"
-    assert formatting.day(NOON) == "2 Mar 2026 12:00"
-    assert "2026-03-02T12:00:00Z" in formatting.when(NOON)
-    assert "34 s ago" in formatting.age(NOON - 34, NOON)
-    assert "0 s ago" in formatting.age(NOON + 5, NOON), "clocks differ by a little"
+    assert formatting.format_day(NOON, NOON) == "2 Mar 12:00"
+    assert formatting.format_day(NOON, NOON + 365 * 86400) == "2 Mar 2026 12:00"
+    assert formatting.format_day(NOON) == "2 Mar 2026 12:00"
+    assert "2026-03-02T12:00:00Z" in formatting.render_instant(NOON)
+    assert "34 s ago" in formatting.render_age(NOON - 34, NOON)
+    assert "0 s ago" in formatting.render_age(NOON + 5, NOON), "clocks differ by a little"
 
 
 def test_hours_lose_what_says_nothing() -> None:
-    assert [formatting.hours(v) for v in (0, 0.25, 12.5, 100.0, 340.4)] == [
+    assert [formatting.format_hours(v) for v in (0, 0.25, 12.5, 100.0, 340.4)] == [
         *("0 h", "0.25 h", "12.5 h", "100 h", "340 h")
     ]
 
 
 def test_marks_escape_what_they_are_given() -> None:
     evil = "</title><script>"
-    drawn = svg.figure(
+    drawn = svg.draw_figure(
         10,
         10,
-        [svg.bar(0, 0, 1, 1, says=evil), svg.text(0, 0, evil)],
+        [svg.draw_bar(0, 0, 1, 1, says=evil), svg.draw_text(0, 0, evil)],
         name="x",
         title=evil,
         desc=evil,
@@ -87,17 +87,21 @@ def test_marks_escape_what_they_are_given() -> None:
 
 
 def test_a_bar_of_nothing_is_seen_and_a_line_of_one_point_is_none() -> None:
-    assert "width='1'" in svg.bar(0, 0, 0, 5)
-    assert svg.line([(0, 0)]) == ""
+    assert "width='1'" in svg.draw_bar(0, 0, 0, 5)
+    assert svg.draw_line([(0, 0)]) == ""
 
 
 def test_commands_are_set_apart_and_nothing_else_is_markup() -> None:
-    said = formatting.coded("`scontrol release 7` lets <b>it</b> go")
+    said = formatting.render_code("`scontrol release 7` lets <b>it</b> go")
     assert said == "<code>scontrol release 7</code> lets &lt;b&gt;it&lt;/b&gt; go"
 
 
 def test_nothing_is_no_less_than_nothing() -> None:
-    assert [formatting.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]
+    assert [formatting.format_hours(value) for value in (-0.001, 0.0, -0.25)] == [
+        "0 h",
+        "0 h",
+        "-0.25 h",
+    ]
 
 
 def handed_over(late_s: int) -> TimelineHandover:
@@ -135,8 +139,8 @@ def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
     links = (one.predecessor, one.successor)
     found = Timeline(chain=chain, links=links, handovers=(one,), course=None)
     point = CoursePoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
-    close_up = chain_charts.handovers(found)
-    went = forecast_chart.draw(Course(handover=one, points=(point,)), NOON + 7200)
+    close_up = chain_charts.draw_handovers(found)
+    went = forecast_chart.draw_forecast_course(Course(handover=one, points=(point,)), NOON + 7200)
     assert said in close_up
     drawn = {name for name in ("even", "gap", "lap") if f"class='{name}'" in close_up}
     assert drawn == {cls} - {"even"}, "there is no bar of nothing"

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from sqlalchemy import update
 
 from mirage.store.database.read_model_tables import outcomes
-from mirage.web.formatting import hours
+from mirage.web.formatting import format_hours
 from tests.web.looking import visiting
 from tests.web.serving import Site
 
@@ -53,7 +53,7 @@ def test_impact_shows_what_rest_tells_and_apart_what_is_estimated(
             rows = section.locator("tbody tr")
             assert rows.count() == 4
             for row, saved in zip(rows.all(), seen[part]["saved"], strict=True):
-                assert hours(saved["interruption_saved_h"]) in row.inner_text()
+                assert format_hours(saved["interruption_saved_h"]) in row.inner_text()
         assert "it is taken to have waited as long as it did" in visitor.page.inner_text("main")
         first = visitor.page.locator("section:has(#h-chains) tbody tr a").first
         assert first.inner_text() == seen["chains"][0]["chain_id"]

@@ -46,7 +46,7 @@ from mirage.services.operations import site_warnings
 from mirage.services.operations.retention import Retention
 from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.slurm.commands.sdiag import Diagnosis
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
@@ -113,7 +113,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         service.settings.connections.most, admission.raise_descriptor_limit()
     )
     served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
-    mount(served)
+    mount_pages(served)
     compiler = Compiler(service.settings.cluster.file)
     worker = make_worker(
         service,

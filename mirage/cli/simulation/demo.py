@@ -39,7 +39,7 @@ from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import TwinCache
 from mirage.studies import policy_comparison
 from mirage.studies.policy_comparison import BASELINE, Outcome, Plan
-from mirage.web.app import mount
+from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 
 _PORT = DEFAULT_PORT + 1
@@ -211,7 +211,7 @@ def _api(service: Service, port: int) -> Iterator[str]:
     """Serve the API in a thread of its own; its clock is the last tick's."""
     listening = _listen(port)
     served = create_app(api_context(service))
-    mount(served)
+    mount_pages(served)
     server = uvicorn.Server(
         uvicorn.Config(served, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
     )

@@ -9,7 +9,7 @@ from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import NAMES, ORDER
 from mirage.studies.evaluation.pareto_plot import front
 from mirage.web.charts import svg
-from mirage.web.charts.scales import Linear
+from mirage.web.charts.scales import LinearScale
 
 STYLE = """
 .chart { max-width: 100%; height: auto; font-size: 12px; fill: currentColor; }
@@ -31,7 +31,7 @@ Told = dict[str, Any]
 def plot(group: Told, name: str) -> Markup:
     """Each policy with its intervals; the dotted line through those that none beats in both."""
     rows = {policy: group["policies"][policy]["all"] for policy in ORDER}
-    return svg.figure(
+    return svg.draw_figure(
         _WIDTH,
         _HEIGHT,
         _parts(rows),
@@ -42,30 +42,34 @@ def plot(group: Told, name: str) -> Markup:
 
 
 def _parts(rows: dict[str, Told]) -> Iterator[Markup]:
-    x = Linear(0, _most(rows, "overlap_h"), _LEFT, _WIDTH - _RIGHT)
-    y = Linear(0, _most(rows, "interruption_h"), _HEIGHT - _BOTTOM, _TOP)
-    yield svg.x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
-    yield svg.y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", most=5)
+    x = LinearScale(0, _most(rows, "overlap_h"), _LEFT, _WIDTH - _RIGHT)
+    y = LinearScale(0, _most(rows, "interruption_h"), _HEIGHT - _BOTTOM, _TOP)
+    yield svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
+    yield svg.draw_y_axis(
+        y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", most=5
+    )
     points = [(t["overlap_h"], t["interruption_h"]) for n, t in rows.items() if n != "oracle"]
-    yield svg.line([(x(a), y(b)) for a, b in front(points)], cls="front")
+    yield svg.draw_line([(x(a), y(b)) for a, b in front(points)], cls="front")
     for place, (policy, told) in enumerate(rows.items(), start=1):
         yield from _point(x, y, policy, told, str(place))
         at = _TOP - 8 + 20 * place
-        yield svg.text(_WIDTH - _RIGHT + 16, at, f"{place} {NAMES.get(policy, policy)}")
+        yield svg.draw_text(_WIDTH - _RIGHT + 16, at, f"{place} {NAMES.get(policy, policy)}")
 
 
-def _point(x: Linear, y: Linear, policy: str, told: Told, number: str) -> Iterator[Markup]:
+def _point(
+    x: LinearScale, y: LinearScale, policy: str, told: Told, number: str
+) -> Iterator[Markup]:
     """A numbered mark with its intervals."""
     at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
     low_x, high_x = map(x, _reach(told, "overlap_h"))
     low_y, high_y = map(y, _reach(told, "interruption_h"))
     marks = [
-        svg.rule(low_x, at_y, high_x, at_y, cls=""),
-        svg.rule(at_x, low_y, at_x, high_y, cls=""),
-        svg.dot(at_x, at_y, cls=""),
+        svg.draw_rule(low_x, at_y, high_x, at_y, cls=""),
+        svg.draw_rule(at_x, low_y, at_x, high_y, cls=""),
+        svg.draw_dot(at_x, at_y, cls=""),
     ]
-    yield svg.group(marks, cls="ours" if policy == AUTO else "other")
-    yield svg.text(at_x + 6, at_y - 6, number)
+    yield svg.group_parts(marks, cls="ours" if policy == AUTO else "other")
+    yield svg.draw_text(at_x + 6, at_y - 6, number)
 
 
 def _most(rows: dict[str, Told], figure: str) -> float:

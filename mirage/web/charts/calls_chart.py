@@ -4,20 +4,20 @@ from markupsafe import Markup
 
 from mirage.services.operations.service_status import HOUR_S, PollingCost
 from mirage.web.charts import svg
-from mirage.web.charts.scales import Linear, Time
+from mirage.web.charts.scales import LinearScale, TimeScale
 
 _WIDTH, _HEIGHT = 720, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 24, 36
 
 
-def draw(polling: PollingCost, hours: int) -> Markup:
+def draw_calls(polling: PollingCost, hours: int) -> Markup:
     """Of the last `hours` hours."""
     until = polling.until - polling.until % HOUR_S + HOUR_S
-    x = Time(until - hours * HOUR_S, until, _LEFT, _WIDTH - _RIGHT)
+    x = TimeScale(until - hours * HOUR_S, until, _LEFT, _WIDTH - _RIGHT)
     most = max((calls for _, calls in polling.hours), default=1)
-    y = Linear(0, most, _HEIGHT - _BOTTOM, _TOP)
+    y = LinearScale(0, most, _HEIGHT - _BOTTOM, _TOP)
     bars = [
-        svg.bar(
+        svg.draw_bar(
             x(at) + 1,
             y(calls),
             x(at + HOUR_S) - x(at) - 2,
@@ -27,12 +27,12 @@ def draw(polling: PollingCost, hours: int) -> Markup:
         for at, calls in polling.hours
     ]
     parts = [
-        svg.y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="calls an hour", most=4),
-        svg.x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM),
+        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="calls an hour", most=4),
+        svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM),
         *bars,
     ]
     total = polling.total
-    return svg.figure(
+    return svg.draw_figure(
         _WIDTH,
         _HEIGHT,
         parts,

@@ -7,8 +7,8 @@ from markupsafe import Markup
 from mirage.domain.chain import Link
 from mirage.services.reports.chain_timeline import Timeline, TimelineHandover
 from mirage.web.charts import svg
-from mirage.web.charts.scales import Hours, Time
-from mirage.web.formatting import day, hours, span
+from mirage.web.charts.scales import HoursScale, TimeScale
+from mirage.web.formatting import format_day, format_duration, format_hours
 
 _WIDTH = 1240
 _HOUR = 3600
@@ -21,87 +21,97 @@ EVEN = "even"
 """Neither interruption nor overlap: the link started as the one before ended, to the second."""
 
 
-def links(found: Timeline, now: int) -> Markup:
+def draw_links(found: Timeline, now: int) -> Markup:
     """The links in two lanes by turns, and between them a gap, an overlap, or nothing."""
     ran = [link for link in found.links if link.start is not None]
     if not ran:
         return Markup("")
-    scale = _time(found, ran, now)
+    scale = _build_time_scale(found, ran, now)
     bottom = _TOP + 2 * _LANE
-    parts = [svg.x_axis(scale, top=_TOP - 8, bottom=bottom)]
-    parts += [part for handover in found.handovers for part in _between(handover, scale, now)]
-    parts += [part for link in ran for part in _link(link, scale, now)]
-    parts.append(svg.rule(scale(now), _TOP - 10, scale(now), bottom, cls="now", says="now"))
-    parts.append(svg.text(scale(now), _TOP - 14, "now", cls="tick", anchor="middle"))
+    parts = [svg.draw_x_axis(scale, top=_TOP - 8, bottom=bottom)]
+    parts += [part for handover in found.handovers for part in _draw_handover(handover, scale, now)]
+    parts += [part for link in ran for part in _draw_link(link, scale, now)]
+    parts.append(svg.draw_rule(scale(now), _TOP - 10, scale(now), bottom, cls="now", says="now"))
+    parts.append(svg.draw_text(scale(now), _TOP - 14, "now", cls="tick", anchor="middle"))
     desc = (
-        f"{len(ran)} links from {day(ran[0].start or now, now)} on. "
-        f"{hours(found.interruption_h)} of interruption and "
-        f"{hours(found.overlap_h)} of overlap in all."
+        f"{len(ran)} links from {format_day(ran[0].start or now, now)} on. "
+        f"{format_hours(found.interruption_h)} of interruption and "
+        f"{format_hours(found.overlap_h)} of overlap in all."
     )
     title = "The links through time, to scale"
-    return svg.figure(_WIDTH, bottom + 24, parts, name="links", title=title, desc=desc)
+    return svg.draw_figure(_WIDTH, bottom + 24, parts, name="links", title=title, desc=desc)
 
 
-def _time(found: Timeline, ran: Sequence[Link], now: int) -> Time:
+def _build_time_scale(found: Timeline, ran: Sequence[Link], now: int) -> TimeScale:
     ends = [link.end or link.get_planned_end() or now for link in ran]
     late = [h.forecast.p90 for h in found.handovers if h.forecast and h.successor.start is None]
     first = min(min(link.eligible or link.start or now, link.start or now) for link in ran)
     last = max([now, *ends, *late])
     margin = max(600, (last - first) // 60)
-    return Time(first - margin, last + margin, 10, _WIDTH - 10)
+    return TimeScale(first - margin, last + margin, 10, _WIDTH - 10)
 
 
-def _lane(index: int) -> float:
+def _get_lane_y(index: int) -> float:
     return _TOP + (index % 2 == 0) * _LANE + (_LANE - _LINK) / 2
 
 
-def _link(link: Link, scale: Time, now: int) -> list[Markup]:
-    start, y = link.start or now, _lane(link.index)
+def _draw_link(link: Link, scale: TimeScale, now: int) -> list[Markup]:
+    start, y = link.start or now, _get_lane_y(link.index)
     ended = link.end is not None
     end = max(now, start) if link.end is None else link.end
     planned = link.get_planned_end()
     parts = []
     if link.eligible is not None and link.eligible < start:
         middle = y + _LINK / 2
-        says = f"link {link.index} waited {span(start - link.eligible)} once eligible"
+        says = f"link {link.index} waited {format_duration(start - link.eligible)} once eligible"
         parts.append(
-            svg.rule(scale(link.eligible), middle, scale(start), middle, cls="waited", says=says)
+            svg.draw_rule(
+                scale(link.eligible), middle, scale(start), middle, cls="waited", says=says
+            )
         )
-    says = f"link {link.index} (job {link.job_id}) ran {span(end - start)}"
-    says = says if ended else f"link {link.index} (job {link.job_id}) has run {span(end - start)}"
+    says = f"link {link.index} (job {link.job_id}) ran {format_duration(end - start)}"
+    says = (
+        says
+        if ended
+        else f"link {link.index} (job {link.job_id}) has run {format_duration(end - start)}"
+    )
     width = scale(end) - scale(start)
-    parts.append(svg.bar(scale(start), y, width, _LINK, cls="done" if ended else "run", says=says))
+    parts.append(
+        svg.draw_bar(scale(start), y, width, _LINK, cls="done" if ended else "run", says=says)
+    )
     if not ended and planned is not None and planned > end:
         rest = scale(planned) - scale(end)
-        says = f"link {link.index} may run for {span(planned - now)} more"
-        parts.append(svg.bar(scale(end), y, rest, _LINK, cls="rest", says=says))
+        says = f"link {link.index} may run for {format_duration(planned - now)} more"
+        parts.append(svg.draw_bar(scale(end), y, rest, _LINK, cls="rest", says=says))
     if width > _LEAST_LABEL:
         middle = scale(start) + width / 2
-        parts.append(svg.text(middle, y + _LINK - 4, str(link.index), cls="on", anchor="middle"))
+        parts.append(
+            svg.draw_text(middle, y + _LINK - 4, str(link.index), cls="on", anchor="middle")
+        )
     return parts
 
 
-def _between(handover: TimelineHandover, scale: Time, now: int) -> list[Markup]:
+def _draw_handover(handover: TimelineHandover, scale: TimeScale, now: int) -> list[Markup]:
     """Over both lanes, so that minutes in weeks are seen as a line."""
     over, index = handover.over, handover.successor.index
     height = 2.0 * _LANE
     if over is not None and over.interruption_h:
-        says = f"interruption before link {index}: {hours(over.interruption_h)}"
+        says = f"interruption before link {index}: {format_hours(over.interruption_h)}"
         x = scale(over.predecessor_end)
         width = scale(over.successor_start) - x
-        return [svg.bar(x, _TOP, max(width, 2), height, cls="gap", says=says)]
+        return [svg.draw_bar(x, _TOP, max(width, 2), height, cls="gap", says=says)]
     if over is not None and over.overlap_h:
-        says = f"overlap with link {index}: {hours(over.overlap_h)}"
+        says = f"overlap with link {index}: {format_hours(over.overlap_h)}"
         x = scale(over.successor_start)
         width = scale(over.predecessor_end) - x
-        return [svg.bar(x, _TOP, max(width, 2), height, cls="lap", says=says)]
+        return [svg.draw_bar(x, _TOP, max(width, 2), height, cls="lap", says=says)]
     if handover.successor.start is None and handover.forecast is not None:
-        made, y = handover.forecast, _lane(index)
+        made, y = handover.forecast, _get_lane_y(index)
         begin, end = (max(now, at) for at in (made.p10, made.p90))
         cls = "range free" if made.is_free else "range"
-        says = f"link {index} would start in {span(begin - now)} to {span(end - now)}"
+        says = f"link {index} would start in {format_duration(begin - now)} to {format_duration(end - now)}"
         width = scale(end) - scale(begin)
-        return [svg.bar(scale(begin), y + 3, width, _LINK - 6, cls=cls, says=says)]
+        return [svg.draw_bar(scale(begin), y + 3, width, _LINK - 6, cls=cls, says=says)]
     return []
 
 
@@ -109,80 +119,88 @@ _ROW = 26
 _LEFT, _RIGHT = 90, 24
 
 
-def handovers(found: Timeline) -> Markup:
+def draw_handovers(found: Timeline) -> Markup:
     """Each complete hand-over about its predecessor's end: the forecast, and what happened."""
     rows = [h for h in found.handovers if h.over is not None][-_NEWEST:]
     if not rows:
         return Markup("")
-    scale = _about_the_end(rows)
+    scale = _build_hours_scale(rows)
     bottom = _TOP + _ROW * len(rows)
     label = "hours after the end of the link before"
-    parts = [svg.x_axis(scale, top=_TOP - 8, bottom=bottom, label=label)]
-    parts.append(svg.rule(scale(0), _TOP - 8, scale(0), bottom, cls="end", says="its end"))
+    parts = [svg.draw_x_axis(scale, top=_TOP - 8, bottom=bottom, label=label)]
+    parts.append(svg.draw_rule(scale(0), _TOP - 8, scale(0), bottom, cls="end", says="its end"))
     for place, row in enumerate(rows):
-        parts += _close_up(row, scale, _TOP + place * _ROW + _ROW / 2)
-    desc = " ".join(f"{_told(row)}." for row in rows)
+        parts += _draw_close_up(row, scale, _TOP + place * _ROW + _ROW / 2)
+    desc = " ".join(f"{_describe_handover(row)}." for row in rows)
     title = "Hand-overs close up: forecast and what happened"
-    return svg.figure(_WIDTH, bottom + 40, parts, name="close", title=title, desc=desc)
+    return svg.draw_figure(_WIDTH, bottom + 40, parts, name="close", title=title, desc=desc)
 
 
-def _about_the_end(rows: Sequence[TimelineHandover]) -> Hours:
-    reach = [_after(row, at) for row in rows for at in _instants(row)]
+def _build_hours_scale(rows: Sequence[TimelineHandover]) -> HoursScale:
+    reach = [_compute_hours_after(row, at) for row in rows for at in _list_instants(row)]
     low, high = min([-1.0, *reach]), max([1.0, *reach])
     margin = 0.03 * (high - low)
-    return Hours(low - margin, high + margin, _LEFT, _WIDTH - _RIGHT)
+    return HoursScale(low - margin, high + margin, _LEFT, _WIDTH - _RIGHT)
 
 
-def _instants(row: TimelineHandover) -> list[int]:
+def _list_instants(row: TimelineHandover) -> list[int]:
     made = row.forecast
     start = [row.successor.start] if row.successor.start is not None else []
     return start + ([] if made is None else [made.p10, made.p90])
 
 
-def _after(row: TimelineHandover, at: int) -> float:
+def _compute_hours_after(row: TimelineHandover, at: int) -> float:
     return (at - (row.ends or at)) / _HOUR
 
 
-def _close_up(row: TimelineHandover, scale: Hours, y: float) -> list[Markup]:
+def _draw_close_up(row: TimelineHandover, scale: HoursScale, y: float) -> list[Markup]:
     over, made = row.over, row.forecast
-    parts = [svg.text(_LEFT - 10, y + 4, f"link {row.successor.index}", cls="tick", anchor="end")]
+    parts = [
+        svg.draw_text(_LEFT - 10, y + 4, f"link {row.successor.index}", cls="tick", anchor="end")
+    ]
     if over is None:
         return parts
     if made is not None:
-        begin, median, end = (scale(_after(row, at)) for at in (made.p10, made.p50, made.p90))
-        parts.append(svg.bar(begin, y - 4, end - begin, 8, cls="range", says=_forecast(row)))
-        parts.append(svg.diamond(median, y, cls="median", radius=4))
-    at = scale(_after(row, over.successor_start))
-    cls = outcome(over.successor_start - over.predecessor_end)
+        begin, median, end = (
+            scale(_compute_hours_after(row, at)) for at in (made.p10, made.p50, made.p90)
+        )
+        parts.append(
+            svg.draw_bar(begin, y - 4, end - begin, 8, cls="range", says=_describe_forecast(row))
+        )
+        parts.append(svg.draw_diamond(median, y, cls="median", radius=4))
+    at = scale(_compute_hours_after(row, over.successor_start))
+    cls = classify_outcome(over.successor_start - over.predecessor_end)
     low, high = min(at, scale(0)), max(at, scale(0))
     if cls != EVEN:
-        parts.append(svg.bar(low, y - 1.5, high - low, 3, cls=cls, says=_told(row)))
-    parts.append(svg.dot(at, y, cls=f"dot {cls}", says=_told(row), radius=5))
+        parts.append(
+            svg.draw_bar(low, y - 1.5, high - low, 3, cls=cls, says=_describe_handover(row))
+        )
+    parts.append(svg.draw_dot(at, y, cls=f"dot {cls}", says=_describe_handover(row), radius=5))
     return parts
 
 
-def outcome(late: float) -> str:
+def classify_outcome(late: float) -> str:
     """How a link is drawn that started so long after the end of the one before."""
     if late:
         return "gap" if late > 0 else "lap"
     return EVEN
 
 
-def _forecast(row: TimelineHandover) -> str:
+def _describe_forecast(row: TimelineHandover) -> str:
     made = row.forecast
     if made is None:
         return "no forecast"
-    low, high = (f"{_after(row, at):+.1f} h" for at in (made.p10, made.p90))
+    low, high = (f"{_compute_hours_after(row, at):+.1f} h" for at in (made.p10, made.p90))
     return f"forecast of link {row.successor.index}: {low} to {high} after the end"
 
 
-def _told(row: TimelineHandover) -> str:
+def _describe_handover(row: TimelineHandover) -> str:
     over = row.over
     if over is None:
         return f"link {row.successor.index} is to come"
     kind = "neither interruption nor overlap"
     if over.interruption_h:
-        kind = f"{hours(over.interruption_h)} of interruption"
+        kind = f"{format_hours(over.interruption_h)} of interruption"
     if over.overlap_h:
-        kind = f"{hours(over.overlap_h)} of overlap"
-    return f"link {row.successor.index} came with {kind}; {_forecast(row)}"
+        kind = f"{format_hours(over.overlap_h)} of overlap"
+    return f"link {row.successor.index} came with {kind}; {_describe_forecast(row)}"

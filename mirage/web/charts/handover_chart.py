@@ -7,8 +7,8 @@ from markupsafe import Markup
 from mirage.domain.chain import ChainMode
 from mirage.services.reports.overview import StartRange, UpcomingHandover
 from mirage.web.charts import svg
-from mirage.web.charts.scales import Time
-from mirage.web.formatting import span
+from mirage.web.charts.scales import TimeScale
+from mirage.web.formatting import format_duration
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 1240, 200, 16, 30
 _ROW, _BAR = 30, 10
@@ -16,26 +16,26 @@ _BEFORE_S, _MARGIN = 1800, 0.04
 _LEAST_S = 2 * 3600
 
 
-def draw(soon: Sequence[UpcomingHandover], now: int) -> Markup:
+def draw_upcoming(soon: Sequence[UpcomingHandover], now: int) -> Markup:
     """A row for each hand-over; `now`: when the queue was read."""
     rows = [(row, ends) for row in soon if (ends := row.ends) is not None]
     if not rows:
         return Markup("")
     bottom = _TOP + _ROW * len(rows)
-    scale = _scale(rows, now)
-    parts = [svg.x_axis(scale, top=_TOP - 6, bottom=bottom)]
+    scale = _build_scale(rows, now)
+    parts = [svg.draw_x_axis(scale, top=_TOP - 6, bottom=bottom)]
     for place, (row, ends) in enumerate(rows):
-        parts += _row(row, ends, scale, _TOP + place * _ROW, now)
+        parts += _draw_row(row, ends, scale, _TOP + place * _ROW, now)
     at = scale(now)
-    parts.append(svg.rule(at, _TOP - 8, at, bottom, cls="now", says="now"))
-    parts.append(svg.text(at, _TOP - 13, "now", cls="tick", anchor="middle"))
-    desc = " ".join(f"{_told(row, ends, now)}." for row, ends in rows)
-    return svg.figure(
+    parts.append(svg.draw_rule(at, _TOP - 8, at, bottom, cls="now", says="now"))
+    parts.append(svg.draw_text(at, _TOP - 13, "now", cls="tick", anchor="middle"))
+    desc = " ".join(f"{_describe_row(row, ends, now)}." for row, ends in rows)
+    return svg.draw_figure(
         _WIDTH, bottom + 24, parts, name="soon", title="The next hand-overs", desc=desc
     )
 
 
-def _scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> Time:
+def _build_scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> TimeScale:
     """From a little before now to the last thing that is expected."""
     ends = max(ends for _, ends in rows)
     late = [start.p90 for row, _ in rows if (start := row.start) is not None]
@@ -43,59 +43,65 @@ def _scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> Time:
     # One forecast of weeks must not make the next hours invisible.
     last = min(max([*late, ends, now + _BEFORE_S]), now + 3 * max(ends - now, _LEAST_S))
     first = now - max(_BEFORE_S, (last - now) // 12)
-    return Time(first, last + (last - first) * _MARGIN, _LEFT, _WIDTH - _RIGHT)
+    return TimeScale(first, last + (last - first) * _MARGIN, _LEFT, _WIDTH - _RIGHT)
 
 
-def _row(row: UpcomingHandover, ends: int, scale: Time, top: float, now: int) -> list[Markup]:
+def _draw_row(
+    row: UpcomingHandover, ends: int, scale: TimeScale, top: float, now: int
+) -> list[Markup]:
     handover = row.handover
     middle = top + _ROW / 2
-    at = scale.within(ends)
+    at = scale.clamp_to_pixel(ends)
     name = f"{handover.chain.chain_id} link {handover.standby.index}"
     parts = [
-        svg.text(6, middle + 4, name, cls="name"),
-        svg.bar(
+        svg.draw_text(6, middle + 4, name, cls="name"),
+        svg.draw_bar(
             scale.at_low,
             middle - _BAR,
             at - scale.at_low,
             _BAR,
             cls="run",
-            says=f"link {handover.predecessor.index} {_end(ends, now)}",
+            says=f"link {handover.predecessor.index} {_describe_end(ends, now)}",
         ),
     ]
     if (start := row.start) is not None:
-        begin, median, last = (scale.within(t) for t in (start.p10, start.p50, start.p90))
+        begin, median, last = (scale.clamp_to_pixel(t) for t in (start.p10, start.p50, start.p90))
         cls = "range free" if start.is_free else "range"
-        says = _range(row, start, now)
-        parts.append(svg.bar(begin, middle + 2, last - begin, _BAR - 1, cls=cls, says=says))
-        parts.append(svg.diamond(median, middle + 2 + (_BAR - 1) / 2, cls="median"))
+        says = _describe_range(row, start, now)
+        parts.append(svg.draw_bar(begin, middle + 2, last - begin, _BAR - 1, cls=cls, says=says))
+        parts.append(svg.draw_diamond(median, middle + 2 + (_BAR - 1) / 2, cls="median"))
     if (planned := row.planned) is not None:
-        x, says = scale.within(planned), _planned(planned, now)
-        parts.append(svg.rule(x, middle + 1, x, middle + _BAR + 2, cls="planned", says=says))
-    parts.append(svg.rule(at, middle - _BAR - 2, at, middle + _BAR + 3, cls="end"))
+        x, says = scale.clamp_to_pixel(planned), _describe_plan(planned, now)
+        parts.append(svg.draw_rule(x, middle + 1, x, middle + _BAR + 2, cls="planned", says=says))
+    parts.append(svg.draw_rule(at, middle - _BAR - 2, at, middle + _BAR + 3, cls="end"))
     return parts
 
 
-def _end(ends: int, now: int) -> str:
-    return f"ends in {span(ends - now)}" if ends >= now else f"ended {span(now - ends)} ago"
+def _describe_end(ends: int, now: int) -> str:
+    return (
+        f"ends in {format_duration(ends - now)}"
+        if ends >= now
+        else f"ended {format_duration(now - ends)} ago"
+    )
 
 
-def _told(row: UpcomingHandover, ends: int, now: int) -> str:
+def _describe_row(row: UpcomingHandover, ends: int, now: int) -> str:
     handover = row.handover
     words = [
-        f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_end(ends, now)}"
+        f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_describe_end(ends, now)}"
     ]
     if row.start is not None:
-        words.append(_range(row, row.start, now))
+        words.append(_describe_range(row, row.start, now))
     if row.planned is not None:
-        words.append(_planned(row.planned, now))
+        words.append(_describe_plan(row.planned, now))
     return "; ".join(words)
 
 
-def _planned(at: int, now: int) -> str:
-    return f"Slurm plans its start in {span(max(0, at - now))}"
+def _describe_plan(at: int, now: int) -> str:
+    return f"Slurm plans its start in {format_duration(max(0, at - now))}"
 
 
-def _range(row: UpcomingHandover, start: StartRange, now: int) -> str:
+def _describe_range(row: UpcomingHandover, start: StartRange, now: int) -> str:
     index = row.handover.standby.index
     if start.is_free:
         condition = f"link {index} is eligible and"
@@ -103,5 +109,5 @@ def _range(row: UpcomingHandover, start: StartRange, now: int) -> str:
         condition = f"submitted now, link {index}"
     else:
         condition = f"made eligible now, link {index}"
-    p10, p50, p90 = (span(max(0, at - now)) for at in (start.p10, start.p50, start.p90))
+    p10, p50, p90 = (format_duration(max(0, at - now)) for at in (start.p10, start.p50, start.p90))
     return f"{condition} starts in {p10} to {p90}, about {p50}"

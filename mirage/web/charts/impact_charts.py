@@ -7,8 +7,8 @@ from markupsafe import Markup
 from mirage.services.reports.impact import DayImpact, HandoverTotals, Saving
 from mirage.services.reports.recommendation import NAMES
 from mirage.web.charts import svg
-from mirage.web.charts.scales import Linear, Time
-from mirage.web.formatting import hours, when
+from mirage.web.charts.scales import LinearScale, TimeScale
+from mirage.web.formatting import format_hours, render_instant
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 640, 158, 90, 12
 _ROW, _BAR = 34, 16
@@ -16,52 +16,60 @@ _DAYS_HEIGHT, _BOTTOM = 250, 30
 _DAY_S = 86400
 
 
-def shown(baseline: str) -> str:
+def get_baseline_name(baseline: str) -> str:
     """Its name as people read it."""
     return NAMES.get(baseline, baseline)
 
 
-def against(part: HandoverTotals, name: str) -> Markup:
+def draw_baselines(part: HandoverTotals, name: str) -> Markup:
     """A bar for each baseline, with its interval: right of the line is saved, left is lost."""
     if not part.saved:
         return Markup("")
     ends = [end for one in part.saved for end in (one.interruption_saved_h_ci or ())]
     values = [*ends, *(one.interruption_saved_h for one in part.saved), 0.0]
     low, high = min(values), max(*values, 0.5)
-    x = Linear(low, high, _LEFT, _WIDTH - _RIGHT)
+    x = LinearScale(low, high, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _ROW * len(part.saved)
-    parts = [svg.x_axis(x, top=_TOP, bottom=bottom, label="hours of interruption saved", most=6)]
+    parts = [
+        svg.draw_x_axis(x, top=_TOP, bottom=bottom, label="hours of interruption saved", most=6)
+    ]
     for place, one in enumerate(part.saved):
-        parts += _saved(one, x, _TOP + _ROW * place + _ROW / 2)
-    parts.append(svg.rule(x(0), _TOP, x(0), bottom, cls="end"))
-    desc = " ".join(f"Against {shown(one.baseline)} {_told(one)}." for one in part.saved)
+        parts += _draw_saved(one, x, _TOP + _ROW * place + _ROW / 2)
+    parts.append(svg.draw_rule(x(0), _TOP, x(0), bottom, cls="end"))
+    desc = " ".join(
+        f"Against {get_baseline_name(one.baseline)} {_describe_saved(one)}." for one in part.saved
+    )
     title = "Interruption saved against each baseline"
-    return svg.figure(_WIDTH, bottom + 40, parts, name=name, title=title, desc=desc)
+    return svg.draw_figure(_WIDTH, bottom + 40, parts, name=name, title=title, desc=desc)
 
 
-def _saved(one: Saving, x: Linear, middle: float) -> Iterator[Markup]:
+def _draw_saved(one: Saving, x: LinearScale, middle: float) -> Iterator[Markup]:
     begin, end = sorted((x(0), x(one.interruption_saved_h)))
     cls = "bar c2" if one.interruption_saved_h >= 0 else "bar gap"
-    yield svg.text(_LEFT - 10, middle + 4, shown(one.baseline), anchor="end")
-    says = f"against {shown(one.baseline)}: {_told(one)}"
-    yield svg.bar(begin, middle - _BAR / 2, end - begin, _BAR, cls=cls, says=says)
+    yield svg.draw_text(_LEFT - 10, middle + 4, get_baseline_name(one.baseline), anchor="end")
+    says = f"against {get_baseline_name(one.baseline)}: {_describe_saved(one)}"
+    yield svg.draw_bar(begin, middle - _BAR / 2, end - begin, _BAR, cls=cls, says=says)
     right = end
     if one.interruption_saved_h_ci is not None:
         low, high = (x(value) for value in one.interruption_saved_h_ci)
-        yield svg.rule(low, middle, high, middle, cls="end")
+        yield svg.draw_rule(low, middle, high, middle, cls="end")
         for at in (low, high):
-            yield svg.rule(at, middle - 5, at, middle + 5, cls="end")
+            yield svg.draw_rule(at, middle - 5, at, middle + 5, cls="end")
         right = max(right, high)
-    yield svg.text(right + 8, middle + 4, hours(one.interruption_saved_h))
+    yield svg.draw_text(right + 8, middle + 4, format_hours(one.interruption_saved_h))
 
 
-def _told(one: Saving) -> str:
+def _describe_saved(one: Saving) -> str:
     ends = one.interruption_saved_h_ci
-    between = "" if ends is None else f", 95 % interval {hours(ends[0])} to {hours(ends[1])}"
-    return f"{hours(one.interruption_saved_h)}{between}"
+    between = (
+        ""
+        if ends is None
+        else f", 95 % interval {format_hours(ends[0])} to {format_hours(ends[1])}"
+    )
+    return f"{format_hours(one.interruption_saved_h)}{between}"
 
 
-def by_day(days: Sequence[DayImpact]) -> Markup:
+def draw_days(days: Sequence[DayImpact]) -> Markup:
     """Hours saved against plain afterany: measured ones in full, estimated ones paler."""
     if not days:
         return Markup("")
@@ -69,11 +77,11 @@ def by_day(days: Sequence[DayImpact]) -> Markup:
     low = min([0.0, *(min(d.act_saved_h, d.shadow_saved_h) for d in days)])
     high = max([0.5, *(max(d.act_saved_h, d.shadow_saved_h) for d in days)])
     bottom = _DAYS_HEIGHT - _BOTTOM
-    x = Time(days[0].at, days[-1].at + _DAY_S, 60, width - 16)
-    y = Linear(low, high, bottom, 28)
+    x = TimeScale(days[0].at, days[-1].at + _DAY_S, 60, width - 16)
+    y = LinearScale(low, high, bottom, 28)
     parts = [
-        svg.x_axis(x, top=28, bottom=bottom),
-        svg.y_axis(y, left=60, right=width - 16, label="hours saved a day, against afterany"),
+        svg.draw_x_axis(x, top=28, bottom=bottom),
+        svg.draw_y_axis(y, left=60, right=width - 16, label="hours saved a day, against afterany"),
     ]
     wide = (x(days[0].at + _DAY_S) - x(days[0].at)) * 0.4
     for day in days:
@@ -83,15 +91,15 @@ def by_day(days: Sequence[DayImpact]) -> Markup:
             if value:
                 left = x(day.at) + wide * (0.25 + place)
                 top, end = sorted((y(value), y(0)))
-                says = f"{when(day.at).striptags()}, {what}: {hours(value)}"
-                parts.append(svg.bar(left, top, wide * 0.9, end - top, cls=cls, says=says))
-    parts.append(svg.rule(60, y(0), width - 16, y(0), cls="rule"))
+                says = f"{render_instant(day.at).striptags()}, {what}: {format_hours(value)}"
+                parts.append(svg.draw_bar(left, top, wide * 0.9, end - top, cls=cls, says=says))
+    parts.append(svg.draw_rule(60, y(0), width - 16, y(0), cls="rule"))
     act, shadow = sum(d.act_saved_h for d in days), sum(d.shadow_saved_h for d in days)
-    return svg.figure(
+    return svg.draw_figure(
         width,
         _DAYS_HEIGHT,
         parts,
         name="days",
         title="Hours saved day by day",
-        desc=f"In all {hours(act)} acting and {hours(shadow)} in shadow, on {len(days)} days.",
+        desc=f"In all {format_hours(act)} acting and {format_hours(shadow)} in shadow, on {len(days)} days.",
     )

@@ -26,13 +26,13 @@ class Scale(Protocol):
     @property
     def at_high(self) -> float: ...
     def __call__(self, value: float) -> float: ...
-    def ticks(self, most: int) -> list[Tick]:
+    def list_ticks(self, most: int) -> list[Tick]:
         """Round values within it, about so many at most."""
         ...
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearScale:
     low: float
     high: float
     at_low: float
@@ -42,35 +42,37 @@ class Linear:
         width = self.high - self.low or 1.0
         return self.at_low + (value - self.low) / width * (self.at_high - self.at_low)
 
-    def within(self, value: float) -> float:
+    def clamp_to_pixel(self, value: float) -> float:
         """The pixel of the value, or of the end that it lies beyond."""
         return self(min(max(value, self.low), self.high))
 
-    def ticks(self, most: int = 8) -> list[Tick]:
+    def list_ticks(self, most: int = 8) -> list[Tick]:
         step = _round_step((self.high - self.low) / most)
-        return [(value, f"{value:g}") for value in _multiples(self.low, self.high, step)]
+        return [(value, f"{value:g}") for value in _list_multiples(self.low, self.high, step)]
 
 
-class Hours(Linear):
+class HoursScale(LinearScale):
     """Values are hours."""
 
-    def ticks(self, most: int = 8) -> list[Tick]:
+    def list_ticks(self, most: int = 8) -> list[Tick]:
         least = (self.high - self.low) / most
         step = next((s for s in _HOUR_STEPS if s >= least), _round_step(least))
-        return [(value, f"{value:g} h") for value in _multiples(self.low, self.high, step)]
+        return [(value, f"{value:g} h") for value in _list_multiples(self.low, self.high, step)]
 
 
-class Time(Linear):
+class TimeScale(LinearScale):
     """Values are epoch seconds; ticks are round in UTC."""
 
-    def ticks(self, most: int = 8) -> list[Tick]:
+    def list_ticks(self, most: int = 8) -> list[Tick]:
         least = (self.high - self.low) / most
         steps = (minutes * _MINUTE for minutes in _MINUTE_STEPS)
         step = next((s for s in steps if s >= least), 90 * _DAY)
-        return [(at, _instant(at, step)) for at in _multiples(self.low, self.high, step)]
+        return [
+            (at, _format_instant(at, step)) for at in _list_multiples(self.low, self.high, step)
+        ]
 
 
-class Waits(Linear):
+class WaitScale(LinearScale):
     """Values are seconds, in equal steps for equal factors; those below `low` lie at it."""
 
     def __call__(self, value: float) -> float:
@@ -78,12 +80,12 @@ class Waits(Linear):
         share = (log10(max(value, self.low)) - begin) / (end - begin or 1.0)
         return self.at_low + share * (self.at_high - self.at_low)
 
-    def ticks(self, most: int = 8) -> list[Tick]:
+    def list_ticks(self, most: int = 8) -> list[Tick]:
         within = [tick for tick in _WAITS if self.low <= tick[0] <= self.high]
         return within[:: max(1, ceil(len(within) / most))]
 
 
-def _multiples(low: float, high: float, step: float) -> list[float]:
+def _list_multiples(low: float, high: float, step: float) -> list[float]:
     """Within [low, high]; counted, so that no error adds up."""
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
@@ -96,7 +98,7 @@ def _round_step(least: float) -> float:
     return next((f * power for f in (1, 2, 5) if f * power >= least * (1 - 1e-9)), 10 * power)
 
 
-def _instant(at: float, step: float) -> str:
+def _format_instant(at: float, step: float) -> str:
     moment = datetime.fromtimestamp(at, UTC)
     if step >= _DAY or moment.hour == moment.minute == 0:
         return f"{moment.day} {moment:%b}"

@@ -11,21 +11,21 @@ from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
 from mirage.services.reports.recommendation import ORDER
 from mirage.web.charts import accuracy_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, Days
-from mirage.web.page_context import Entry, Look, Looking
+from mirage.web.page_context import Looking, NavigationEntry, PageContext
 
-ENTRY = Entry(name="Accuracy", path="/accuracy", order=3)
+ENTRY = NavigationEntry(name="Accuracy", path="/accuracy", order=3)
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/accuracy")
-def show(look: Looking, days: Days = DAYS) -> Response:
+def show_accuracy(look: Looking, days: Days = DAYS) -> Response:
     """Of the last `days` days."""
     span = (look.cluster_id, *get_recent_span(look.now, days))
-    make = partial(_shown, look, span, days)
-    return look.kept("accuracy.html", title="Accuracy", make=make, until=span[-1])
+    make = partial(_collect_values, look, span, days)
+    return look.render_cached("accuracy.html", title="Accuracy", make=make, until=span[-1])
 
 
-def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+def _collect_values(look: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
     found = look.given.remembered.get_lookback(build_accuracy, look.tx, span, look.reader)
     report = stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader)
     groups = [] if report is None else report.document["groups"]

@@ -18,9 +18,9 @@ from mirage.store.operations import clusters
 from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.web import forms
 from mirage.web.charts import calls_chart
-from mirage.web.page_context import Entry, Look, Looking
+from mirage.web.page_context import Looking, NavigationEntry, PageContext
 
-ENTRY = Entry(name="Admin", path="/admin", order=90, admins=True)
+ENTRY = NavigationEntry(name="Admin", path="/admin", order=90, admins=True)
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
 
@@ -40,51 +40,55 @@ _DONE = {
 
 
 @router.get("")
-def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] = "") -> Response:
+def show_admin(
+    look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] = ""
+) -> Response:
     """`done` is of the form that was sent."""
     tx, given = look.tx, look.given
     known = clusters.list_modes(tx, look.cluster_id)
     polling = service_status.read_polling_cost(tx, look.cluster_id, now=look.now, hours=_HOURS)
-    return look.page(
+    return look.render_page(
         "admin.html",
         title="Admin",
         done=_DONE.get(done, ""),
-        pulled=_pulled(look),
-        ways=_ways(look),
+        pulled=_list_pulled(look),
+        ways=_list_ways(look),
         own_modes={name: mode for name, mode in sorted(known.items()) if name},
         partitions=snapshots.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
         limits=limit_overrides.list_limits(tx, look.cluster_id, given.limits, given.limits_told),
         caps=CAPS,
-        value_of=_value_of,
+        value_of=_format_limit,
         models=[] if given.models_dir is None else model_catalog.list_versions(given.models_dir),
         polling=polling,
         slurmctld=slurmctld_load.read_last_usage(tx, look.cluster_id),
-        chart=calls_chart.draw(polling, _HOURS),
+        chart=calls_chart.draw_calls(polling, _HOURS),
         health=service_status.read_status(tx, look.cluster_id),
         recent=audit.list_entries(tx, look.cluster_id, limit=_RECENT),
     )
 
 
 @router.get("/kill")
-def ask_to_pull(look: Looking, who: Admin) -> Response:
+def show_pull_confirmation(look: Looking, who: Admin) -> Response:
     known = clusters.list_modes(look.tx, look.cluster_id)
     acting = sorted(name for name, mode in known.items() if mode is Mode.ACT)
-    return look.page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
+    return look.render_page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
 
 
 @router.post("/kill")
-def pull(request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing) -> Response:
-    forms.sent(request, body)
+def pull_kill_switch(
+    request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
+) -> Response:
+    forms.parse_form(request, body)
     kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
-    return forms.back(given, "/admin?done=pulled")
+    return forms.return_to_page(given, "/admin?done=pulled")
 
 
 @router.get("/release")
-def ask_to_release(look: Looking, who: Admin) -> Response:
-    pulled = _pulled(look)
+def show_release_confirmation(look: Looking, who: Admin) -> Response:
+    pulled = _list_pulled(look)
     stopped = sorted({name for each in pulled for name in each.stopped})
-    return look.page(
+    return look.render_page(
         "admin_release.html",
         title="Release the kill switch?",
         pulled=pulled,
@@ -96,60 +100,62 @@ def ask_to_release(look: Looking, who: Admin) -> Response:
 
 
 @router.post("/release")
-def release(
+def release_kill_switch(
     request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
 ) -> Response:
-    again = bool(forms.one(forms.sent(request, body), "act_again"))
+    again = bool(forms.get_field(forms.parse_form(request, body), "act_again"))
     now = given.clock()
     kill_switch.release_switch(tx, given.cluster_id, now=now, actor=who.user, act_again=again)
-    return forms.back(given, "/admin?done=released")
+    return forms.return_to_page(given, "/admin?done=released")
 
 
 @router.post("/mode")
 def set_mode(
     request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
 ) -> Response:
-    fields = forms.sent(request, body)
-    wanted, partition = forms.one(fields, "mode"), forms.one(fields, "partition")
+    fields = forms.parse_form(request, body)
+    wanted, partition = forms.get_field(fields, "mode"), forms.get_field(fields, "partition")
     if wanted not in set(Mode) or len(partition) > 64:  # noqa: PLR2004 - as the API has it
         raise InputError(f"a mode is one of {', '.join(Mode)}, a partition at most 64 characters")
     now = given.clock()
     if "unset" in fields:
         modes.unset_mode(tx, given.cluster_id, partition, now=now, actor=who.user)
-        return forms.back(given, "/admin?done=unmode#modes")
+        return forms.return_to_page(given, "/admin?done=unmode#modes")
     modes.check_partition(tx, given.cluster_id, partition)
     modes.set_mode(tx, given.cluster_id, Mode(wanted), partition, now=now, actor=who.user)
-    return forms.back(given, "/admin?done=mode#modes")
+    return forms.return_to_page(given, "/admin?done=mode#modes")
 
 
 @router.post("/limits/{name}")
 def set_limit(
     name: str, request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
 ) -> Response:
-    fields = forms.sent(request, body)
-    value = None if "unset" in fields else _number(name, forms.one(fields, "value"))
+    fields = forms.parse_form(request, body)
+    value = None if "unset" in fields else _parse_number(name, forms.get_field(fields, "value"))
     limit_overrides.set_limit_override(
         tx, given.cluster_id, name, value, now=given.clock(), actor=who.user
     )
-    return forms.back(given, f"/admin?done={'limit' if value is not None else 'unlimit'}#limits")
+    return forms.return_to_page(
+        given, f"/admin?done={'limit' if value is not None else 'unlimit'}#limits"
+    )
 
 
-def _number(name: str, text: str) -> float:
+def _parse_number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise InputError(f"{name} is a number, not {text!r}") from None
 
 
-def _value_of(name: str, value: float) -> str:
+def _format_limit(name: str, value: float) -> str:
     return ("yes" if value else "no") if CAPS[name].flag else f"{value:g}"
 
 
-def _pulled(look: Look) -> list[PulledSwitch]:
+def _list_pulled(look: PageContext) -> list[PulledSwitch]:
     return list(kill_switch.list_pulls(look.tx, look.cluster_id))
 
 
-def _ways(look: Look) -> list[tuple[Way, PulledSwitch | None, str]]:
+def _list_ways(look: PageContext) -> list[tuple[Way, PulledSwitch | None, str]]:
     """Each way, who has pulled it, and how it is released."""
-    by = {each.way: each for each in _pulled(look)}
+    by = {each.way: each for each in _list_pulled(look)}
     return [(way, by.get(way.value), RELEASED_BY[way]) for way in Way]

@@ -26,7 +26,7 @@ Word = Annotated[str, Query(max_length=256)]
 
 
 @router.get("")
-def show(
+def show_audit(
     look: Looking,
     who: Admin,  # noqa: ARG001 - asked for by being named
     *,
@@ -38,7 +38,7 @@ def show(
 ) -> Response:
     """Narrowed to what is given. `after` is of the link to the next page."""
     asked = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
-    since = _day(day)
+    since = _parse_day(day)
     rows = audit.list_entries(
         look.tx,
         look.cluster_id,
@@ -54,7 +54,7 @@ def show(
     )
     given = {name: value for name, value in asked.items() if value}
     following = given | {"after": str(rows[_ROWS - 1].id)} if len(rows) > _ROWS else None
-    return look.page(
+    return look.render_page(
         "admin_audit.html",
         title="Audit",
         rows=rows[:_ROWS],
@@ -67,7 +67,7 @@ def show(
     )
 
 
-def _day(text: str) -> int | None:
+def _parse_day(text: str) -> int | None:
     """Its beginning, UTC."""
     if not text:
         return None

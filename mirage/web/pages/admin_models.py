@@ -12,7 +12,7 @@ from mirage.errors import IllegalTransition, InputError
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Body
 from mirage.web import formatting, forms
-from mirage.web.page_context import Look, Looking
+from mirage.web.page_context import Looking, PageContext
 
 router = APIRouter(prefix="/admin/models", include_in_schema=False)
 
@@ -24,7 +24,7 @@ _OK, _CONFLICT = 200, 409
 
 
 @router.get("/{name}/{version}")
-def show(
+def show_model(
     name: Name,
     version: Version,
     look: Looking,
@@ -32,29 +32,33 @@ def show(
     done: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
     told = "It is in use now." if done == "promoted" else ""
-    return _page(look, name, version, done=told)
+    return _render_page(look, name, version, done=told)
 
 
 @router.post("/{name}/{version}/promote")
-def promote(name: Name, version: Version, look: Looking, who: AdminWriter, body: Body) -> Response:
+def promote_model(
+    name: Name, version: Version, look: Looking, who: AdminWriter, body: Body
+) -> Response:
     """Judged, and put in use where it is better; else the page says why not, with the figures."""
-    fields = forms.sent(look.request, body)
+    fields = forms.parse_form(look.request, body)
     asked = model_promotion.PromotionRequest(
         model=model_promotion.format_model_name(name, version),
         tables=tuple(fields.get("table", ())),
-        force=forms.one(fields, "force") == _TICKED,
+        force=forms.get_field(fields, "force") == _TICKED,
     )
     via = look.request.state.who.via
     try:
         model_promotion.promote_model(look.given, asked, actor=who.user, via=via)
     except (IllegalTransition, InputError) as error:
-        return _page(look, name, version, refused=str(error))
-    return forms.back(look.given, f"/admin/models/{name}/{version}?done=promoted")
+        return _render_page(look, name, version, refused=str(error))
+    return forms.return_to_page(look.given, f"/admin/models/{name}/{version}?done=promoted")
 
 
-def _page(look: Look, name: str, version: str, *, done: str = "", refused: str = "") -> Response:
+def _render_page(
+    look: PageContext, name: str, version: str, *, done: str = "", refused: str = ""
+) -> Response:
     found = model_promotion.get_model(look.given, name, version)
-    return look.page(
+    return look.render_page(
         "admin_model.html",
         title=found.line.model,
         status=_CONFLICT if refused else _OK,
@@ -63,21 +67,21 @@ def _page(look: Look, name: str, version: str, *, done: str = "", refused: str =
         path_of=f"/admin/models/{name}/{version}",
         tables=model_promotion.list_tables(look.given),
         tables_dir=look.given.tables_dir,
-        when_of=_when_of,
-        difference=_difference,
+        when_of=_render_promotion_time,
+        difference=_format_difference,
         done=done,
         refused=refused,
         live=False,
     )
 
 
-def _when_of(record: Mapping[str, Any]) -> Markup | str:
+def _render_promotion_time(record: Mapping[str, Any]) -> Markup | str:
     """A record is a line of a file: it may hold anything."""
     at = record.get("at")
-    return formatting.when(at) if isinstance(at, int) else "unknown"
+    return formatting.render_instant(at) if isinstance(at, int) else "unknown"
 
 
-def _difference(record: Mapping[str, Any]) -> str:
+def _format_difference(record: Mapping[str, Any]) -> str:
     mean, ends = record.get("difference_h"), record.get("difference_h_ci")
     if not isinstance(mean, float) or not isinstance(ends, list):
         return "not compared"

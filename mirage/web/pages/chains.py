@@ -14,7 +14,7 @@ from mirage.services.reports import chain_timeline as timelines
 from mirage.store.chains import chains, decisions
 from mirage.web import decision_text
 from mirage.web.charts import chain_charts, forecast_chart
-from mirage.web.page_context import HEADERS, Look, Looking
+from mirage.web.page_context import HEADERS, Looking, PageContext
 
 router = APIRouter(prefix="/chains", include_in_schema=False)
 
@@ -23,7 +23,7 @@ _LARGEST = 2**53
 
 
 @router.get("/{chain_id}")
-def show(
+def show_chain(
     chain_id: ChainPath,
     look: Looking,
     link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
@@ -36,7 +36,7 @@ def show(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
     obeys = look.reader.can_steer(chain, links)
-    return look.page(
+    return look.render_page(
         "chain.html",
         title=f"Chain {chain.chain_id}",
         chain=chain,
@@ -44,43 +44,43 @@ def show(
         found=timelines.build_timeline(look.tx, chain, links, index=link),
         logs=timelines.list_logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,
-        writes=obeys and not _reads_only(look),
+        writes=obeys and not _is_read_only(look),
         decisions=rows[:_DECISIONS],
         older=rows[_DECISIONS - 1].id if len(rows) > _DECISIONS else None,
         before=before,
-        said=decision_text.said,
-        stands=decision_text.stands,
-        planned=decision_text.planned,
+        said=decision_text.describe_decision,
+        stands=decision_text.describe_position,
+        planned=decision_text.get_planned_release,
         charts=chain_charts,
-        course=forecast_chart.draw,
+        course=forecast_chart.draw_forecast_course,
         advice=link_risks.get_advice,
         notes=explanations,
         allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
     )
 
 
-def _reads_only(look: Look) -> bool:
+def _is_read_only(look: PageContext) -> bool:
     who = getattr(look.request.state, "who", None)
     return who is None or who.read_only
 
 
 @router.post("/{chain_id}/pause")
-def pause(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def pause_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
     ask(ChainState.PAUSED)
-    return _back(given.root_path, chain_id)
+    return _return_to_chain(given.root_path, chain_id)
 
 
 @router.post("/{chain_id}/resume")
-def resume(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def resume_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
     ask(ChainState.ACTIVE)
-    return _back(given.root_path, chain_id)
+    return _return_to_chain(given.root_path, chain_id)
 
 
 @router.post("/{chain_id}/cancel")
-def cancel(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def cancel_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
     ask(ChainState.CANCELLED)
-    return _back(given.root_path, chain_id)
+    return _return_to_chain(given.root_path, chain_id)
 
 
-def _back(root_path: str, chain_id: str) -> Response:
+def _return_to_chain(root_path: str, chain_id: str) -> Response:
     return RedirectResponse(f"{root_path}/chains/{chain_id}", 303, headers=HEADERS)

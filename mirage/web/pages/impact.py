@@ -12,22 +12,22 @@ from mirage.services.reports import stored_report
 from mirage.services.reports.impact import SHOWN, build_impact
 from mirage.web.charts import impact_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, Days
-from mirage.web.page_context import Entry, Look, Looking
+from mirage.web.page_context import Looking, NavigationEntry, PageContext
 
-ENTRY = Entry(name="Impact", path="/impact", order=4)
+ENTRY = NavigationEntry(name="Impact", path="/impact", order=4)
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/impact")
-def show(look: Looking, days: Days = DAYS) -> Response:
+def show_impact(look: Looking, days: Days = DAYS) -> Response:
     """Of hand-overs of the last `days` days; of one's own chains where usage is private."""
     require_identity(look.reader, JOBS, USAGE)
     span = (look.cluster_id, *get_recent_span(look.now, days))
-    make = partial(_shown, look, span, days)
-    return look.kept("impact.html", title="Impact", make=make, until=span[-1])
+    make = partial(_collect_values, look, span, days)
+    return look.render_cached("impact.html", title="Impact", make=make, until=span[-1])
 
 
-def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+def _collect_values(look: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
     return {
         "found": look.given.remembered.get_lookback(build_impact, look.tx, span, look.reader),
         "days": days,

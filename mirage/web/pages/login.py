@@ -13,7 +13,7 @@ from mirage.http.auth import cookie_auth
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import Body, Context
 from mirage.services.access import sessions, tokens
-from mirage.web.page_context import HEADERS, answer
+from mirage.web.page_context import HEADERS, render_bare_page
 
 router = APIRouter(include_in_schema=False)
 
@@ -23,8 +23,8 @@ _FIELDS = 8
 
 
 @router.get("/login")
-def ask(request: Request, after: Annotated[str, Query(alias="next")] = "/") -> Response:
-    return _form(request, _local(after))
+def show_login(request: Request, after: Annotated[str, Query(alias="next")] = "/") -> Response:
+    return _render_form(request, _restrict_to_local(after))
 
 
 @router.post("/login")
@@ -32,8 +32,8 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
     """A session for whoever shows a token, and back to where they came from."""
     cookie_auth.require_same_origin(request)
     cookie_auth.require_https(request, given)
-    fields = _read(body)
-    after = _local(fields.get("next", "/"))
+    fields = _parse_fields(body)
+    after = _restrict_to_local(fields.get("next", "/"))
     request.state.claimed = True
     token, now = fields.get("token", ""), given.clock()
     try:
@@ -45,7 +45,7 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
             begun = sessions.begin_session(tx, token, cluster_id=given.cluster_id, now=now)
     except (NotIdentified, NotAllowed) as error:
         denied_requests.record_denial(request, error)
-        return _form(request, after, said=str(error), status=401)
+        return _render_form(request, after, said=str(error), status=401)
     answered = RedirectResponse(given.root_path + after, 303, headers=HEADERS)
     answered.set_cookie(
         value=begun.secret, max_age=begun.lasts_s, **cookie_auth.build_cookie(request, given)
@@ -53,7 +53,7 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
     return answered
 
 
-def _read(body: bytes) -> dict[str, str]:
+def _parse_fields(body: bytes) -> dict[str, str]:
     try:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError:
@@ -74,14 +74,14 @@ def log_out(request: Request, given: Context) -> Response:
     if held is None:
         return answered
     name, secret = held
-    if _is_open(given, secret):
+    if _is_session_open(given, secret):
         with given.store.begin() as tx:
             sessions.end_session(tx, secret)
     answered.delete_cookie(**cookie_auth.build_cookie_attributes(name, given))
     return answered
 
 
-def _is_open(given: ApiContext, secret: str) -> bool:
+def _is_session_open(given: ApiContext, secret: str) -> bool:
     with given.store.read() as tx:
         now = given.clock()
         return (
@@ -90,9 +90,11 @@ def _is_open(given: ApiContext, secret: str) -> bool:
         )
 
 
-def _form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:
-    return answer(request, "login.html", title="Log in", status=status, after=after, said=said)
+def _render_form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:
+    return render_bare_page(
+        request, "login.html", title="Log in", status=status, after=after, said=said
+    )
 
 
-def _local(path: str) -> str:
+def _restrict_to_local(path: str) -> str:
     return path if _LOCAL.fullmatch(path) else "/"

@@ -11,16 +11,16 @@ from mirage.services.reports.overview import build_overview
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text
 from mirage.web.charts import handover_chart
-from mirage.web.page_context import Entry, Look, Looking
+from mirage.web.page_context import Looking, NavigationEntry, PageContext
 
-ENTRY = Entry(name="Now", path="/", order=1)
+ENTRY = NavigationEntry(name="Now", path="/", order=1)
 router = APIRouter(include_in_schema=False, dependencies=[Depends(reject_nul)])
 
 _ROWS = 25
 
 
 @router.get("/")
-def show(
+def show_overview(
     look: Looking,
     user: Annotated[str, Query(max_length=64)] = "",
     after: Annotated[str, Query(max_length=64)] = "",
@@ -30,10 +30,14 @@ def show(
     own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
     wanted = RankingFilter(own=own, user=user.strip())
     begin = parse_cursor(after, parameter="after") if after else None
-    return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))
+    return look.render_cached(
+        "now.html", title="Now", make=lambda: _collect_values(look, wanted, begin)
+    )
 
 
-def _shown(look: Look, wanted: RankingFilter, begin: RankedChain | None) -> dict[str, Any]:
+def _collect_values(
+    look: PageContext, wanted: RankingFilter, begin: RankedChain | None
+) -> dict[str, Any]:
     found = build_overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
     rows = found.rows[:_ROWS]
     return {
@@ -42,7 +46,7 @@ def _shown(look: Look, wanted: RankingFilter, begin: RankedChain | None) -> dict
         "user": wanted.user,
         "first": begin is None,
         "following": format_cursor(rows[-1]) if len(found.rows) > _ROWS else "",
-        "said": decision_text.said,
-        "stands": decision_text.stands,
-        "strip": handover_chart.draw,
+        "said": decision_text.describe_decision,
+        "stands": decision_text.describe_position,
+        "strip": handover_chart.draw_upcoming,
     }

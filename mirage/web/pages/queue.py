@@ -20,10 +20,10 @@ from mirage.services.reports.queue_status import QueueStatus
 from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
 from mirage.store.jobs.wait_marks import DAY_S
 from mirage.web.charts import wait_charts
-from mirage.web.forecast_form import WhatIf
-from mirage.web.page_context import HEADERS, Entry, Look, Looking
+from mirage.web.forecast_form import ForecastForm
+from mirage.web.page_context import HEADERS, Looking, NavigationEntry, PageContext
 
-ENTRY = Entry(name="Queue", path="/queue", order=2)
+ENTRY = NavigationEntry(name="Queue", path="/queue", order=2)
 router = APIRouter(include_in_schema=False)
 
 RANGES = {
@@ -62,7 +62,7 @@ Word = Annotated[str, Query(max_length=64)]
 
 
 @router.get("/queue")
-def show(
+def show_queue(
     look: Looking,
     *,
     over: Word = _USUAL_RANGE,
@@ -76,16 +76,16 @@ def show(
     account: Word = "",
 ) -> Response:
     """What cannot be read of the forms is passed over, or said beside them."""
-    asked = _asked(look, over, partition, size, limit)
-    form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
-    found, said = _foretold(look, form)
+    asked = _build_waits_query(look, over, partition, size, limit)
+    form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
+    found, said = _forecast_wait(look, form)
     shown = queue_status.read_queue_status(look.tx, look.cluster_id, look.reader)
     known = wait_statistics.read_waits_over_time(
         look.tx, look.cluster_id, asked, least=get_minimum_jobs(look.reader)
     )
     named = look.reader.can_see(PARTITIONS)
-    names = _names(shown, known) if named else ()
-    return look.page(
+    names = _list_partitions(shown, known) if named else ()
+    return look.render_page(
         "queue.html",
         title="Queue",
         shown=shown,
@@ -97,9 +97,9 @@ def show(
         sizes=SIZE_WORDS,
         limits=LIMIT_WORDS,
         cures=CURES,
-        chart=wait_charts.over_time,
-        summary=wait_charts.summary,
-        strip=wait_charts.one,
+        chart=wait_charts.draw_waits,
+        summary=wait_charts.summarize_waits,
+        strip=wait_charts.draw_forecast,
         form=form,
         found=found,
         said=said,
@@ -108,7 +108,7 @@ def show(
 
 
 @router.post("/queue/ask")
-def ask(
+def ask_forecast(
     look: Looking,
     who: Writer,
     tx: Writing,
@@ -120,7 +120,7 @@ def ask(
     account: Word = "",
 ) -> Response:
     """Have the twin asked for exactly this job, and back to the page."""
-    form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
+    form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     if form.shape is None:
         raise InputError("; ".join(form.faults.values()) or "no job is described")
     bounds = get_visible_bounds(look.given, who, form.shape.partition)
@@ -132,7 +132,9 @@ def ask(
     return RedirectResponse(target, 303, headers=HEADERS)
 
 
-def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> WaitQuery:
+def _build_waits_query(
+    look: PageContext, over: str, partition: str, size: str, limit: str
+) -> WaitQuery:
     days, by, _ = RANGES.get(over, RANGES[_USUAL_RANGE])
     until = look.now + 1
     return WaitQuery(
@@ -146,7 +148,7 @@ def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Wait
     )
 
 
-def _foretold(look: Look, form: WhatIf) -> tuple[SubmissionForecast | None, str]:
+def _forecast_wait(look: PageContext, form: ForecastForm) -> tuple[SubmissionForecast | None, str]:
     """Or why there is nothing to tell; neither where nothing was asked."""
     if form.shape is None:
         return None, ""
@@ -165,7 +167,7 @@ def _foretold(look: Look, form: WhatIf) -> tuple[SubmissionForecast | None, str]
     return found, ""
 
 
-def _names(shown: QueueStatus, known: WaitsOverTime) -> tuple[str, ...]:
+def _list_partitions(shown: QueueStatus, known: WaitsOverTime) -> tuple[str, ...]:
     """Of the partitions that one may choose from."""
     now = {row.name for row in shown.partitions}
     return tuple(sorted(now | {group.name for group in known.partitions}))
