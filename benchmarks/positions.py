@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.positions_load import LOADS, Load, chain_figures, others
 from benchmarks.positions_pairs import POLICIES, Pairs, figures
 from benchmarks.positions_regimes import REGIMES, SHARED
-from mirage.cli.ui.progress import counted
+from mirage.cli.ui.progress import show_progress
 
 Part = Pairs | Load
 SIZES = (1, 8)
@@ -141,7 +141,7 @@ def main() -> None:
     words.out.mkdir(parents=True, exist_ok=True)
     wanted = list((trials if words.trials else parts)(words.every_h))
     found: list[tuple[Part, dict[str, Any]]] = []
-    with counted("positions", len(wanted)) as told:
+    with show_progress("positions", len(wanted)) as told:
         for part in wanted:
             found.append((part, measured(part, words.out)))
             told()

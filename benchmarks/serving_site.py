@@ -17,7 +17,7 @@ import uvicorn
 from sqlalchemy import select
 
 from mirage.api.app import create_app
-from mirage.cli.admin.serve import be_quick_beside_a_worker
+from mirage.cli.admin.serve import configure_interpreter
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.http.auth import unix_peer
@@ -158,7 +158,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
-        be_quick_beside_a_worker()
+        configure_interpreter()
         thread.start()
         try:
             server.run([listening])

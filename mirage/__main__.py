@@ -13,7 +13,7 @@ NEWLINE = "\n"
 def main() -> None:
     """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 service (errors.py)."""
     if os.environ.get(completion.VARIABLE, "").removeprefix("complete_") in completion.SHELLS:
-        sys.exit(completion.run(os.environ))
+        sys.exit(completion.run_completion(os.environ))
     from mirage.cli.app import app  # noqa: PLC0415 - a Tab does not wait for it
 
     try:

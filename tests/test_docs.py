@@ -75,7 +75,7 @@ def test_what_a_page_says_shows_something_is_there() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> completion.Node:
-    return completion_tree.tree()
+    return completion_tree.build_tree()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))

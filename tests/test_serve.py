@@ -196,7 +196,7 @@ def test_nor_one_that_could_not_go_on(tmp_path: Path) -> None:
     settings = ServiceSettings(state_dir=tmp_path, socket=tmp_path / "socket")
 
     def fail() -> None:
-        with serve.told_where(settings, own=True):
+        with serve.publish_address(settings, own=True):
             assert (tmp_path / "url").exists()
             raise MemoryError
 

@@ -242,4 +242,4 @@ def test_every_key_is_explained() -> None:
 def test_the_reference_is_current() -> None:
     """`mirage config reference >docs/configuration.md` makes it so."""
     committed = Path(__file__).parents[1] / "docs" / "configuration.md"
-    assert committed.read_text() == settings_reference.reference()
+    assert committed.read_text() == settings_reference.render_reference()

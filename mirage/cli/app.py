@@ -1,4 +1,4 @@
-"""The command tree of `mirage`. A command's module is imported when the command is called.
+"""The command tree of `run_mirage`. A command's module is imported when the command is called.
 
 A login node runs `mirage chain` many times a day; all modules together take a second to import.
 """
@@ -88,7 +88,7 @@ PANELS = {
 """For whom a command is, as `mirage --help` groups them; all of COMMANDS, each once."""
 
 
-class _Later(TyperCommand):
+class _LazyCommand(TyperCommand):
     """A command, or group, as `mirage --help` shows it; its module is imported to run it."""
 
     def make_context(
@@ -97,12 +97,12 @@ class _Later(TyperCommand):
         """The context of the real one: all that follows goes by `context.command`."""
         name = self.name or ""
         module, _ = COMMANDS[name]
-        real = get_group(_imported(module).app).commands[name]
-        command_help.attach(real, name)
+        real = get_group(_import_command(module).app).commands[name]
+        command_help.attach_help(real, name)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 
-def _imported(module: str) -> Any:
+def _import_command(module: str) -> Any:
     # What imports make stays. To look through it for garbage, while it came and again at the end,
     # was a third of what a short command computed.
     gc.disable()
@@ -112,13 +112,13 @@ def _imported(module: str) -> Any:
     return found
 
 
-class _Tree(TyperGroup):
+class _LazyGroup(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         for panel, names in PANELS.items():
             for name in names:
                 _, line = COMMANDS[name]
-                self.add_command(_Later(name=name, help=line, rich_help_panel=panel))
+                self.add_command(_LazyCommand(name=name, help=line, rich_help_panel=panel))
 
 
 _EXIT_CODES = (
@@ -127,24 +127,24 @@ _EXIT_CODES = (
 
 app = typer.Typer(
     name="mirage",
-    cls=_Tree,
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog=_EXIT_CODES,
 )
 
 
-def _tell_version(wanted: object) -> None:
+def _print_version(wanted: object) -> None:
     if wanted:
         typer.echo(f"mirage {version('mirage-provisioner')}")
         raise typer.Exit
 
 
 @app.callback()
-def mirage(
+def run_mirage(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, help="Say which Mirage this is.")
+        bool, typer.Option("--version", callback=_print_version, help="Say which Mirage this is.")
     ] = False,
 ) -> None:
     """Keep long jobs alive on Slurm: each follow-on job becomes eligible at the moment that lets it

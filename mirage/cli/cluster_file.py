@@ -9,7 +9,7 @@ from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import load_cluster_params
 
 
-def read_site(cluster: Path) -> Params:
+def load_site_params(cluster: Path) -> Params:
     """Params of a cluster file; on standard error, where nobody has compared its Slurm's plans."""
     params = load_cluster_params(cluster)
     if is_unchecked(params.slurm_version):

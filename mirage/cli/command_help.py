@@ -31,7 +31,7 @@ _COSTS = "Interruption, overlap and cost are mean hours per hand-over."
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HelpEntry:
     """`examples`: (what for, the command). `units`: of what is given and shown."""
 
     examples: tuple[tuple[str, str], ...]
@@ -39,8 +39,8 @@ class Entry:
     units: str = ""
 
 
-MANUAL: dict[str, Entry] = {
-    "demo": Entry(
+MANUAL: dict[str, HelpEntry] = {
+    "demo": HelpEntry(
         (
             ("two minutes, then the result", "mirage demo --once"),
             ("the same load as JSON", "mirage demo --once --seed 1 --preset heavy --json"),
@@ -52,7 +52,7 @@ MANUAL: dict[str, Entry] = {
         (0, 1, 2, 130, 143),
         f"{_COSTS} --from and --until are UTC.",
     ),
-    "chain submit": Entry(
+    "chain submit": HelpEntry(
         (
             ("eight jobs in a row", "mirage chain submit --links 8 -p gpu -t 48:00:00 train.sh"),
             (
@@ -64,7 +64,7 @@ MANUAL: dict[str, Entry] = {
         "--overlap-price is hours of interruption per hour of overlap. Other exit codes are "
         "sbatch's own.",
     ),
-    "chain list": Entry(
+    "chain list": HelpEntry(
         (
             ("those of a user that go on", "mirage chain list --user alice --state active"),
             ("for a script", "mirage chain list --limit 500 --json"),
@@ -72,7 +72,7 @@ MANUAL: dict[str, Entry] = {
         _SERVICE,
         _SHOWN,
     ),
-    "chain show": Entry(
+    "chain show": HelpEntry(
         (
             ("the timeline and the figures", "mirage chain show k3v9x2m7q1zt"),
             ("the last three links drawn", "mirage chain show k3v9x2m7q1zt --links 3"),
@@ -81,15 +81,15 @@ MANUAL: dict[str, Entry] = {
         _SERVICE,
         _SHOWN,
     ),
-    "chain explain": Entry(
+    "chain explain": HelpEntry(
         (("the last five decisions", "mirage chain explain k3v9x2m7q1zt --limit 5"),),
         _SERVICE,
         _SHOWN,
     ),
-    "chain pause": Entry((("", "mirage chain pause k3v9x2m7q1zt"),), _SERVICE),
-    "chain resume": Entry((("", "mirage chain resume k3v9x2m7q1zt"),), _SERVICE),
-    "chain cancel": Entry((("", "mirage chain cancel k3v9x2m7q1zt"),), _SERVICE),
-    "cluster import": Entry(
+    "chain pause": HelpEntry((("", "mirage chain pause k3v9x2m7q1zt"),), _SERVICE),
+    "chain resume": HelpEntry((("", "mirage chain resume k3v9x2m7q1zt"),), _SERVICE),
+    "chain cancel": HelpEntry((("", "mirage chain cancel k3v9x2m7q1zt"),), _SERVICE),
+    "cluster import": HelpEntry(
         (
             ("from the Slurm of this host", "mirage cluster import --out c.toml"),
             (
@@ -104,7 +104,7 @@ MANUAL: dict[str, Entry] = {
         (0, 1, 2, 3),
         "The file has slurm.conf's own keys and units.",
     ),
-    "serve": Entry(
+    "serve": HelpEntry(
         (
             ("the site's", "mirage serve --config /etc/mirage/mirage.toml"),
             ("for your own chains, without an admin", "mirage serve --user"),
@@ -112,7 +112,7 @@ MANUAL: dict[str, Entry] = {
         (0, 1, 2, 3, 4),
         "Settings carry their units in their names, or in `mirage config reference`.",
     ),
-    "ingest": Entry(
+    "ingest": HelpEntry(
         (
             ("sacct's text", "mirage ingest sacct.txt --cluster lab"),
             (
@@ -123,7 +123,7 @@ MANUAL: dict[str, Entry] = {
         (*_DATABASE, 130),
         "Counts are rows of the file.",
     ),
-    "simulate": Entry(
+    "simulate": HelpEntry(
         (
             ("how near a replay comes to the log", "mirage simulate jobs.txt --cluster c.toml"),
             (
@@ -135,7 +135,7 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         _TRACE,
     ),
-    "calibrate": Entry(
+    "calibrate": HelpEntry(
         (
             (
                 "from Slurm's own settings on",
@@ -146,7 +146,7 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         _TRACE,
     ),
-    "episodes": Entry(
+    "episodes": HelpEntry(
         (
             (
                 "hand-overs of one-node links of two days",
@@ -162,7 +162,7 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         _TRACE,
     ),
-    "train": Entry(
+    "train": HelpEntry(
         (
             ("a forest", "mirage train forest e.npz --out models/ours/1"),
             (
@@ -173,9 +173,9 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         _COSTS,
     ),
-    "models list": Entry((("", "mirage models list"),), _LOCAL),
-    "models show": Entry((("", "mirage models show models/ours/1"),), _LOCAL, _COSTS),
-    "models promote": Entry(
+    "models list": HelpEntry((("", "mirage models list"),), _LOCAL),
+    "models show": HelpEntry((("", "mirage models show models/ours/1"),), _LOCAL, _COSTS),
+    "models promote": HelpEntry(
         (
             (
                 "where it is better on the newest days",
@@ -185,12 +185,12 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         _COSTS,
     ),
-    "models recalibrate": Entry(
+    "models recalibrate": HelpEntry(
         (("", "mirage models recalibrate models/ours/2 newest.npz --out models/ours/3"),),
         _LONG,
         "Coverage is a share, forecasts are hours.",
     ),
-    "evaluate": Entry(
+    "evaluate": HelpEntry(
         (
             ("rules", "mirage evaluate e.npz --policy quantile --policy slurm-estimate"),
             (
@@ -201,7 +201,7 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         f"{_COSTS} The gap closed is a share.",
     ),
-    "forecast": Entry(
+    "forecast": HelpEntry(
         (
             (
                 "four nodes for two days",
@@ -219,7 +219,7 @@ MANUAL: dict[str, Entry] = {
         _SERVICE,
         "--time is sbatch's; waits in --json are seconds.",
     ),
-    "report shadow": Entry(
+    "report shadow": HelpEntry(
         (
             (
                 "four weeks of a log",
@@ -234,14 +234,18 @@ MANUAL: dict[str, Entry] = {
         (*_LONG, 143),
         _COSTS,
     ),
-    "db upgrade": Entry((("", "mirage db upgrade --config /etc/mirage/mirage.toml"),), _DATABASE),
-    "db backup": Entry(
+    "db upgrade": HelpEntry(
+        (("", "mirage db upgrade --config /etc/mirage/mirage.toml"),), _DATABASE
+    ),
+    "db backup": HelpEntry(
         (("before an upgrade", "mirage db backup --keep 14"),), (*_DATABASE,), "--keep is copies."
     ),
-    "config check": Entry((("", "mirage config check --config mirage.toml"),), _LOCAL),
-    "config show": Entry((("where each value comes from", "mirage config show --origin"),), _LOCAL),
-    "config reference": Entry((("", "mirage config reference"),), _LOCAL),
-    "doctor": Entry(
+    "config check": HelpEntry((("", "mirage config check --config mirage.toml"),), _LOCAL),
+    "config show": HelpEntry(
+        (("where each value comes from", "mirage config show --origin"),), _LOCAL
+    ),
+    "config reference": HelpEntry((("", "mirage config reference"),), _LOCAL),
+    "doctor": HelpEntry(
         (
             ("as the user who runs the service", "mirage doctor"),
             ("without trying moves in Slurm", "mirage doctor --no-moves --json"),
@@ -249,17 +253,17 @@ MANUAL: dict[str, Entry] = {
         (0, 1, 2, 4),
         "Exit code 1 where there is a fault; warnings leave it 0.",
     ),
-    "handover": Entry(
+    "handover": HelpEntry(
         (("as a link's script has it", "mirage handover --help"),),
         _LOCAL,
         "Only inside a link: MIRAGE_CHAIN_ID and MIRAGE_DIR are set there.",
     ),
-    "done": Entry(
+    "done": HelpEntry(
         (("the last line of a script whose work is finished", "mirage done"),),
         _LOCAL,
         "Only inside a link.",
     ),
-    "token create": Entry(
+    "token create": HelpEntry(
         (
             ("for Grafana, a year", "mirage token create grafana --read-only --expires 365d"),
             ("for a user's scripts", "mirage token create scripts --role user --user alice"),
@@ -267,9 +271,9 @@ MANUAL: dict[str, Entry] = {
         _DATABASE,
         "--expires: a number and s, m, h or d.",
     ),
-    "token list": Entry((("", "mirage token list"),), _DATABASE),
-    "token revoke": Entry((("", "mirage token revoke 3f9c1a7e"),), _DATABASE),
-    "top": Entry(
+    "token list": HelpEntry((("", "mirage token list"),), _DATABASE),
+    "token revoke": HelpEntry((("", "mirage token revoke 3f9c1a7e"),), _DATABASE),
+    "top": HelpEntry(
         (
             ("until q is pressed", "mirage top"),
             ("mine, once", "mirage top --user alice --once"),
@@ -277,14 +281,14 @@ MANUAL: dict[str, Entry] = {
         _SERVICE,
         f"--every is seconds. {_SHOWN}",
     ),
-    "notify test": Entry(
+    "notify test": HelpEntry(
         (("a mail to alice, the admins, the webhook", "mirage notify test alice"),), _LOCAL
     ),
-    "man": Entry(
+    "man": HelpEntry(
         (("for `man mirage-chain-show`", "mirage man ~/.local/share/man"),),
         _LOCAL,
     ),
-    "mode": Entry(
+    "mode": HelpEntry(
         (
             ("which there are", "mirage mode"),
             ("act on one partition", "mirage mode act --partition gpu"),
@@ -296,7 +300,7 @@ MANUAL: dict[str, Entry] = {
 """By the command's words; every one of the tree has its entry (tests/cli/test_manual.py)."""
 
 
-def attach(command: Any, words: str) -> None:
+def attach_help(command: Any, words: str) -> None:
     """Let a command, and those below it, show their entries under their options."""
     if command.help and "\n  " not in command.help and "\n- " not in command.help:
         # Lines as they are in the source would break again at the terminal's width.
@@ -305,12 +309,12 @@ def attach(command: Any, words: str) -> None:
     entry = MANUAL.get(words)
     if entry is not None:
         # A blank line ends a line of help: single ends are joined.
-        command.epilog = "\n\n".join(_lines(entry))
+        command.epilog = "\n\n".join(_format_entry(entry))
     for name, inner in getattr(command, "commands", {}).items():
-        attach(inner, f"{words} {name}")
+        attach_help(inner, f"{words} {name}")
 
 
-def _lines(entry: Entry) -> list[str]:
+def _format_entry(entry: HelpEntry) -> list[str]:
     found = ["[bold]Examples[/bold]" if len(entry.examples) > 1 else "[bold]Example[/bold]"]
     for what, command in entry.examples:
         said = f"{what[0].upper()}{what[1:]}:" if what else ""

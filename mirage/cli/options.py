@@ -13,6 +13,6 @@ ConfigOption = Annotated[
 ]
 
 
-def models_folder(config: Path | None) -> Path:
+def get_models_folder(config: Path | None) -> Path:
     """Where models/NAME is looked for: where the service looks (`wiring.get_policy_loader`)."""
     return get_models_dir(settings_file.load_settings(config).provision.models_dir)

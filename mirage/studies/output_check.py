@@ -15,7 +15,7 @@ def check_writable(path: Path) -> None:
     if not os.path.exists(path):
         _check_folder(path, path.absolute().parent)
     elif not os.access(path, os.W_OK):
-        raise _closed(path)
+        raise _make_denied_error(path)
 
 
 def check_makeable(folder: Path) -> None:
@@ -29,14 +29,14 @@ def _check_folder(path: Path, folder: Path) -> None:
     """Whether something new, `path`, could be made in it."""
     if not os.path.isdir(folder):
         closed = os.path.exists(folder.parent) and not os.access(folder.parent, os.X_OK)
-        raise _closed(path) if closed else _no_folder(path, folder)
+        raise _make_denied_error(path) if closed else _make_no_folder_error(path, folder)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _closed(path)
+        raise _make_denied_error(path)
 
 
-def _no_folder(path: Path, folder: Path) -> InputError:
+def _make_no_folder_error(path: Path, folder: Path) -> InputError:
     return InputError(f"{path} cannot be written: {folder} is not a folder")
 
 
-def _closed(path: Path) -> InputError:
+def _make_denied_error(path: Path) -> InputError:
     return InputError(f"{path} cannot be written: you may not write there")

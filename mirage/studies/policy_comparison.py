@@ -27,7 +27,7 @@ _DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ComparisonPlan:
     """Which chains, and when. Times in seconds of the simulated clock."""
 
     policies: tuple[str, ...]
@@ -59,7 +59,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ComparisonProgress:
     """How far a rehearsal is."""
 
     now: int
@@ -68,7 +68,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PolicyOutcome:
     """Means per hand-over of one policy, over those that the baseline completed as well."""
 
     handovers: int
@@ -80,14 +80,16 @@ class Outcome:
     """How much lower the cost is than the baseline's on the same hand-overs."""
 
 
-def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
+def build_placeholder_jobs(
+    plan: ComparisonPlan, jobs: Sequence[SimJob], start: int
+) -> list[SimJob]:
     """Jobs that hold each chain's nodes from the first of `jobs` until it is submitted.
 
     Chains are a large share of a demo's machine. It gets their nodes on top, and these jobs keep
     the workload from using them before: its queue is then as long as without the chains.
     """
     first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
-    ends = [at for at, _, _ in _submissions(plan, start)][: plan.room // plan.nodes]
+    ends = [at for at, _, _ in _list_submissions(plan, start)][: plan.room // plan.nodes]
     lives = [at - first for at in ends]
     return [
         SimJob(
@@ -105,35 +107,35 @@ def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
     ]
 
 
-def run(
-    plan: Plan, service: Service, cluster: SimulatedCluster, worker: Worker
-) -> Iterator[Progress]:
+def run_comparison(
+    plan: ComparisonPlan, service: Service, cluster: SimulatedCluster, worker: Worker
+) -> Iterator[ComparisonProgress]:
     """Run to the end of all chains; yields once a simulated hour."""
     start = cluster.read_clock()
     with service.store.begin() as tx:
         set_mode(tx, service.cluster_id, Mode.ACT, "", now=start, actor="demo")
-    due = list(_submissions(plan, start))
+    due = list(_list_submissions(plan, start))
     wanted = plan.handovers * len(plan.policies)
     told = start
     while cluster.read_clock() < start + plan.longest_s:
         while due and due[0][0] <= cluster.read_clock():
-            _submit(plan, service, cluster, *due.pop(0)[1:])
+            _submit_chain(plan, service, cluster, *due.pop(0)[1:])
         worker.run_tick()
         if cluster.read_clock() - told >= _DAY_S // 24:
             told = cluster.read_clock()
-            done = len(completed(service))
-            yield Progress(now=told, done=done)
+            done = len(list_completed_handovers(service))
+            yield ComparisonProgress(now=told, done=done)
             if done >= wanted:
                 return
         cluster.advance(plan.tick_s)
 
 
-def completed(service: Service) -> list[HandoverRow]:
+def list_completed_handovers(service: Service) -> list[HandoverRow]:
     with service.store.read() as tx:
         return chains.list_handovers(tx, service.cluster_id)
 
 
-def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Outcome]:
+def compute_outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, PolicyOutcome]:
     """By policy, over the hand-overs (chain number, link) that the baseline has too."""
     by_policy: dict[str, dict[tuple[str, int], Handover]] = {}
     for row in rows:
@@ -144,7 +146,7 @@ def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Out
         by_policy.setdefault(row.chain.policy or BASELINE, {})[pair] = handover
     base = by_policy.get(BASELINE, {})
     return {
-        name: _outcome(
+        name: _compute_outcome(
             [mine[p] for p in sorted(mine.keys() & base.keys())],
             [base[p] for p in sorted(mine.keys() & base.keys())],
             overlap_price,
@@ -154,35 +156,37 @@ def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Out
     }
 
 
-def _outcome(mine: list[Handover], base: list[Handover], overlap_price: float) -> Outcome:
-    cost = _mean(h.compute_cost_h(overlap_price) for h in mine)
-    reactive = _mean(h.compute_cost_h(overlap_price) for h in base)
-    return Outcome(
+def _compute_outcome(
+    mine: list[Handover], base: list[Handover], overlap_price: float
+) -> PolicyOutcome:
+    cost = _compute_mean(h.compute_cost_h(overlap_price) for h in mine)
+    reactive = _compute_mean(h.compute_cost_h(overlap_price) for h in base)
+    return PolicyOutcome(
         handovers=len(mine),
-        interruption_h=_mean(h.interruption_h for h in mine),
-        overlap_h=_mean(h.overlap_h for h in mine),
-        zero_interruption_pct=100.0 * _mean(h.interruption_h == 0 for h in mine),
+        interruption_h=_compute_mean(h.interruption_h for h in mine),
+        overlap_h=_compute_mean(h.overlap_h for h in mine),
+        zero_interruption_pct=100.0 * _compute_mean(h.interruption_h == 0 for h in mine),
         cost_h=cost,
         less_than_reactive_pct=100.0 * (1.0 - cost / reactive) if reactive > 0 else None,
     )
 
 
-def _mean(values: Iterable[float]) -> float:
+def _compute_mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
 _NUMBER_DIGITS = 3
 
 
-def _submissions(plan: Plan, start: int) -> Iterator[tuple[int, str, int]]:
+def _list_submissions(plan: ComparisonPlan, start: int) -> Iterator[tuple[int, str, int]]:
     """(instant, policy, number), in order."""
     for number in range(plan.chains):
         for policy in plan.policies:
             yield start + number * plan.spread_s, policy, number
 
 
-def _submit(
-    plan: Plan, service: Service, cluster: SimulatedCluster, policy: str, number: int
+def _submit_chain(
+    plan: ComparisonPlan, service: Service, cluster: SimulatedCluster, policy: str, number: int
 ) -> None:
     """What a user's wrapped sbatch does: submit the first link, and register the chain."""
     name = "".join(c for c in policy if c.isalnum())

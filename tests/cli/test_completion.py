@@ -39,7 +39,7 @@ def complete(line: str, url: str = "http://127.0.0.1:9", **more: str) -> list[st
         patch.setenv(completion.PATIENCE, "30")
         for name, value in more.items():
             patch.setenv(name, value)
-        told, code = completion.answer(asked | {"COMP_WORDS": "\n".join(words)})
+        told, code = completion.respond_to_shell(asked | {"COMP_WORDS": "\n".join(words)})
     assert code == 0
     return told.split("\n") if told else []
 
@@ -56,7 +56,7 @@ def chain(store: Store, cluster_id: int) -> str:
 
 def test_the_tree_that_is_committed_is_the_commands_own() -> None:
     committed = json.loads(completion.TREE.read_text())
-    assert committed == completion_tree.tree(), "make it again: make generated"
+    assert committed == completion_tree.build_tree(), "make it again: make generated"
 
 
 def test_the_policies_are_those_that_there_are() -> None:
@@ -177,7 +177,7 @@ def tab(url: str, home: Path) -> subprocess.CompletedProcess[str]:
 def test_a_service_that_is_silent_or_away_costs_the_suggestions_alone(
     silent: str, tmp_path: Path
 ) -> None:
-    assert completion.patience_s() <= 0.5
+    assert completion.get_patience_s() <= 0.5
     for url in ("http://127.0.0.1:9", silent, "http://no-such-host.invalid", "nonsense"):
         done = tab(url, tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

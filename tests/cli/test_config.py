@@ -115,4 +115,4 @@ def test_other_passwords_in_addresses_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_reference() -> None:
-    assert run("config", "reference").out == settings_reference.reference()
+    assert run("config", "reference").out == settings_reference.render_reference()

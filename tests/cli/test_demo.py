@@ -190,7 +190,7 @@ def test_outcomes_compare_the_same_handovers_only() -> None:
         _row("average", "000", -4.0),
         _row("average", "002", 50.0),
     ]
-    outcome = policy_comparison.outcomes(rows, overlap_price=0.5)["average"]
+    outcome = policy_comparison.compute_outcomes(rows, overlap_price=0.5)["average"]
     assert outcome.handovers == 1
     assert outcome.overlap_h == pytest.approx(4.0)
     assert outcome.cost_h == pytest.approx(2.0)
@@ -199,4 +199,6 @@ def test_outcomes_compare_the_same_handovers_only() -> None:
 
 
 def test_without_a_baseline_there_is_nothing_to_compare() -> None:
-    assert policy_comparison.outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}
+    assert (
+        policy_comparison.compute_outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}
+    )

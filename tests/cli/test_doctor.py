@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.diagnostics import host_checks
-from mirage.cli.diagnostics.doctor_result import Verdict
+from mirage.cli.diagnostics.doctor_result import Severity
 from mirage.config.paths import get_data_dir
 from tests.learn.trained import save
 from tests.mirage_process import QuietSlurm, configured, run, serving
 
-GOOD, WARNING, FAULT = Verdict.GOOD, Verdict.WARNING, Verdict.FAULT
+GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT
 RUNNING = {
     "LoadState": "loaded",
     "ActiveState": "active",
@@ -36,8 +36,8 @@ RUNNING = {
         ({"NeedDaemonReload": "yes"}, WARNING, "systemctl daemon-reload"),
     ],
 )
-def test_how_the_unit_stands(differing: dict[str, str], verdict: Verdict, told: str) -> None:
-    found = host_checks.unit_told(RUNNING | differing)
+def test_how_the_unit_stands(differing: dict[str, str], verdict: Severity, told: str) -> None:
+    found = host_checks.judge_unit(RUNNING | differing)
     assert found[0] is verdict
     assert told in found[1]
 
@@ -51,18 +51,18 @@ def test_how_the_unit_stands(differing: dict[str, str], verdict: Verdict, told: 
         ("rw,relatime,hidepid=ptraceable", WARNING),
     ],
 )
-def test_whether_users_see_each_others_command_lines(options: str, verdict: Verdict) -> None:
+def test_whether_users_see_each_others_command_lines(options: str, verdict: Severity) -> None:
     mounts = f"sysfs /sys sysfs rw 0 0\nproc /proc proc {options} 0 0\ntmpfs /run tmpfs rw 0 0\n"
-    assert host_checks.others_processes(mounts)[0] is verdict
+    assert host_checks.check_proc_visibility(mounts)[0] is verdict
 
 
 def test_a_share_where_listings_may_be_old_is_told() -> None:
     local = "/dev/sda1 / ext4 rw,relatime 0 0\nnocto /nocto tmpfs rw,nocto 0 0\n"
     home = "srv:/home /home nfs4 rw,relatime,vers=4.2,acdirmax=60,proto=tcp 0 0\n"
     work = "srv:/work /my\\040work nfs rw,vers=3,nocto,proto=tcp 0 0\n"
-    assert host_checks.shares(local) == (GOOD, "0 of NFS here, none with nocto")
-    assert host_checks.shares(local + home) == (GOOD, "1 of NFS here, none with nocto")
-    verdict, told = host_checks.shares(local + home + work)
+    assert host_checks.check_nfs_mounts(local) == (GOOD, "0 of NFS here, none with nocto")
+    assert host_checks.check_nfs_mounts(local + home) == (GOOD, "1 of NFS here, none with nocto")
+    verdict, told = host_checks.check_nfs_mounts(local + home + work)
     assert verdict is WARNING
     assert told.startswith("/my\\040work: mounted with nocto")
 
@@ -70,9 +70,9 @@ def test_a_share_where_listings_may_be_old_is_told() -> None:
 def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
     theirs = tmp_path / "bin"
     shutil.copytree(get_data_dir("slurm_plugin"), theirs)
-    assert host_checks.wrapper(str(theirs))[0] is GOOD
+    assert host_checks.check_sbatch_wrapper(str(theirs))[0] is GOOD
     (theirs / "mirage_chain.py").write_text("# of an older one\n")
-    verdict, told = host_checks.wrapper(str(theirs))
+    verdict, told = host_checks.check_sbatch_wrapper(str(theirs))
     assert verdict is WARNING
     assert "mirage_chain.py differ" in told
     assert str(get_data_dir("slurm_plugin")) in told
@@ -81,20 +81,20 @@ def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Pat
 def test_a_plain_sbatch_is_no_fault_and_none_is_told(tmp_path: Path) -> None:
     plain = tmp_path / "bin"
     plain.mkdir()
-    assert host_checks.wrapper(str(plain))[0] is WARNING
+    assert host_checks.check_sbatch_wrapper(str(plain))[0] is WARNING
     (plain / "sbatch").write_text("#!/bin/sh\n")
     (plain / "sbatch").chmod(0o755)
-    verdict, told = host_checks.wrapper(str(plain))
+    verdict, told = host_checks.check_sbatch_wrapper(str(plain))
     assert verdict is GOOD
     assert "is Slurm's own" in told
 
 
 def test_the_disk_is_looked_at_where_the_database_grows(tmp_path: Path) -> None:
     free_mib = shutil.disk_usage(tmp_path).free // (1 << 20)
-    verdict, told = host_checks.disk(tmp_path)
+    verdict, told = host_checks.check_disk(tmp_path)
     assert verdict is (GOOD if free_mib > 3000 else verdict)
     assert str(tmp_path) in told
-    assert host_checks.disk(tmp_path / "gone")[0] is FAULT
+    assert host_checks.check_disk(tmp_path / "gone")[0] is FAULT
 
 
 def findings(config: Path, path: str = os.environ["PATH"]) -> dict[str, tuple[str, str]]:
@@ -153,11 +153,11 @@ def test_a_slurmctld_that_is_away_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
-    assert host_checks.account(tmp_path) == []
-    assert host_checks.account(tmp_path / "none") == []
+    assert host_checks.check_account(tmp_path) == []
+    assert host_checks.check_account(tmp_path / "none") == []
     if os.geteuid() == 0:
         os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
-        (found,) = host_checks.account(tmp_path)
+        (found,) = host_checks.check_account(tmp_path)
         assert found.verdict is WARNING
         assert f"{tmp_path} is nobody's" in found.told
 

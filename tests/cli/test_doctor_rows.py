@@ -7,8 +7,8 @@ from time import time
 
 import pytest
 
-from mirage.cli.diagnostics.doctor_result import Verdict
-from mirage.cli.diagnostics.service_checks import unread
+from mirage.cli.diagnostics.doctor_result import Severity
+from mirage.cli.diagnostics.service_checks import check_unread_rows
 from mirage.config.settings import Settings
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
@@ -22,7 +22,7 @@ def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
 
 
 def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
-    assert unread(settings) == (Verdict.GOOD, "every row of the last 24 h reads")
+    assert check_unread_rows(settings) == (Severity.GOOD, "every row of the last 24 h reads")
     now = int(time())
     with closing(Store(settings.database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
@@ -34,6 +34,6 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
             {"squeue": made, "sinfo": CallCounts(calls=1, failures=0, seconds=1.0)},
         )
         telemetry.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
-    verdict, told = unread(settings)
-    assert verdict is Verdict.WARNING
+    verdict, told = check_unread_rows(settings)
+    assert verdict is Severity.WARNING
     assert "left out, each answer counted: squeue 1,440. " in told

@@ -85,4 +85,4 @@ def test_without_a_word_it_is_the_packages_socket(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
     monkeypatch.setenv("MIRAGE_CLIENT_CONF", "/dev/null")
-    assert transport.service_url(None) == "unix:///run/mirage/api.sock"
+    assert transport.resolve_service_url(None) == "unix:///run/mirage/api.sock"

@@ -84,7 +84,7 @@ def test_every_command_has_its_page(folder: Path) -> None:
     found = {path.name for path in folder.iterdir()}
     assert {f"mirage-{words.replace(' ', '-')}.1" for words in LEAVES} <= found
     assert "mirage.1" in found
-    assert len(man.pages()) == len(found)
+    assert len(man.render_pages()) == len(found)
 
 
 @pytest.mark.parametrize("words", LEAVES)

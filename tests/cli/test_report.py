@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.cli.shadow_report.html_page import page
+from mirage.cli.shadow_report.html_page import render_page
 from mirage.sim.types import SimJob
 from tests.cli.test_episodes import CLUSTER
 from tests.episodes import small
@@ -200,7 +200,7 @@ def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
         for step in where:
             place = place[step]
         place |= dict.fromkeys(("name", "trace", "cluster") if where else ("trace",), HOSTILE)
-        text = page(hostile)
+        text = render_page(hostile)
         assert HOSTILE not in text
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
 

@@ -5,25 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.simulation.scenario import WARM_UP_DAYS, Stage, staged, window, with_room
+from mirage.cli.simulation.scenario import (
+    WARM_UP_DAYS,
+    Scenario,
+    build_scenario,
+    choose_window,
+    with_room,
+)
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeGroup, Params, Partition, SimJob
 from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import Plan
+from mirage.studies.policy_comparison import ComparisonPlan
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
-PLAN = Plan(policies=("reactive", "average"), time_limit_s=48 * 3600)
+PLAN = ComparisonPlan(policies=("reactive", "average"), time_limit_s=48 * 3600)
 
 
-def stage(*, days: float, nodes: int = 4) -> Stage:
+def stage(*, days: float, nodes: int = 4) -> Scenario:
     """A load whose first and last job lie so far apart."""
     ends = (FIRST, FIRST + timedelta(days=days))
     jobs = [
         SimJob(job_id=i, submit=int(at.timestamp()), time_limit_s=60, run_s=60)
         for i, at in enumerate(ends, start=1)
     ]
-    return Stage(Params(name="lab", nodes=nodes), jobs)
+    return Scenario(Params(name="lab", nodes=nodes), jobs)
 
 
 def given(days: float) -> datetime:
@@ -37,14 +43,14 @@ def days_of(instants: tuple[int, int]) -> tuple[float, float]:
 
 
 def test_the_warm_up_is_left_out_and_nothing_is_played_after_the_load() -> None:
-    assert days_of(window(stage(days=40), PLAN, None, None)) == (WARM_UP_DAYS, 40)
+    assert days_of(choose_window(stage(days=40), PLAN, None, None)) == (WARM_UP_DAYS, 40)
     far = WARM_UP_DAYS + PLAN.longest_s / 86400
-    assert days_of(window(stage(days=400), PLAN, None, None)) == (WARM_UP_DAYS, far)
+    assert days_of(choose_window(stage(days=400), PLAN, None, None)) == (WARM_UP_DAYS, far)
 
 
 def test_what_is_given_is_taken_to_the_ends_of_the_load() -> None:
-    assert days_of(window(stage(days=400), PLAN, given(0), given(400))) == (0, 400)
-    assert days_of(window(stage(days=40), PLAN, given(20), given(60))) == (20, 40)
+    assert days_of(choose_window(stage(days=400), PLAN, given(0), given(400))) == (0, 400)
+    assert days_of(choose_window(stage(days=40), PLAN, given(20), given(60))) == (20, 40)
 
 
 @pytest.mark.parametrize(
@@ -65,39 +71,39 @@ def test_instants_of_which_no_handover_can_come(
 ) -> None:
     instants = (None if at is None else given(at) for at in (begin, until))
     with pytest.raises(InputError) as refusal:
-        window(stage(days=40), PLAN, *instants)
+        choose_window(stage(days=40), PLAN, *instants)
     assert sentence in str(refusal.value)
 
 
 def test_a_second_more_than_one_link_is_not_refused() -> None:
     until = given(22) + timedelta(seconds=1)
-    assert days_of(window(stage(days=40), PLAN, given(20), until))[0] == 20
+    assert days_of(choose_window(stage(days=40), PLAN, given(20), until))[0] == 20
 
 
 def test_a_load_shorter_than_the_warm_up_needs_an_earlier_start() -> None:
     with pytest.raises(InputError, match=r"no hand-over fits.* Choose an earlier --from"):
-        window(stage(days=10), PLAN, None, None)
-    assert days_of(window(stage(days=10), PLAN, given(1), None)) == (1, 10)
+        choose_window(stage(days=10), PLAN, None, None)
+    assert days_of(choose_window(stage(days=10), PLAN, given(1), None)) == (1, 10)
 
 
 def test_links_have_at_most_the_nodes_of_the_cluster() -> None:
-    plan = Plan(policies=("reactive",), nodes=4)
-    assert window(stage(days=40, nodes=4), plan, None, None)
+    plan = ComparisonPlan(policies=("reactive",), nodes=4)
+    assert choose_window(stage(days=40, nodes=4), plan, None, None)
     with pytest.raises(
         InputError, match="--nodes 4: a link has at most the 3 nodes of cluster lab"
     ):
-        window(stage(days=40, nodes=3), plan, None, None)
+        choose_window(stage(days=40, nodes=3), plan, None, None)
 
 
 @pytest.mark.parametrize(("preset", "seed"), [("heavy", None), (None, 1)])
 def test_a_replay_takes_no_option_of_a_synthetic_load(preset: str | None, seed: int | None) -> None:
     with pytest.raises(InputError, match="leave out either"):
-        staged(preset, seed, Path("jobs.parquet"), Path("lab.toml"))
+        build_scenario(preset, seed, Path("jobs.parquet"), Path("lab.toml"))
 
 
 def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
     jobs = [SimJob(job_id=1, submit=0, time_limit_s=3600, run_s=3600)]
-    before = policy_comparison.forerunners(PLAN, jobs, start=7 * 86400)
+    before = policy_comparison.build_placeholder_jobs(PLAN, jobs, start=7 * 86400)
     simulator = Simulator(Params(nodes=100, max_jobs_pu=1), [*before, *jobs])
     simulator.advance(60)
     running = {record.job_id for record in simulator.list_running()}

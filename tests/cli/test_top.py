@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mirage.cli.chains.top import screen
+from mirage.cli.chains.top import render_overview
 from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.store.database.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:
     found = {"live": 1, "at_risk": 0, "paused": 0, "as_of": noon, "stale": False, "items": []}
     found |= {"soon": [soon | {"decision": reason}], "modes": {"mode": "act", "partitions": {}}}
     out = Console(width=80, record=True, file=StringIO())
-    out.print(screen(found, rows=5))
+    out.print(render_overview(found, rows=5))
     shown = out.export_text().splitlines()
     (row,) = [line for line in shown if "k" * 20 in line]
     assert re.search(r"k\W+12\W+01-15 \d\d:\d\d\W+wait: 95 min", row)

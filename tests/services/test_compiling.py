@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.admin.kernel_warmup import Compiler
+from mirage.cli.admin.kernel_warmup import KernelCompiler
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError
@@ -74,9 +74,9 @@ def test_until_then_nothing_is_looked_at(sqlite_store: Store) -> None:
 
 
 def test_a_compiler_that_fails_is_done_as_well(tmp_path: Path) -> None:
-    compiler = Compiler(tmp_path / "no-such-file.toml")
+    compiler = KernelCompiler(tmp_path / "no-such-file.toml")
     deadline = time.monotonic() + 60
     while not compiler.is_done():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert Compiler(None).is_done()
+    assert KernelCompiler(None).is_done()

@@ -31,12 +31,12 @@ app.add_typer(cluster_app, name="cluster")
 
 
 @cluster_app.callback()
-def cluster() -> None:
+def describe_cluster_commands() -> None:
     """Cluster files: describe a site to the simulator. Their keys are in docs/clusters.md."""
 
 
 @cluster_app.command("import")
-def import_site(
+def import_cluster_file(
     *,
     from_dir: Annotated[
         Path | None,
@@ -71,25 +71,25 @@ def import_site(
     zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} is there already: --force writes over it")
-    site = _captured(from_dir, zone) if from_dir is not None else _asked(zone)
+    site = _read_captured_site(from_dir, zone) if from_dir is not None else _query_site(zone)
     if log is not None:
-        site = replace(site, notes=_counted(site.notes, log, timezone))
+        site = replace(site, notes=_count_affected_jobs(site.notes, log, timezone))
     written = render_cluster_file(
-        site.params, _head(site), node_names=hostlist.compress_hostlist(site.node_names)
+        site.params, _build_header(site), node_names=hostlist.compress_hostlist(site.node_names)
     )
     # Read back before it is shown: a file with a fault is no result.
     cluster_file = parse_cluster_file(written, str(out or "the imported file"))
     if out is not None:
-        _put(out, written)
+        _write_atomically(out, written)
     if as_json:
-        typer.echo(json.dumps(_summary(site, cluster_file, out, written)))
+        typer.echo(json.dumps(_build_summary(site, cluster_file, out, written)))
     elif out is None:
         typer.echo(written, nl=False)
     else:
-        _show(site, cluster_file, out)
+        _print_summary(site, cluster_file, out)
 
 
-def _asked(zone: tzinfo | None) -> ImportedSite:
+def _query_site(zone: tzinfo | None) -> ImportedSite:
     try:
         return convert_site(slurm_answers.fetch_answers(), zone)
     except MalformedText as error:
@@ -97,25 +97,25 @@ def _asked(zone: tzinfo | None) -> ImportedSite:
         raise ClusterUnavailable(f"Slurm's answer does not read: {error}") from error
 
 
-def _captured(folder: Path, zone: tzinfo | None) -> ImportedSite:
+def _read_captured_site(folder: Path, zone: tzinfo | None) -> ImportedSite:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a directory")
     return convert_site(slurm_answers.load_answers(folder), zone)
 
 
-def _counted(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
+def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
     with open_trace(log, timezone=timezone) as trace:
         return add_job_counts(notes, (job for batch in trace.iter_batches() for job in batch))
 
 
-def _head(site: ImportedSite) -> list[str]:
+def _build_header(site: ImportedSite) -> list[str]:
     return [
         f"Cluster file of {site.params.name}, by `mirage cluster import`. Keys: docs/clusters.md.",
         *site.notes,
     ]
 
 
-def _put(out: Path, written: str) -> None:
+def _write_atomically(out: Path, written: str) -> None:
     """Whole or not at all."""
     part = out.with_name(f"{out.name}.part")
     try:
@@ -126,11 +126,11 @@ def _put(out: Path, written: str) -> None:
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
 
 
-def _summary(
+def _build_summary(
     site: ImportedSite, cluster_file: ClusterFile, out: Path | None, written: str
 ) -> dict[str, object]:
     return {
-        **_counts(site),
+        **_count_parts(site),
         "notes": list(site.notes),
         "warnings": list(cluster_file.warnings),
         "out": None if out is None else str(out),
@@ -138,7 +138,7 @@ def _summary(
     }
 
 
-def _counts(site: ImportedSite) -> dict[str, str | int]:
+def _count_parts(site: ImportedSite) -> dict[str, str | int]:
     params = site.params
     return {
         "cluster": params.name,
@@ -151,11 +151,11 @@ def _counts(site: ImportedSite) -> dict[str, str | int]:
     }
 
 
-def _show(site: ImportedSite, cluster_file: ClusterFile, out: Path) -> None:
+def _print_summary(site: ImportedSite, cluster_file: ClusterFile, out: Path) -> None:
     table = Table()
     table.add_column("imported")
     table.add_column("number", justify="right")
-    for what, number in _counts(site).items():
+    for what, number in _count_parts(site).items():
         table.add_row(what.replace("_", " "), escape(str(number)))
     console = Console()
     console.print(table)

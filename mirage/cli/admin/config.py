@@ -36,12 +36,12 @@ _URL = "database.url"
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ConfigCheck:
     source: str
     faults: list[ConfigFault]
     warnings: list[str]
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For --json."""
         fields = ("key", "value", "said", "allowed", "nearest", "line", "variable")
         return {
@@ -53,7 +53,7 @@ class Checked:
 
 
 @config_app.command("check")
-def config_check(
+def check_config(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Instead of --config.")
     ] = None,
@@ -67,33 +67,33 @@ def config_check(
     (what may not be meant is warned of), 2 there is a fault.
     """
     given = settings_file.read_config(file or config)
-    found = checked(given, os.environ)
+    found = check_settings(given, os.environ)
     if as_json:
-        typer.echo(json.dumps(found.told(), default=str))
+        typer.echo(json.dumps(found.to_dict(), default=str))
     else:
-        _tell(found, given.path)
+        _print_faults(found, given.path)
     if found.faults:
         raise typer.Exit(_BAD)
 
 
-def checked(given: RawConfig, environ: Mapping[str, str]) -> Checked:
+def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
     """Everything that is wrong, with the settings themselves and with what they name."""
     faults: list[ConfigFault] = []
     try:
         settings = Settings.model_validate(given.data)
     except ValidationError as error:
         faults = config_file.list_faults(Settings, given, error)
-        settings = _as_far_as_right(given, faults)
+        settings = _replace_faulty_values(given, faults)
     told = {fault.key for fault in faults}
     for key, look in _LOOKS.items():
         if key not in told:
-            faults += _looked(key, look, settings, given)
+            faults += _find_key_faults(key, look, settings, given)
     strange = config_file.find_unknown_variables(Settings, environ)
     warnings = [] if faults else wiring.check_settings(settings)
-    return Checked(given.source, faults, [*map(str, strange), *warnings])
+    return ConfigCheck(given.source, faults, [*map(str, strange), *warnings])
 
 
-def _as_far_as_right(given: RawConfig, faults: list[ConfigFault]) -> Settings:
+def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Settings:
     """With the defaults in the place of what is wrong, so that the rest is looked at as well."""
     wrong = {".".join(fault.key.split(".")[:2]) for fault in faults}
     try:
@@ -112,7 +112,7 @@ _LOOKS: dict[str, Callable[[Settings], object]] = {
 """By key: what it names is used as the service would. Each raises InputError for what is wrong."""
 
 
-def _looked(
+def _find_key_faults(
     key: str, look: Callable[[Settings], object], settings: Settings, given: RawConfig
 ) -> Iterator[ConfigFault]:
     try:
@@ -122,13 +122,13 @@ def _looked(
         yield ConfigFault(
             key=key,
             said=error.to_one_line() if isinstance(error, ConfigError) else str(error),
-            value=None if knob is None else knob.mask_value(_value(settings, key)),
+            value=None if knob is None else knob.mask_value(_get_json_value(settings, key)),
             line=given.lines.get(key),
             variable=given.variables.get(key),
         )
 
 
-def _tell(found: Checked, file: Path | None) -> None:
+def _print_faults(found: ConfigCheck, file: Path | None) -> None:
     for sentence in found.warnings:
         typer.echo(f"warning: {escape_unprintable(sentence)}", err=True)
     if not found.faults:
@@ -142,7 +142,7 @@ def _tell(found: Checked, file: Path | None) -> None:
 
 
 @config_app.command("show")
-def config_show(
+def show_config(
     *,
     origin: Annotated[
         bool, typer.Option("--origin", help="And where each value comes from.")
@@ -155,9 +155,9 @@ def config_show(
     With --origin each has where it comes from: default, FILE:LINE or a variable.
     """
     given = settings_file.read_config(config)
-    rows = list(_rows(config_file.validate_config(Settings, given), given))
+    rows = list(_list_setting_rows(config_file.validate_config(Settings, given), given))
     if as_json:
-        typer.echo(json.dumps(_as_object(rows, with_origin=origin), indent=2))
+        typer.echo(json.dumps(_build_nested_object(rows, with_origin=origin), indent=2))
         return
     told = [f"{key} = {json.dumps(value)}" for key, value, _ in rows]
     width = max(map(len, told))
@@ -169,15 +169,15 @@ Row = tuple[str, Any, str]
 """Key, value as JSON has it, origin."""
 
 
-def _rows(settings: Settings, given: RawConfig) -> Iterator[Row]:
+def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[Row]:
     for key, knob in collect_specs(Settings).items():
-        value = knob.mask_value(_value(settings, key))
+        value = knob.mask_value(_get_json_value(settings, key))
         if key == _URL:
             value = mask_url(settings.database_url)
         yield key, value, given.find_origin(key)
 
 
-def _value(settings: Settings, key: str) -> Any:
+def _get_json_value(settings: Settings, key: str) -> Any:
     """As JSON has it."""
     found: Any = settings.model_dump(mode="json")
     for name in key.split("."):
@@ -185,7 +185,7 @@ def _value(settings: Settings, key: str) -> Any:
     return found
 
 
-def _as_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any]:
+def _build_nested_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any]:
     """Tables within; with origins each value is {"value", "origin"}."""
     made: dict[str, Any] = {}
     for key, value, source in rows:
@@ -196,6 +196,6 @@ def _as_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any]:
 
 
 @config_app.command("reference")
-def config_reference() -> None:
+def print_reference() -> None:
     """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
-    typer.echo(settings_reference.reference(), nl=False)
+    typer.echo(settings_reference.render_reference(), nl=False)

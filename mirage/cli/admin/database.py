@@ -7,7 +7,7 @@ import typer
 
 from mirage.bootstrap import wiring
 from mirage.cli.options import ConfigOption
-from mirage.cli.ui.progress import working
+from mirage.cli.ui.progress import show_activity
 from mirage.config import settings as settings_file
 from mirage.errors import InputError, StoreUnavailable
 from mirage.store.database import backup
@@ -16,7 +16,7 @@ FOLDER = "backups"
 """In the state directory."""
 
 
-def db_backup(
+def copy_database(
     *,
     keep: Annotated[int, typer.Option(min=1, help="Copies that stay; older ones go.")] = 7,
     config: ConfigOption = None,
@@ -32,7 +32,7 @@ def db_backup(
     if not file.exists():
         raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` makes one")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    with working("copying the database"):
+    with show_activity("copying the database"):
         made = backup.copy_database(
             file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep
         )

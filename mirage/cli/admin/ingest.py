@@ -26,8 +26,8 @@ _REASONS = 3
 """Named in one sentence; the table has all."""
 
 
-@app.command()
-def ingest(
+@app.command("ingest")
+def ingest_trace(
     file: Annotated[Path, typer.Argument(help="The trace; text may be gzip.")],
     *,
     cluster: Annotated[
@@ -64,7 +64,7 @@ def ingest(
     with (
         open_trace(file, trace_format, timezone, cluster=cluster) as trace,
         closing(Store(configured.database_url if configured else str(database))) as store,
-        _progress(file.name) as told,
+        _show_progress(file.name) as told,
     ):
         report = import_trace(store, cluster, trace, told)
         others = sorted(trace.clusters.keys() - {cluster.lower()})
@@ -72,13 +72,13 @@ def ingest(
         typer.echo(json.dumps(asdict(report)))
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
-        Console().print(_table(report, trace.format))
-    _complain(file, report, others)
+        Console().print(_render_table(report, trace.format))
+    _warn_of_refused_rows(file, report, others)
     if configured and "name" in configured.cluster.model_fields_set:
-        _compare(cluster, configured.cluster.name)
+        _warn_of_other_cluster(cluster, configured.cluster.name)
 
 
-def _compare(cluster: str, own: str) -> None:
+def _warn_of_other_cluster(cluster: str, own: str) -> None:
     if cluster != own:
         typer.echo(
             f"mirage: note: cluster.name is {own}: its service does not look at the history of "
@@ -87,7 +87,7 @@ def _compare(cluster: str, own: str) -> None:
         )
 
 
-def _complain(file: Path, report: ImportReport, others: Sequence[str]) -> None:
+def _warn_of_refused_rows(file: Path, report: ImportReport, others: Sequence[str]) -> None:
     """On standard error, where cron looks: the counts alone would not be read.
 
     `others`: clusters that rows are of, and that this one is not.
@@ -105,16 +105,18 @@ def _complain(file: Path, report: ImportReport, others: Sequence[str]) -> None:
             err=True,
         )
     if report.useless:
-        raise InputError(f"{file}: not one of {report.read} rows could be taken: {_why(report)}")
+        raise InputError(
+            f"{file}: not one of {report.read} rows could be taken: {_format_reasons(report)}"
+        )
     if report.refused:
         typer.echo(
             f"mirage: warning: {file}: {report.refused} of {report.read} rows were refused, "
-            f"all others are stored: {_why(report)}",
+            f"all others are stored: {_format_reasons(report)}",
             err=True,
         )
 
 
-def _why(report: ImportReport) -> str:
+def _format_reasons(report: ImportReport) -> str:
     """The commonest reasons, each with its rows."""
     named = list(report.refused_why.items())[:_REASONS]
     others = report.refused - sum(rows for _, rows in named)
@@ -123,7 +125,7 @@ def _why(report: ImportReport) -> str:
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
+def _show_progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
     """A bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (
@@ -139,7 +141,7 @@ def _progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
         yield lambda trace: bar.update(task, completed=trace.share, rows=trace.tally.read)
 
 
-def _table(report: ImportReport, trace_format: TraceFormat) -> Table:
+def _render_table(report: ImportReport, trace_format: TraceFormat) -> Table:
     table = Table()
     table.add_column("rows")
     table.add_column("number", justify="right")
@@ -148,14 +150,14 @@ def _table(report: ImportReport, trace_format: TraceFormat) -> Table:
         table.add_row(what, str(getattr(report, what)))
     unit = "row" if trace_format is TraceFormat.PARQUET else "line"
 
-    def add(reasons: dict[str, int]) -> None:
+    def add_rows(reasons: dict[str, int]) -> None:
         for reason, rows in reasons.items():
             table.add_row(f"  {escape(reason)}", str(rows), f"{unit} {report.first[reason]}")
 
     for what, reasons in (("refused", report.refused_why), ("skipped", report.skipped_why)):
         table.add_row(what, str(getattr(report, what)))
-        add(reasons)
+        add_rows(reasons)
     if report.assumed:
         table.add_row("taken with something assumed", "")
-        add(report.assumed)
+        add_rows(report.assumed)
     return table

@@ -9,7 +9,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 
-class Compiler:
+class KernelCompiler:
     """Compiles for the cluster of a cluster file; within seconds where it is all kept on disk."""
 
     def __init__(self, file: Path | None) -> None:

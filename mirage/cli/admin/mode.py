@@ -9,10 +9,10 @@ import typer
 
 from mirage.bootstrap import wiring
 from mirage.cli.admin import database
-from mirage.cli.connection.service_client import Service
-from mirage.cli.connection.transport import service_url
+from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.options import ConfigOption
-from mirage.cli.ui.progress import working
+from mirage.cli.ui.progress import show_activity
 from mirage.config import settings as settings_file
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
@@ -27,7 +27,7 @@ db = typer.Typer(
     no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
 )
 app.add_typer(db, name="db")
-db.command("backup")(database.db_backup)
+db.command("backup")(database.copy_database)
 
 _ACTOR = "mirage mode"
 
@@ -35,21 +35,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 @db.command("upgrade")
-def db_upgrade(*, config: ConfigOption = None) -> None:
+def upgrade_database(*, config: ConfigOption = None) -> None:
     """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
     settings = settings_file.load_settings(config)
-    with working("bringing the database to this program's schema"):
+    with show_activity("bringing the database to this program's schema"):
         wiring.upgrade_database(settings)
     typer.echo("the database has this program's schema")
 
 
-@app.command()
-def mode(
+@app.command("mode")
+def show_or_set_mode(
     wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
     *,
     partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
     unset: Annotated[
-        bool, typer.Option("--unset", help="Take the partition's own mode away.")
+        bool, typer.Option("--unset", help="Take the partition's own show_or_set_mode away.")
     ] = False,
     user: Annotated[
         bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
@@ -75,10 +75,10 @@ def mode(
     try:
         store = wiring.open_store(settings)
     except StoreUnavailable:
-        told = None if wanted is not None or release or unset or user else _told_by_the_service()
+        told = None if wanted is not None or release or unset or user else _fetch_modes()
         if told is None:
             raise
-        _show(told, settings.cluster.name, as_json=as_json)
+        _print_modes(told, settings.cluster.name, as_json=as_json)
         return
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
@@ -89,7 +89,7 @@ def mode(
                 tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}"
             )
         if wanted is not None or release:
-            _set(tx, cluster_id, wanted, partition, release=release)
+            _set_mode(tx, cluster_id, wanted, partition, release=release)
         if unset:
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.list_modes(tx, cluster_id)
@@ -104,19 +104,19 @@ def mode(
     if any(each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
     modes_now = {name: m.value for name, m in current.items()}
-    _show(modes_now, settings.cluster.name, as_json=as_json)
+    _print_modes(modes_now, settings.cluster.name, as_json=as_json)
 
 
-def _told_by_the_service() -> dict[str, str] | None:
+def _fetch_modes() -> dict[str, str] | None:
     """What anybody may know, where the database is another account's; None: nobody answers."""
     try:
-        found = Service(service_url(None), by_hand="").get("/mode")
+        found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:
         return None
     return {"": found["mode"], **found["partitions"]}
 
 
-def _show(found: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
+def _print_modes(found: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
     shown = sorted(found.items())
     if as_json:
         typer.echo(json.dumps({name or "*": mode for name, mode in shown}))
@@ -125,7 +125,7 @@ def _show(found: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
         typer.echo(f"{name or 'cluster ' + cluster}: {mode}")
 
 
-def _set(
+def _set_mode(
     tx: Transaction, cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
 ) -> None:
     now = int(time.time())

@@ -20,7 +20,7 @@ app.add_typer(notify, name="notify", help="Mail and webhook on chains: try what 
 
 
 @notify.command("test")
-def try_out(
+def send_test_digest(
     user: Annotated[str, typer.Argument(help="Whose address the owner's digest goes to.")],
     *,
     config: ConfigOption = None,
@@ -36,7 +36,7 @@ def try_out(
     failed = 0
     for channel, send in senders.items():
         try:
-            send(_digest(settings.cluster.name, user, channel), int(time.time()))
+            send(_build_digest(settings.cluster.name, user, channel), int(time.time()))
             typer.echo(f"{channel}: taken")
         except DeliveryError as error:
             failed += 1
@@ -45,7 +45,7 @@ def try_out(
         raise typer.Exit(1)
 
 
-def _digest(cluster: str, user: str, channel: str) -> Digest:
+def _build_digest(cluster: str, user: str, channel: str) -> Digest:
     notice = Notice(
         cluster_id=0,
         chain_id=ChainId("testchain000"),

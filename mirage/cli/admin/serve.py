@@ -24,7 +24,7 @@ from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import notice_channels, sd_notify, wiring
 from mirage.bootstrap.sd_notify import Notifier
 from mirage.bootstrap.wiring import Service
-from mirage.cli.admin.kernel_warmup import Compiler
+from mirage.cli.admin.kernel_warmup import KernelCompiler
 from mirage.cluster.auth import munge
 from mirage.cluster.heartbeat import HeartbeatCluster
 from mirage.config import settings as settings_file
@@ -67,8 +67,8 @@ _ASKED_S = 5.0
 _log = structlog.get_logger(__name__)
 
 
-@app.command()
-def serve(
+@app.command("serve")
+def start_service(
     *,
     user: Annotated[
         bool,
@@ -92,15 +92,15 @@ def serve(
         _log.warning(sentence)
     if not user:
         wiring.check_path_security(settings)
-        run(wiring.build_service(settings))
+        run_service(wiring.build_service(settings))
         return
     wiring.make_user_state_dir(settings.service.state_dir)
     os.umask(0o077)
     wiring.upgrade_database(settings)
-    run(wiring.build_service(settings), owner_uid=os.geteuid())
+    run_service(wiring.build_service(settings), owner_uid=os.geteuid())
 
 
-def run(service: Service, *, owner_uid: int | None = None) -> None:
+def run_service(service: Service, *, owner_uid: int | None = None) -> None:
     """Serve until told to stop. The worker has a thread of its own; the cluster is its alone.
 
     `owner_uid`: the only user who is served, and whose jobs are touched.
@@ -112,9 +112,11 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     most = admission.compute_connection_limit(
         service.settings.connections.most, admission.raise_descriptor_limit()
     )
-    served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
+    served = create_app(
+        build_api_context(service, owner_uid=owner_uid, known=known, connections=most)
+    )
     mount_pages(served)
-    compiler = Compiler(service.settings.cluster.file)
+    compiler = KernelCompiler(service.settings.cluster.file)
     worker = make_worker(
         service,
         owner_uid=owner_uid,
@@ -122,23 +124,29 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         is_compiled=compiler.is_done,
         known=known,
     )
-    listening = _listen(settings.host, settings.port)
+    listening = _open_listener(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
-    server = _server(service, served, most, started=lambda: systemd.notify_ready(f"serving {url}"))
+    server = _build_server(
+        service, served, most, started=lambda: systemd.notify_ready(f"serving {url}")
+    )
     stop = threading.Event()
     _end_on_signals(server, stop, systemd)
-    thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
+    thread = threading.Thread(
+        target=_run_worker, args=(worker, service, stop, systemd), name="worker"
+    )
     courier = notice_channels.build_courier(service)
     # Ends with the process: what it was about to send is sent after the next start.
-    post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
-    with told_where(settings, own=owner_uid is not None):
-        _keep_up_to_date(known, stop)
+    post = threading.Thread(
+        target=courier.run if courier else _skip_notices, args=(stop,), daemon=True
+    )
+    with publish_address(settings, own=owner_uid is not None):
+        _start_permission_refresh(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
         _log.info("serving", url=url, **told, may_move=known.reach().describe_scope())
-        be_quick_beside_a_worker()
+        configure_interpreter()
         thread.start()
         post.start()
         try:
@@ -153,7 +161,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
 
 
 @contextmanager
-def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
+def publish_address(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
     """The files that say where it is are there as long as it is, however it ends: what they name
     could be somebody else's afterwards."""
     file = settings.state_dir / URL_FILE
@@ -168,7 +176,9 @@ def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
             settings.socket.unlink(missing_ok=True)
 
 
-def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[], None]) -> Server:
+def _build_server(
+    service: Service, served: FastAPI, most: int, *, started: Callable[[], None]
+) -> Server:
     limits = service.settings.connections
     if most < limits.most:
         _log.warning("fewer connections than configured: few descriptors", connections=most)
@@ -184,7 +194,7 @@ def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[
     )
 
 
-def be_quick_beside_a_worker() -> None:
+def configure_interpreter() -> None:
     """For a process that answers while a thread of it computes; once all is loaded."""
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays: looking through it for garbage would keep every request waiting
@@ -205,7 +215,7 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
         signal.signal(number, end)
 
 
-def _keep_up_to_date(known: SlurmPermissions, stop: threading.Event) -> None:
+def _start_permission_refresh(known: SlurmPermissions, stop: threading.Event) -> None:
     """From now on; ends with the process. The first answers are waited for, though not for long:
     until then everybody is nobody, and all is private."""
     asked = threading.Event()
@@ -215,11 +225,11 @@ def _keep_up_to_date(known: SlurmPermissions, stop: threading.Event) -> None:
     asked.wait(_ASKED_S)
 
 
-def _nobody(_stop: threading.Event) -> None:
+def _skip_notices(_stop: threading.Event) -> None:
     """Nobody is told of anything."""
 
 
-def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
+def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
     def sleep(seconds: float) -> None:
         systemd.notify_alive()
         time.sleep(seconds)
@@ -229,7 +239,7 @@ def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Noti
     worker.run(stop, sleep)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     """Before the worker starts: who cannot be reached shall not act either."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -285,32 +295,32 @@ def make_worker(
         foreteller=ShapeForecaster(),
         watch=notice_channels.build_watch(settings.notify),
         usage=wiring.get_usage_reader(service.cluster),
-        sensor=_sensor(service, alive),
+        sensor=_build_sensor(service, alive),
         alarms=wiring.get_alarm_reader(service.cluster),
         keep=Retention(**settings.retention.model_dump()),
         chains_a_day=settings.quota.registrations_per_day,
     )
 
 
-def _sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
+def _build_sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
     ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
     if ask is None or every_s == 0:
         return None
 
-    def attended() -> tuple[Diagnosis, str]:
+    def ask_with_heartbeat() -> tuple[Diagnosis, str]:
         try:
             return ask()
         finally:
             alive()
 
-    return LoadSensor(attended, every_s)
+    return LoadSensor(ask_with_heartbeat, every_s)
 
 
-def _hosts(given: ServiceSettings) -> Hosts:
+def _build_hosts(given: ServiceSettings) -> Hosts:
     return build_hosts({given.host, *list_machine_names()}, given.origins)
 
 
-def api_context(
+def build_api_context(
     service: Service,
     *,
     owner_uid: int | None = None,
@@ -335,7 +345,7 @@ def api_context(
         roster=known.roster,
         hidden=known.hidden,
         partial=known.partial,
-        hosts=_hosts(settings.service),
+        hosts=_build_hosts(settings.service),
         root_path=settings.service.root_path,
         proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
         owner_uid=owner_uid,

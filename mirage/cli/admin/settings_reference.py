@@ -25,23 +25,23 @@ own service (`mirage serve --user`) hears none of them. A running service has re
 _COLUMNS = "| key | type | unit | default | allowed | variable | |\n|---|---|---|---|---|---|---|\n"
 
 
-def reference() -> str:
+def render_reference() -> str:
     """The whole page."""
     known = collect_specs(Settings).values()
     plain = [knob for knob in known if "." not in knob.key]
-    parts = [_HEAD, "\n## Before the first table\n\n", _table(plain)]
+    parts = [_HEAD, "\n## Before the first table\n\n", _render_table(plain)]
     for name, section in collect_tables(Settings).items():
         said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
         inside = [knob for knob in known if knob.key.startswith(f"{name}.")]
-        parts += [f"\n## [{name}]\n\n{said}", _table(inside)]
+        parts += [f"\n## [{name}]\n\n{said}", _render_table(inside)]
     return "".join(parts)
 
 
-def _table(given: Iterable[SettingSpec]) -> str:
-    return _COLUMNS + "".join(_row(knob) for knob in given)
+def _render_table(given: Iterable[SettingSpec]) -> str:
+    return _COLUMNS + "".join(_render_row(knob) for knob in given)
 
 
-def _row(knob: SettingSpec) -> str:
+def _render_row(knob: SettingSpec) -> str:
     cells = (
         f"`{knob.key.rpartition('.')[2]}`",
         knob.kind,

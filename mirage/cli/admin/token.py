@@ -37,8 +37,8 @@ _UNITS = {"h": 3600, "d": 86400}
 _SPAN = re.compile(r"(\d{1,5})([hd])")
 
 
-@token_app.command()
-def create(
+@token_app.command("create")
+def create_token(
     name: Annotated[str, typer.Argument(help="What it is for, such as grafana.")],
     *,
     role: Annotated[Role, typer.Option(help="The most that it allows.")] = Role.VIEWER,
@@ -61,17 +61,17 @@ def create(
             name=name,
             role=role,
             user=user or "",
-            uid=NOBODY_UID if user is None else _uid(user),
+            uid=NOBODY_UID if user is None else _get_uid(user),
             cluster_id=None if cluster is None else token_service.get_cluster_id(tx, cluster),
             read_only=read_only or role is Role.VIEWER,
             created_at=now,
-            created_by=_me(),
-            expires_at=now + _seconds(expires),
+            created_by=_get_actor(),
+            expires_at=now + _parse_span_s(expires),
         )
         made, text = token_service.create_token(tx, asked, cluster_id=here)
     store.close()
     if as_json:
-        typer.echo(json.dumps(_shown(made) | {"token": text}))
+        typer.echo(json.dumps(_build_json(made) | {"token": text}))
         return
     typer.echo(text)
     typer.echo(f"token {made.token_id} of role {made.role}: it is shown this once", err=True)
@@ -85,18 +85,23 @@ def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
         found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
     store.close()
     if as_json:
-        typer.echo(json.dumps([_shown(token) for token in found], indent=2))
+        typer.echo(json.dumps([_build_json(token) for token in found], indent=2))
         return
     table = Table("token", "name", "role", "user", "cluster", "expires", "made by", "")
     for token in found:
-        words = [token.token_id, token.name, _role(token), token.user or "-"]
+        words = [token.token_id, token.name, _format_role(token), token.user or "-"]
         words.append("every" if token.cluster_id is None else names[token.cluster_id])
-        table.add_row(*map(escape, [*words, _day(token.expires_at), token.created_by, _end(token)]))
+        table.add_row(
+            *map(
+                escape,
+                [*words, _format_day(token.expires_at), token.created_by, _describe_end(token)],
+            )
+        )
     Console().print(table)
 
 
-@token_app.command()
-def revoke(
+@token_app.command("revoke")
+def revoke_token(
     token_id: Annotated[str, typer.Argument(help="As `mirage token list` shows it.")],
     *,
     config: ConfigOption = None,
@@ -106,44 +111,46 @@ def revoke(
     store = wiring.open_store(settings)
     with store.begin() as tx:
         here = clusters.ensure_cluster(tx, settings.cluster.name)
-        token_service.revoke_token(tx, token_id, cluster_id=here, now=int(time.time()), actor=_me())
+        token_service.revoke_token(
+            tx, token_id, cluster_id=here, now=int(time.time()), actor=_get_actor()
+        )
     store.close()
     typer.echo(f"token {token_id} is revoked")
 
 
-def _uid(user: str) -> int:
+def _get_uid(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         raise InputError(f"no user {user!r} on this host") from None
 
 
-def _me() -> str:
+def _get_actor() -> str:
     """Whose command this is: whoever may write the database may make tokens."""
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
-def _seconds(span: str) -> int:
+def _parse_span_s(span: str) -> int:
     match = _SPAN.fullmatch(span)
     if match is None:
         raise InputError(f"{span!r} is no span of hours or days: 12h, 90d")
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _build_json(token: Token) -> dict[str, Any]:
     return {name: value for name, value in asdict(token).items() if name != "digest"}
 
 
-def _role(token: Token) -> str:
+def _format_role(token: Token) -> str:
     only = token.read_only and token.role is not Role.VIEWER
     return f"{token.role}, read only" if only else token.role.value
 
 
-def _day(epoch: int) -> str:
+def _format_day(epoch: int) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _end(token: Token) -> str:
+def _describe_end(token: Token) -> str:
     if token.revoked_at is not None:
         return "revoked"
     return "expired" if token.expires_at <= time.time() else ""

@@ -9,10 +9,10 @@ import typer
 from rich.markup import escape
 
 from mirage.cli.chains import chain_text, timeline
-from mirage.cli.connection.chain_lookup import me, meant, newest_of_mine
-from mirage.cli.connection.service_client import Service
-from mirage.cli.connection.transport import service_url
-from mirage.cli.ui.terminal import console
+from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
+from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.transport import resolve_service_url
+from mirage.cli.ui.terminal import create_console
 from mirage.config.paths import get_data_dir
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import IllegalTransition, InputError
@@ -36,13 +36,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdo
 
 
 @chain_app.command(
+    "submit",
     context_settings={
         "ignore_unknown_options": True,
         "allow_extra_args": True,
         "allow_interspersed_args": False,
-    }
+    },
 )
-def submit(
+def submit_chain(
     context: typer.Context,
     *,
     links: Annotated[
@@ -84,30 +85,30 @@ def submit(
 def list_chains(
     *,
     user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
-    mine: Annotated[bool, typer.Option("--me", help="Of yourself only.")] = False,
+    mine: Annotated[bool, typer.Option("--get_own_name", help="Of yourself only.")] = False,
     state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Chains, newest first."""
-    service = Service(service_url(url), by_hand=_LOOK)
+    service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
     wanted = None if state is None else state.value
-    whose = me() if mine else user
-    found = list(service.items("/chains", limit, user=whose, state=wanted))
+    whose = get_own_name() if mine else user
+    found = list(service.iter_items("/chains", limit, user=whose, state=wanted))
     if as_json:
         _print_json(found)
     elif not found:
         typer.echo(f"no chains of {whose}" if whose else "no chains")
     else:
-        out = console()
-        out.print(chain_text.table(found, out.width))
-        for note in chain_text.notes(found):
+        out = create_console()
+        out.print(chain_text.render_chain_table(found, out.width))
+        for note in chain_text.list_chain_notes(found):
             out.print(escape(note), soft_wrap=True)
 
 
-@chain_app.command()
-def show(
+@chain_app.command("show")
+def show_chain(
     chain_id: MyChain = "",
     *,
     links: Annotated[int, typer.Option(min=1, help="Draw the newest so many links.")] = 24,
@@ -119,22 +120,24 @@ def show(
 
     Times are this host's. A mark is at least one character wide, so that none is lost.
     """
-    service = Service(service_url(url), by_hand=_LOOK)
-    chain_id = _which(service, chain_id)
+    service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
+    chain_id = _choose_chain_id(service, chain_id)
     chain = service.get(f"/chains/{chain_id}")
     if as_json:
         _print_json(chain)
         return
     handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
-    out = console()
-    drawn = timeline.read(chain, handovers, newest=links)
-    for part in chain_text.page(chain, out.width, chain_text.drawing(drawn, out)):
+    out = create_console()
+    drawn = timeline.build_timeline(chain, handovers, newest=links)
+    for part in chain_text.render_chain_page(
+        chain, out.width, chain_text.draw_timeline(drawn, out)
+    ):
         out.print(part, highlight=False)
-    out.print(chain_text.standing(chain, service.get("/mode")), highlight=False)
+    out.print(chain_text.describe_service_state(chain, service.get("/mode")), highlight=False)
 
 
-@chain_app.command()
-def explain(
+@chain_app.command("explain")
+def explain_decisions(
     chain_id: MyChain = "",
     *,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many decisions.")] = 20,
@@ -143,58 +146,67 @@ def explain(
 ) -> None:
     """Why Mirage moved the chain's standbys, or did not: newest first, in plain words."""
     by_hand = "while it is away Mirage decides nothing."
-    service = Service(service_url(url), by_hand=by_hand)
-    chain_id = _which(service, chain_id)
-    found = list(service.items(f"/chains/{chain_id}/decisions", limit))
+    service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
+    chain_id = _choose_chain_id(service, chain_id)
+    found = list(service.iter_items(f"/chains/{chain_id}/decisions", limit))
     if as_json:
         _print_json(found)
         return
     chain = service.get(f"/chains/{chain_id}")
-    for sentence in (*chain_text.at_risk(chain), *chain_text.unregistered(chain)):
+    for sentence in (*chain_text.describe_risk(chain), *chain_text.describe_unregistered(chain)):
         typer.echo(f"{sentence}\n")
     if not found:
         typer.echo(
             "no decisions yet: Mirage decides while a link runs with its successor behind it"
         )
     else:
-        typer.echo("\n\n".join(chain_text.decision(row) for row in found))
+        typer.echo("\n\n".join(chain_text.format_decision(row) for row in found))
 
 
-@chain_app.command()
-def pause(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+@chain_app.command("pause")
+def pause_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """Start no further link until it is resumed; the running link goes on."""
     by_hand = f"`scontrol uhold JOB` on the pending link does the same. {_LOOK}"
-    _ask(chain_id, "pause", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+    _request_change(
+        chain_id, "pause", ServiceClient(resolve_service_url(url), by_hand=by_hand), as_json=as_json
+    )
 
 
-@chain_app.command()
-def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+@chain_app.command("resume")
+def resume_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """Undo a pause.
 
     A chain that its own links paused, after two failures in a row, goes on by `mirage-link resume`.
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
-    service = Service(service_url(url), by_hand=by_hand)
-    before = service.get(f"/chains/{meant(service, chain_id)}")
+    service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
+    before = service.get(f"/chains/{resolve_chain_id(service, chain_id)}")
     chain = service.post(f"/chains/{before['chain_id']}/resume")  # refuses whose it is not
     if before["state"] == ChainState.ACTIVE:  # it was nothing, and would look like success
         hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
         raise IllegalTransition(f"chain {chain['chain_id']} is active already; {hint}")
-    _tell(chain, as_json=as_json)
+    _print_state(chain, as_json=as_json)
 
 
-@chain_app.command()
-def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+@chain_app.command("cancel")
+def cancel_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """End a chain: its standby and its running link are cancelled."""
     by_hand = f"`scancel JOB` on the pending link, then the running one, does the same. {_LOOK}"
-    _ask(chain_id, "cancel", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+    _request_change(
+        chain_id,
+        "cancel",
+        ServiceClient(resolve_service_url(url), by_hand=by_hand),
+        as_json=as_json,
+    )
 
 
-def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
-    _tell(service.post(f"/chains/{meant(service, chain_id)}/{what}"), as_json=as_json)
+def _request_change(chain_id: str, what: str, service: ServiceClient, *, as_json: bool) -> None:
+    _print_state(
+        service.post(f"/chains/{resolve_chain_id(service, chain_id)}/{what}"), as_json=as_json
+    )
 
 
-def _tell(chain: dict[str, Any], *, as_json: bool) -> None:
+def _print_state(chain: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         _print_json(chain)
         return
@@ -205,8 +217,8 @@ def _tell(chain: dict[str, Any], *, as_json: bool) -> None:
     )
 
 
-def _which(service: Service, chain_id: str) -> str:
-    return meant(service, chain_id) if chain_id else newest_of_mine(service)
+def _choose_chain_id(service: ServiceClient, chain_id: str) -> str:
+    return resolve_chain_id(service, chain_id) if chain_id else pick_newest_chain(service)
 
 
 def _print_json(value: Any) -> None:

@@ -68,7 +68,7 @@ _ACTION = {
 }
 
 
-def table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
+def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
     """What fits beside the ids, which are whole: they are what the other commands take."""
     columns = [name for name, least in _COLUMNS.items() if width >= least]
     made = Table(*(Column(name, no_wrap=name != "user") for name in columns))
@@ -76,83 +76,83 @@ def table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
         over = chain["handovers_done"]
         cells = {
             "chain": chain["chain_id"],
-            "user": _safe(chain["user"]),
+            "user": _escape_text(chain["user"]),
             "state": chain["state"],
-            "links": links_of(chain),
+            "links": format_link_count(chain),
             "running": ", ".join(map(str, chain["running"])) or "-",
-            "interrupted": duration(chain["interruption_h"] * _HOUR_S) if over else "-",
-            "overlap": duration(chain["overlap_h"] * _HOUR_S) if over else "-",
-            "made": day_and_time(chain["created_at"]),
+            "interrupted": format_duration(chain["interruption_h"] * _HOUR_S) if over else "-",
+            "overlap": format_duration(chain["overlap_h"] * _HOUR_S) if over else "-",
+            "made": format_day_and_time(chain["created_at"]),
         }
         made.add_row(*(cells[name] for name in columns))
     return made
 
 
-def standing(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
+def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
     """How old it is, and whether Mirage does more than look."""
     late = ", and not since: the service is behind" * found["stale"]
-    read = f"read {moment(found['as_of'])}{late}" if found["as_of"] else "not read yet"
+    read = f"read {format_instant(found['as_of'])}{late}" if found["as_of"] else "not read yet"
     some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
     more = f" ({escape(escape_unprintable(some))})" if some else ""
     return f"queue {read}; mode {modes['mode']}{more}: {_MODES[modes['mode']]}"
 
 
-def notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def list_chain_notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What is to be said of those that are not as they should be: sentences fit into no table."""
     for chain in chains:
         if chain["note"] and chain["state"] not in {"finished", "cancelled"}:
             yield f"{chain['chain_id']}: {escape_unprintable(chain['note'])}"
 
 
-def links_of(chain: Mapping[str, Any]) -> str:
+def format_link_count(chain: Mapping[str, Any]) -> str:
     """Begun, of how many. A chain that ends by its --mirage-total has no number of its own."""
     planned = chain["links_planned"]
     if chain.get("total_s") and planned == MAX_LINKS:
-        return f"{chain['links_started']}, {duration(chain['total_s'])} in all"
+        return f"{chain['links_started']}, {format_duration(chain['total_s'])} in all"
     return f"{chain['links_started']} of {planned or '?'}"
 
 
-def _safe(text: str) -> str:
+def _escape_text(text: str) -> str:
     """A user's or Slurm's own words, for a table: neither markup nor the terminal's."""
     return escape(escape_unprintable(text))
 
 
-def drawing(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
+def draw_timeline(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
     """The timeline, as wide as what it is printed on."""
     width, ascii_only = out.width, out.options.ascii_only
-    for line in timeline_text.draw(drawn, width, ascii_only=ascii_only):
+    for line in timeline_text.draw_lines(drawn, width, ascii_only=ascii_only):
         line.no_wrap, line.overflow = True, "crop"
         yield line
 
 
-def page(
+def render_chain_page(
     chain: Mapping[str, Any], width: int, drawn: Iterable[RenderableType] = ()
 ) -> Iterator[RenderableType]:
     """`drawn`: its timeline, line by line."""
-    yield table([chain], width)
+    yield render_chain_table([chain], width)
     if chain["note"] and chain.get("at_risk") is None:
         yield escape(escape_unprintable(chain["note"]))
     yield from drawn
-    yield _links(chain["links"], width)
+    yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
-    yield from map(escape, at_risk(chain))
-    yield from map(escape, unregistered(chain))
+    yield from map(escape, describe_risk(chain))
+    yield from map(escape, describe_unregistered(chain))
     if not chain["handovers"]:
         return
     handovers = Table("hand-over to link", "predecessor ended", "successor began", "gap", "overlap")
     for handover in chain["handovers"]:
         handovers.add_row(
             str(handover["link"]),
-            day_and_time(handover["predecessor_end"]),
-            day_and_time(handover["successor_start"]),
-            duration(handover["interruption_h"] * _HOUR_S),
-            duration(handover["overlap_h"] * _HOUR_S),
+            format_day_and_time(handover["predecessor_end"]),
+            format_day_and_time(handover["successor_start"]),
+            format_duration(handover["interruption_h"] * _HOUR_S),
+            format_duration(handover["overlap_h"] * _HOUR_S),
         )
     yield handovers
 
 
-def _links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
+def _render_links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
     columns = [name for name, least in _LINK_COLUMNS.items() if width >= least]
     made = Table(*(Column(name, no_wrap=name != "waits") for name in columns))
     jobs = {link["index"]: link["job_id"] for link in links}
@@ -161,18 +161,18 @@ def _links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
             "link": str(link["index"]),
             "job": str(link["job_id"]),
             "state": link["end_state"] or link["state"],
-            "waits": escape(_waits(link, jobs)),
+            "waits": escape(_describe_wait(link, jobs)),
             "nodes": str(link["nodes"]),
-            "limit": "unlimited" if link["unlimited"] else duration(link["time_limit_s"]),
-            "freed": day_and_time(link["freed_at"]),
-            "start": day_and_time(link["start"]),
-            "end": day_and_time(link["end"]),
+            "limit": "unlimited" if link["unlimited"] else format_duration(link["time_limit_s"]),
+            "freed": format_day_and_time(link["freed_at"]),
+            "start": format_day_and_time(link["start"]),
+            "end": format_day_and_time(link["end"]),
         }
         made.add_row(*(cells[name] for name in columns))
     return made
 
 
-def _waits(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
+def _describe_wait(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
     """A held one waits for its predecessor: Slurm's word for that would tell nothing more."""
     if (before := link.get("waits_for")) is not None:
         return f"waits for link {before} (job {jobs.get(before, '?')})"
@@ -181,18 +181,18 @@ def _waits(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
     reason = escape_unprintable(link.get("reason", ""))
     told = "" if reason in {"", "None", _BEHIND} else f": {reason}"
     until = link.get("planned_release") if link["position"] == "held" else None
-    at_most = "" if until is None else f", until {day_and_time(until)} at the latest"
+    at_most = "" if until is None else f", until {format_day_and_time(until)} at the latest"
     return f"{link['position']}{at_most}{told}"
 
 
-def at_risk(chain: Mapping[str, Any]) -> Iterator[str]:
+def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:
     """What of, and what to do; nothing of a chain that is not."""
     risk = chain.get("at_risk")
     if risk is not None:
         yield f"At risk ({risk['reason']}): {risk['says']}. {risk['advice']}"
 
 
-def unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
+def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
     """What counts for a chain that nobody registered; nothing of any other."""
     if chain["links_planned"] is None:
         from mirage.services.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
@@ -200,60 +200,60 @@ def unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
         yield notes_of.explain_unregistered(chain["style"], chain["max_overlap_s"])
 
 
-def decision(row: Mapping[str, Any]) -> str:
+def format_decision(row: Mapping[str, Any]) -> str:
     """A decision in sentences: what, why, from what, and what became of it."""
     standby = row["inputs"].get("standby")
     job = "" if standby is None else f" (job {standby})"
     lines = [
-        f"{moment(row['at'])}  link {row['link']}{job}, policy {row['policy']}",
-        _what(row),
+        f"{format_instant(row['at'])}  link {row['link']}{job}, policy {row['policy']}",
+        _describe_action(row),
         f"Why: {row['reason']}.",
-        *_inputs(row),
+        *_describe_inputs(row),
     ]
     return "\n  ".join(map(escape_unprintable, lines))
 
 
-def _what(row: Mapping[str, Any]) -> str:
+def _describe_action(row: Mapping[str, Any]) -> str:
     action = _ACTION[row["action"]]
     if row["action"] != "wait" and row["mode"] != "act":
-        return f"Would have {action}: mode {row['mode']} touches nothing.{_again(row)}"
+        return f"Would have {action}: mode {row['mode']} touches nothing.{_describe_repeats(row)}"
     told = _DONE[row["effect"]]
     error = f": {row['error']}" if row["error"] else ""
-    return f"{action.capitalize()}. {told}{error}".rstrip() + _again(row)
+    return f"{action.capitalize()}. {told}{error}".rstrip() + _describe_repeats(row)
 
 
-def _again(row: Mapping[str, Any]) -> str:
+def _describe_repeats(row: Mapping[str, Any]) -> str:
     if not row["repeats"]:
         return ""
-    return f" The same {row['repeats']} times more until {moment(row['last_at'])}."
+    return f" The same {row['repeats']} times more until {format_instant(row['last_at'])}."
 
 
-def _inputs(row: Mapping[str, Any]) -> Iterator[str]:
+def _describe_inputs(row: Mapping[str, Any]) -> Iterator[str]:
     if row["time_left_s"] is not None:
-        yield f"The predecessor has {duration(row['time_left_s'])} left by its time limit."
+        yield f"The predecessor has {format_duration(row['time_left_s'])} left by its time limit."
     forecast = row["forecast"]
     if forecast is None:
         return
     spread = ""
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
-        spread = f" ({duration(forecast['p10_s'])} to {duration(forecast['p90_s'])} in 8 of 10)"
+        spread = f" ({format_duration(forecast['p10_s'])} to {format_duration(forecast['p90_s'])} in 8 of 10)"
     source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
-    yield f"Forecast wait if freed now: {duration(forecast['p50_s'])}{spread}{source}."
+    yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 
 
-def moment(text: str | None) -> str:
+def format_instant(text: str | None) -> str:
     """Minutes are enough."""
     if text is None:
         return "-"
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def day_and_time(text: str | None) -> str:
+def format_day_and_time(text: str | None) -> str:
     """Where the year is known."""
-    return moment(text)[_YEAR:] if text else moment(text)
+    return format_instant(text)[_YEAR:] if text else format_instant(text)
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """In the two largest units that say something."""
     if seconds is None:
         return "-"

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.chains.chain_text import duration
-from mirage.cli.connection.service_client import Service
-from mirage.cli.connection.transport import service_url
+from mirage.cli.chains.chain_text import format_duration
+from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.transport import resolve_service_url
 from mirage.domain.sanitize import escape_unprintable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
 from mirage.errors import InputError, MalformedText, ServiceUnavailable
@@ -26,8 +26,8 @@ _MOST_NODES = 1_000_000
 _MOST_GPUS = 100_000_000
 
 
-@app.command()
-def forecast(
+@app.command("forecast")
+def forecast_wait(
     *,
     partition: Annotated[str, typer.Option(help="Where it would be submitted.")],
     nodes: Annotated[int, typer.Option(min=1, max=_MOST_NODES, help="How many it asks for.")],
@@ -61,26 +61,26 @@ def forecast(
     shape: dict[str, str | int] = {
         "partition": partition,
         "nodes": nodes,
-        "time_limit_s": _seconds(time_limit),
+        "time_limit_s": _parse_time_limit_s(time_limit),
         "gpus": gpus,
         "account": account,
     }
-    service = Service(service_url(url), by_hand=_BY_HAND)
+    service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
     if wait:
-        _ask(service, shape)
+        _wait_for_forecast(service, shape)
     found = service.get("/forecasts", **shape)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    typer.echo(_heading(found))
-    Console().print(_table(found))
+    typer.echo(_format_heading(found))
+    Console().print(_render_forecast(found))
     for sentence in found["says"]:
         typer.echo(escape_unprintable(sentence))
     if found["stale"]:
         typer.echo("The cluster was not looked at lately: this is old.")
 
 
-def _seconds(text: str) -> int:
+def _parse_time_limit_s(text: str) -> int:
     try:
         found = parse_time_limit(text)
     except MalformedText as error:
@@ -90,7 +90,7 @@ def _seconds(text: str) -> int:
     return found
 
 
-def _ask(service: Service, shape: Mapping[str, str | int]) -> None:
+def _wait_for_forecast(service: ServiceClient, shape: Mapping[str, str | int]) -> None:
     """Until the worker has answered, or has said that it cannot. Raises ServiceUnavailable."""
     service.post("/forecasts", shape)
     until = time.monotonic() + _LONGEST_S
@@ -105,16 +105,16 @@ def _ask(service: Service, shape: Mapping[str, str | int]) -> None:
     )
 
 
-def _heading(found: Mapping[str, Any]) -> str:
+def _format_heading(found: Mapping[str, Any]) -> str:
     gpus = f", {found['gpus']} GPUs" if found["gpus"] else ""
     nodes = "1 node" if found["nodes"] == 1 else f"{found['nodes']} nodes"
     limit = format_time_limit(found["time_limit_s"])
     return f"If submitted now to {escape_unprintable(found['partition'])}, {nodes}{gpus}, {limit}:"
 
 
-def _table(found: Mapping[str, Any]) -> Table:
+def _render_forecast(found: Mapping[str, Any]) -> Table:
     made = Table()
     for name in ("p10", "p50", "p90"):
         made.add_column(f"wait {name}", justify="right")
-    made.add_row(*(duration(found[name]) for name in ("p10_s", "p50_s", "p90_s")))
+    made.add_row(*(format_duration(found[name]) for name in ("p10_s", "p50_s", "p90_s")))
     return made

@@ -19,22 +19,22 @@ PASSED_ON: dict[str, Any] = {
 }
 
 
-@app.command(**PASSED_ON)
-def handover(context: typer.Context) -> None:
+@app.command("handover", **PASSED_ON)
+def run_handover(context: typer.Context) -> None:
     """Inside a link: hand over between links that overlap.
 
     wait, ready, release, request, status: docs/handover.md.
     """
-    _become("handover", *context.args)
+    _execute_link_program("handover", *context.args)
 
 
-@app.command(**PASSED_ON)
-def done(context: typer.Context) -> None:
+@app.command("done", **PASSED_ON)
+def mark_done(context: typer.Context) -> None:
     """Inside a link: its chain's work is finished. No further link begins."""
-    _become("done", *context.args)
+    _execute_link_program("done", *context.args)
 
 
-def _become(*words: str) -> NoReturn:
+def _execute_link_program(*words: str) -> NoReturn:
     program = get_data_dir("slurm_plugin") / "mirage-link"
     try:
         os.execv(program, [str(program), *words])  # noqa: S606 - our own program, no shell

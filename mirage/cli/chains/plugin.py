@@ -15,12 +15,12 @@ app.add_typer(plugin_app, name="plugin")
 
 
 @plugin_app.callback()
-def plugin() -> None:
+def describe_plugin_commands() -> None:
     """The wrapped sbatch: the line for your shell's profile."""
 
 
-@plugin_app.command()
-def path() -> None:
+@plugin_app.command("path")
+def print_path_line() -> None:
     """Print the line for your shell's profile: with it `sbatch --mirage-chain=8` makes a chain.
 
     The folder must be seen from the compute nodes, as a home directory mostly is.

@@ -9,7 +9,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LinkRow:
     """One link. Spans are (from, until); None where there is none."""
 
     index: int
@@ -31,17 +31,17 @@ class Row:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     now: float
-    rows: Sequence[Row]
+    rows: Sequence[LinkRow]
 
     @property
     def span(self) -> Span:
         """From the first instant that is drawn to the last."""
-        found = [at for row in self.rows for at in _instants(row)]
+        found = [at for row in self.rows for at in _list_instants(row)]
         begin, end = min(found, default=self.now), max(found, default=self.now)
         return begin, max(end, begin + 1.0)
 
 
-def read(
+def build_timeline(
     chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
 ) -> Timeline:
     """From the service's answers on a chain, and on the hand-overs of its timeline.
@@ -49,53 +49,59 @@ def read(
     `newest`: so many links at most.
     """
     links = chain["links"]
-    now = _now(chain)
+    now = _compute_now(chain)
     by_index = {link["index"]: link for link in links}
     rows = [
-        _row(link, by_index.get(link["index"] - 1), _forecast(link, handovers, now), now)
+        _build_row(link, by_index.get(link["index"] - 1), _find_forecast(link, handovers, now), now)
         for link in links[-newest:]
     ]
     return Timeline(now=now, rows=rows)
 
 
-def _now(chain: Mapping[str, Any]) -> float:
+def _compute_now(chain: Mapping[str, Any]) -> float:
     """When the cluster was last looked at; what is later is not known."""
-    known = [_at(chain["as_of"]), _at(chain["created_at"])]
-    known += [_at(link[name]) for link in chain["links"] for name in ("start", "end")]
+    known = [_parse_instant(chain["as_of"]), _parse_instant(chain["created_at"])]
+    known += [_parse_instant(link[name]) for link in chain["links"] for name in ("start", "end")]
     return max(at for at in known if at is not None)
 
 
-def _row(
+def _build_row(
     link: Mapping[str, Any],
     before: Mapping[str, Any] | None,
     forecast: tuple[float, float, float] | None,
     now: float,
-) -> Row:
-    start, end, eligible = _at(link["start"]), _at(link["end"]), _at(link["eligible"])
-    ended = None if before is None else _at(before["end"])
+) -> LinkRow:
+    start, end, eligible = (
+        _parse_instant(link["start"]),
+        _parse_instant(link["end"]),
+        _parse_instant(link["eligible"]),
+    )
+    ended = None if before is None else _parse_instant(before["end"])
     begins = now if link["state"] == "pending" else start
     beside = now if before is not None and before["state"] == "running" else ended
-    return Row(
+    return LinkRow(
         index=link["index"],
         job_id=link["job_id"],
-        waits=_span(eligible, begins),
-        interruption=_span(ended, begins),
-        runs=_span(start, end or now),
-        overlap=None if start is None or beside is None else _span(start, min(beside, end or now)),
-        rest=_rest(link, start, now),
+        waits=_make_span(eligible, begins),
+        interruption=_make_span(ended, begins),
+        runs=_make_span(start, end or now),
+        overlap=None
+        if start is None or beside is None
+        else _make_span(start, min(beside, end or now)),
+        rest=_compute_rest(link, start, now),
         forecast=forecast,
-        note=_note(link),
+        note=_describe_state(link),
     )
 
 
-def _rest(link: Mapping[str, Any], start: float | None, now: float) -> Span | None:
+def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> Span | None:
     limit = link["time_limit_s"]
     if link["state"] != "running" or start is None or limit is None:
         return None
-    return _span(now, start + limit)
+    return _make_span(now, start + limit)
 
 
-def _forecast(
+def _find_forecast(
     link: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]], now: float
 ) -> tuple[float, float, float] | None:
     """When a link that waits starts, of the newest forecast: none of it lies behind us."""
@@ -104,11 +110,11 @@ def _forecast(
     told = next((h["forecast"] for h in handovers if h["link"] == link["index"]), None)
     if told is None:
         return None
-    p10, p50, p90 = (max(now, _at(told[name]) or now) for name in ("p10", "p50", "p90"))
+    p10, p50, p90 = (max(now, _parse_instant(told[name]) or now) for name in ("p10", "p50", "p90"))
     return p10, p50, p90
 
 
-def _note(link: Mapping[str, Any]) -> str:
+def _describe_state(link: Mapping[str, Any]) -> str:
     if link["state"] == "pending":
         return f"waits, {link['position']}"
     if link["state"] == "running":
@@ -116,14 +122,14 @@ def _note(link: Mapping[str, Any]) -> str:
     return str(link["end_state"] or "ended").lower().replace("_", " ")
 
 
-def _span(begin: float | None, end: float | None) -> Span | None:
+def _make_span(begin: float | None, end: float | None) -> Span | None:
     return None if begin is None or end is None or end <= begin else (begin, end)
 
 
-def _at(text: str | None) -> float | None:
+def _parse_instant(text: str | None) -> float | None:
     return None if text is None else datetime.fromisoformat(text).timestamp()
 
 
-def _instants(row: Row) -> list[float]:
+def _list_instants(row: LinkRow) -> list[float]:
     spans = [row.waits, row.interruption, row.runs, row.overlap, row.rest, row.forecast]
     return [at for span in spans if span is not None for at in span]

@@ -7,7 +7,7 @@ from math import ceil
 
 from rich.text import Text
 
-from mirage.cli.chains.timeline import Row, Span, Timeline
+from mirage.cli.chains.timeline import LinkRow, Span, Timeline
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _BRIEF_S = 600
@@ -63,19 +63,19 @@ class _Scale:
     end: float
     cells: int
 
-    def cell(self, at: float) -> int:
+    def find_cell(self, at: float) -> int:
         """The cell that holds an instant."""
         share = (at - self.begin) / (self.end - self.begin)
         return min(self.cells - 1, max(0, int(share * self.cells)))
 
-    def cells_of(self, span: Span) -> range:
+    def list_cells(self, span: Span) -> range:
         """At least one: what there was is seen."""
-        first = self.cell(span[0])
+        first = self.find_cell(span[0])
         share = (span[1] - self.begin) / (self.end - self.begin)
         return range(first, min(self.cells, max(first + 1, round(share * self.cells))))
 
 
-def draw(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[Text]:
+def draw_lines(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[Text]:
     """The drawing, line by line, in `width` columns at most; nothing where no link is known."""
     if not timeline.rows:
         return
@@ -85,32 +85,32 @@ def draw(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[Text]:
     beside = width >= _NOTES_FROM
     cells = max(_LEAST_CELLS, width - margin - (_NOTE_WIDTH if beside else 0))
     scale = _Scale(*timeline.span, cells)
-    yield from _axis(scale, timeline.now, margin, glyphs)
+    yield from _draw_axis(scale, timeline.now, margin, glyphs)
     used: set[str] = set()
     for label, row in zip(labels, timeline.rows, strict=True):
-        line = Text(label.ljust(margin)) + _line(row, scale, timeline.now, glyphs, used)
-        yield line + Text(f" {_said(row)}") if beside else line
-    yield from _legend(used, glyphs, width)
+        line = Text(label.ljust(margin)) + _draw_link(row, scale, timeline.now, glyphs, used)
+        yield line + Text(f" {_format_note(row)}") if beside else line
+    yield from _draw_legend(used, glyphs, width)
     if not beside:
-        yield from (Text(f"link {row.index}: {_said(row)}") for row in timeline.rows)
+        yield from (Text(f"link {row.index}: {_format_note(row)}") for row in timeline.rows)
 
 
-def _line(row: Row, scale: _Scale, now: float, glyphs: Glyphs, used: set[str]) -> Text:
+def _draw_link(row: LinkRow, scale: _Scale, now: float, glyphs: Glyphs, used: set[str]) -> Text:
     cells: list[tuple[str, str]] = [(" ", "")] * scale.cells
-    cells[scale.cell(now)] = (glyphs.now, _STYLES["now"])
+    cells[scale.find_cell(now)] = (glyphs.now, _STYLES["now"])
     for name in ("rest", "waits", "runs", "overlap", "interruption"):
         span = getattr(row, name)
         if span is not None:
             used.add(name)
-            for cell in scale.cells_of(span):
+            for cell in scale.list_cells(span):
                 cells[cell] = (getattr(glyphs, name), _STYLES[name])
     if row.forecast is not None:
         used.add("forecast")
-        _range(row.forecast, scale, glyphs, cells)
+        _draw_forecast(row.forecast, scale, glyphs, cells)
     return Text.assemble(*cells)
 
 
-def _range(
+def _draw_forecast(
     forecast: tuple[float, float, float],
     scale: _Scale,
     glyphs: Glyphs,
@@ -118,31 +118,34 @@ def _range(
 ) -> None:
     style = _STYLES["forecast"]
     left, between, middle, right = glyphs.edges
-    p10, p50, p90 = (scale.cell(at) for at in forecast)
+    p10, p50, p90 = (scale.find_cell(at) for at in forecast)
     for cell in range(p10, p90 + 1):
         cells[cell] = (between, style)
     cells[p10], cells[p90] = (left, style), (right, style)
     cells[p50] = (middle, style)
 
 
-def _axis(scale: _Scale, now: float, margin: int, glyphs: Glyphs) -> Iterator[Text]:
+def _draw_axis(scale: _Scale, now: float, margin: int, glyphs: Glyphs) -> Iterator[Text]:
     """Labels, and the marks under them; the year once, in front."""
     labels = [" "] * scale.cells
     marks = [(" ", "")] * scale.cells
     free = 0
-    for at in _ticks(scale):
-        cell, text = scale.cell(at), datetime.fromtimestamp(at).astimezone().strftime("%m-%d %H:%M")
+    for at in _compute_ticks(scale):
+        cell, text = (
+            scale.find_cell(at),
+            datetime.fromtimestamp(at).astimezone().strftime("%m-%d %H:%M"),
+        )
         marks[cell] = (glyphs.tick, "dim")
         if cell >= free and cell + len(text) <= scale.cells:
             labels[cell : cell + len(text)] = text
             free = cell + len(text) + 1
-    marks[scale.cell(now)] = (glyphs.now, _STYLES["now"])
+    marks[scale.find_cell(now)] = (glyphs.now, _STYLES["now"])
     year = datetime.fromtimestamp(scale.begin).astimezone().strftime("%Y")
     yield Text(f"{year:>4}".ljust(margin) + "".join(labels).rstrip())
     yield Text.assemble("link".ljust(margin), *marks)
 
 
-def _ticks(scale: _Scale) -> Iterator[float]:
+def _compute_ticks(scale: _Scale) -> Iterator[float]:
     """Round instants of this host's time, as many as have room for their labels."""
     room_s = (scale.end - scale.begin) * _TICK_WIDTH / scale.cells
     steps = (*_STEPS_S, *(days * _DAY_S for days in _STEPS_D))
@@ -155,7 +158,7 @@ def _ticks(scale: _Scale) -> Iterator[float]:
         yield (midnight + timedelta(seconds=k * step_s)).timestamp()
 
 
-def _legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
+def _draw_legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
     """What the marks mean that were drawn, in as many lines as it takes."""
     line = Text()
     for name in (*(n for n in _MEANING if n in used), "now"):
@@ -168,17 +171,17 @@ def _legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
     yield line
 
 
-def _said(row: Row) -> str:
+def _format_note(row: LinkRow) -> str:
     """The note of a link, and its hand-over in figures."""
     parts = [row.note]
     if row.interruption is not None:
-        parts.append(f"{_hours(row.interruption)} interrupted")
+        parts.append(f"{_format_span(row.interruption)} interrupted")
     if row.overlap is not None:
-        parts.append(f"{_hours(row.overlap)} overlap")
+        parts.append(f"{_format_span(row.overlap)} overlap")
     return ", ".join(part for part in parts if part)
 
 
-def _hours(span: Span) -> str:
+def _format_span(span: Span) -> str:
     """Less than a hundredth of an hour would be none."""
     seconds = span[1] - span[0]
     if seconds < _BRIEF_S:

@@ -15,11 +15,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mirage.cli.chains.chain_text import day_and_time, links_of, standing
-from mirage.cli.connection.chain_lookup import me
-from mirage.cli.connection.service_client import Service
-from mirage.cli.connection.transport import service_url
-from mirage.cli.ui.terminal import console
+from mirage.cli.chains.chain_text import (
+    describe_service_state,
+    format_day_and_time,
+    format_link_count,
+)
+from mirage.cli.connection.chain_lookup import get_own_name
+from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.transport import resolve_service_url
+from mirage.cli.ui.terminal import create_console
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ServiceUnavailable
 
@@ -31,11 +35,11 @@ _HEAD = 8
 """Lines of a screen that hold no chain."""
 
 
-@app.command()
-def top(
+@app.command("top")
+def show_top(
     *,
     user: Annotated[str, typer.Option(help="Chains of this user only.")] = "",
-    mine: Annotated[bool, typer.Option("--me", help="Your own chains only.")] = False,
+    mine: Annotated[bool, typer.Option("--get_own_name", help="Your own chains only.")] = False,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
     url: Annotated[
@@ -49,64 +53,68 @@ def top(
     Rows that the service has stored: it asks Slurm nothing. Where the service is away, that is said
     and it is asked again.
     """
-    user = me() if mine else user
-    service = Service(service_url(url), by_hand=_BY_HAND)
-    out = console()
+    user = get_own_name() if mine else user
+    service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
+    out = create_console()
     if once or as_json or not (out.is_terminal and sys.stdin.isatty()):
-        found = _asked(service, user)
+        found = _fetch_overview(service, user)
         if as_json:
             typer.echo(json.dumps(found, indent=2))
         else:
-            out.print(screen(found, rows=len(found["items"])))
+            out.print(render_overview(found, rows=len(found["items"])))
         return
-    with _keys(), Live(console=out, screen=True, auto_refresh=False) as live:
+    with _capture_keys(), Live(console=out, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_now(service, user, max(3, out.height - _HEAD)), refresh=True)
-            if _wants_to_leave(every):
+            live.update(_render_now(service, user, max(3, out.height - _HEAD)), refresh=True)
+            if _wait_for_quit(every):
                 return
 
 
-def _asked(service: Service, user: str) -> dict[str, Any]:
+def _fetch_overview(service: ServiceClient, user: str) -> dict[str, Any]:
     found = service.get("/overview", limit=100, user=user or None)
     return found | {"modes": service.get("/mode")}
 
 
-def _now(service: Service, user: str, rows: int) -> RenderableType:
+def _render_now(service: ServiceClient, user: str, rows: int) -> RenderableType:
     try:
-        return screen(_asked(service, user), rows=rows)
+        return render_overview(_fetch_overview(service, user), rows=rows)
     except ServiceUnavailable as error:
         return Text(
             f"{escape_unprintable(str(error))}\n\nIt is asked again. q ends.", style="bold red"
         )
 
 
-def screen(found: Mapping[str, Any], *, rows: int) -> RenderableType:
+def render_overview(found: Mapping[str, Any], *, rows: int) -> RenderableType:
     """The overview, `rows` chains and hand-overs in all at most."""
     head = Text(
         f"{found['live']} live, {found['at_risk']} at risk, {found['paused']} paused;"
-        f" {standing(found, found['modes'])}",
+        f" {describe_service_state(found, found['modes'])}",
         style="bold red" if found["stale"] else "bold",
     )
     soon = found["soon"][: max(1, rows // 3)]
-    return Group(head, _soon(soon), _chains(found["items"][: max(1, rows - len(soon))]))
+    return Group(
+        head, _render_upcoming(soon), _render_chains(found["items"][: max(1, rows - len(soon))])
+    )
 
 
-def _soon(upcoming: list[Mapping[str, Any]]) -> Table:
-    table = _table("next hand-overs", "chain", "link", "running ends", "next starts", "decided")
+def _render_upcoming(upcoming: list[Mapping[str, Any]]) -> Table:
+    table = _create_table(
+        "next hand-overs", "chain", "link", "running ends", "next starts", "decided"
+    )
     for one in upcoming:
         decision = one["decision"]
         said = "-" if decision is None else f"{decision['action']}: {decision['reason']}"
         table.add_row(
             one["chain_id"],
             str(one["link"]),
-            day_and_time(one["predecessor_end"]),
-            _range(one["start"]),
-            _as_much_as_fits(said),
+            format_day_and_time(one["predecessor_end"]),
+            _format_range(one["start"]),
+            _fit_text(said),
         )
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
+def _create_table(title: str, *columns: str) -> Table:
     """All whole but the last one, which takes what is left."""
     table = Table(title=title, title_justify="left", expand=True)
     *whole, last = columns
@@ -116,21 +124,21 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _as_much_as_fits(text: str) -> Text:
+def _fit_text(text: str) -> Text:
     """In one line, whatever stands in it."""
     return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
 
 
-def _range(start: Mapping[str, Any] | None) -> str:
+def _format_range(start: Mapping[str, Any] | None) -> str:
     """Of a link that is not eligible: were it made so now."""
     if start is None:
         return "-"
     held = "" if start["eligible"] else " if freed"
-    return f"{day_and_time(start['p10'])} to {day_and_time(start['p90'])}{held}"
+    return f"{format_day_and_time(start['p10'])} to {format_day_and_time(start['p90'])}{held}"
 
 
-def _chains(rows: list[Mapping[str, Any]]) -> Table:
-    table = _table("chains, by risk", "chain", "user", "state", "links", "running", "what")
+def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
+    table = _create_table("chains, by risk", "chain", "user", "state", "links", "running", "what")
     for row in rows:
         chain = row["chain"]
         risk = chain["at_risk"]
@@ -139,16 +147,16 @@ def _chains(rows: list[Mapping[str, Any]]) -> Table:
             chain["chain_id"],
             escape(escape_unprintable(chain["user"])),
             "at risk" if risk is not None else chain["state"],
-            links_of(chain),
+            format_link_count(chain),
             ", ".join(map(str, chain["running"])) or "-",
-            _as_much_as_fits(said),
+            _fit_text(said),
             style="bold red" if risk is not None else "yellow" * (chain["state"] == "paused"),
         )
     return table
 
 
 @contextmanager
-def _keys() -> Iterator[None]:
+def _capture_keys() -> Iterator[None]:
     """Keys come one at a time and are not shown; the terminal is left as it was."""
     import termios  # noqa: PLC0415 - of terminals alone
     import tty  # noqa: PLC0415
@@ -163,7 +171,7 @@ def _keys() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _wants_to_leave(within_s: float) -> bool:
+def _wait_for_quit(within_s: float) -> bool:
     """Whether somebody asks to; after `within_s` nobody has."""
     until = time.monotonic() + within_s
     while (left := until - time.monotonic()) > 0:

@@ -5,7 +5,7 @@ import pwd
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mirage.cli.connection.service_client import Service
+from mirage.cli.connection.service_client import ServiceClient
 from mirage.errors import InputError
 
 _MOST = 10_000
@@ -18,7 +18,7 @@ _OVER = {"finished", "cancelled", "failed"}
 _Row = Mapping[str, Any]
 
 
-def me() -> str:
+def get_own_name() -> str:
     """As Slurm calls whoever runs this."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -26,35 +26,35 @@ def me() -> str:
         raise InputError(f"no user has the id {os.geteuid()} here: give --user") from None
 
 
-def meant(service: Service, words: str) -> str:
+def resolve_chain_id(service: ServiceClient, words: str) -> str:
     """The id of the one chain that `words` names. Raises InputError where that is not one."""
     if not words.isascii() or not words.isalnum():  # nothing that would be another address
         raise InputError(f"{words!r} is no chain: `mirage chain list` shows them")
     if len(words) >= _WHOLE:
         return words
-    rows = list(service.items("/chains", _MOST))
+    rows = list(service.iter_items("/chains", _MOST))
     if any(row["chain_id"] == words for row in rows):
         return words
     found = [row for row in rows if words.isdigit() and int(words) in row["running"]]
     found = found or [row for row in rows if row["chain_id"].startswith(words)]
     if len(found) > 1:
-        raise InputError(f"{words} begins {len(found)} chains: {_ids(found)}")
+        raise InputError(f"{words} begins {len(found)} chains: {_format_ids(found)}")
     if not found:
         raise InputError(f"there is no chain {words}: `mirage chain list` shows them")
     return str(found[0]["chain_id"])
 
 
-def newest_of_mine(service: Service) -> str:
+def pick_newest_chain(service: ServiceClient) -> str:
     """The chain that somebody who names none will have in mind; rather one that goes on."""
-    rows = list(service.items("/chains", _MOST, user=me()))
+    rows = list(service.iter_items("/chains", _MOST, user=get_own_name()))
     live = [row for row in rows if row["state"] not in _OVER]
     if len(live) > 1:
-        raise InputError(f"name one of your {len(live)} chains: {_ids(live)}")
+        raise InputError(f"name one of your {len(live)} chains: {_format_ids(live)}")
     if not rows:
         raise InputError("you have no chain here: `mirage chain list` shows those of others")
     return str((live or rows)[0]["chain_id"])
 
 
-def _ids(rows: Iterable[_Row]) -> str:
+def _format_ids(rows: Iterable[_Row]) -> str:
     ids = [row["chain_id"] for row in rows]
     return ", ".join(ids[:_SHOWN]) + ", ..." * (len(ids) > _SHOWN)

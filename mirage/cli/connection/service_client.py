@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from mirage.cli.connection.transport import PREFIX, Answer, ask
+from mirage.cli.connection.transport import PREFIX, ServiceResponse, send_request
 from mirage.errors import (
     IllegalTransition,
     InputError,
@@ -28,7 +28,7 @@ _ERRORS: dict[int, type[MirageError]] = {
 }
 
 
-class Service:
+class ServiceClient:
     """Raises ServiceUnavailable when there is no answer, and what the service said of an error."""
 
     def __init__(self, url: str, *, by_hand: str) -> None:
@@ -38,9 +38,11 @@ class Service:
 
     def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         asked = {name: value for name, value in params.items() if value is not None}
-        return self._answer("GET", PREFIX + path, params=asked)
+        return self._request("GET", PREFIX + path, params=asked)
 
-    def items(self, path: str, limit: int, **params: str | int | None) -> Iterator[dict[str, Any]]:
+    def iter_items(
+        self, path: str, limit: int, **params: str | int | None
+    ) -> Iterator[dict[str, Any]]:
         """Rows of a paged answer, page after page, up to `limit`."""
         page = self.get(path, limit=min(limit, 500), **params)
         while True:
@@ -48,13 +50,13 @@ class Service:
             limit -= len(page["items"])
             if page["next"] is None or limit <= 0:
                 return
-            page = self._answer("GET", page["next"])
+            page = self._request("GET", page["next"])
 
     def post(self, path: str, new: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         body = b"" if new is None else json.dumps(dict(new)).encode()
-        return self._answer("POST", PREFIX + path, body=body)
+        return self._request("POST", PREFIX + path, body=body)
 
-    def _answer(
+    def _request(
         self,
         method: str,
         path: str,
@@ -63,36 +65,36 @@ class Service:
         body: bytes = b"",
     ) -> dict[str, Any]:
         target = f"{path}?{urlencode(params)}" if params else path
-        answer = self._ask(method, target, body, identified=method != "GET")
+        answer = self._send(method, target, body, identified=method != "GET")
         # Reading needs a name only where the cluster keeps jobs private, or where all of this host
         # who give none have together had their share.
         if method == "GET" and answer.status in {_UNIDENTIFIED, _TOO_MANY}:
-            answer = self._ask(method, target, body, identified=True)
+            answer = self._send(method, target, body, identified=True)
         if answer.is_success:
-            return self._read(answer)
-        detail = self._read(answer).get("detail", f"the answer was {answer.status}")
+            return self._parse_answer(answer)
+        detail = self._parse_answer(answer).get("detail", f"the answer was {answer.status}")
         if answer.status >= _SERVER_ERROR:
-            raise self._unavailable(detail)
+            raise self._make_unavailable(detail)
         raise _ERRORS.get(answer.status, MirageError)(detail)
 
-    def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> Answer:
+    def _send(self, method: str, target: str, body: bytes, *, identified: bool) -> ServiceResponse:
         try:
-            return ask(
+            return send_request(
                 *(self._url, method, target, body), identified=identified, timeout_s=_TIMEOUT_S
             )
         except ServiceUnavailable as error:
-            raise self._unavailable(str(error)) from error
+            raise self._make_unavailable(str(error)) from error
 
-    def _read(self, answer: Answer) -> dict[str, Any]:
+    def _parse_answer(self, answer: ServiceResponse) -> dict[str, Any]:
         try:
             found = json.loads(answer.body)
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise self._unavailable(f"the answer was {answer.status}, and not Mirage's")
+            raise self._make_unavailable(f"the answer was {answer.status}, and not Mirage's")
         return found
 
-    def _unavailable(self, why: str) -> ServiceUnavailable:
+    def _make_unavailable(self, why: str) -> ServiceUnavailable:
         return ServiceUnavailable(
             f"no service at {self._url}: {why}. "
             f"Slurm keeps the chains all the same; {self._by_hand}"

@@ -23,10 +23,15 @@ PREFIX = "/api/v1"
 UNIX = "unix://"
 
 
-def service_url(given: str | None) -> str:
+def resolve_service_url(given: str | None) -> str:
     """What was given, MIRAGE_URL, the user's own service where one runs, the client's configuration
     file, or the package's socket."""
-    chosen = given or os.environ.get("MIRAGE_URL") or _own() or _plugin().url(os.environ)
+    chosen = (
+        given
+        or os.environ.get("MIRAGE_URL")
+        or _find_own_socket()
+        or _load_plugin().url(os.environ)
+    )
     if not chosen.startswith(("http://", "https://", f"{UNIX}/")):
         raise InputError(
             f"the service's URL {chosen!r} is none: https://HOST, http://HOST or unix:///PATH"
@@ -34,7 +39,7 @@ def service_url(given: str | None) -> str:
     return str(chosen).rstrip("/")
 
 
-def _own() -> str | None:
+def _find_own_socket() -> str | None:
     """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
     path = get_user_state_dir() / "socket"
     try:
@@ -48,7 +53,7 @@ def _own() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceResponse:
     status: int
     body: bytes
 
@@ -57,7 +62,7 @@ class Answer:
         return 200 <= self.status < 300  # noqa: PLR2004 - HTTP's own
 
 
-def ask(
+def send_request(
     url: str,
     method: str,
     target: str,
@@ -65,33 +70,33 @@ def ask(
     *,
     identified: bool,
     timeout_s: float,
-) -> Answer:
+) -> ServiceResponse:
     """What the service at `url` answers, followed to no other address.
 
     Nothing is sent to somebody of whom the system says that it is not the service. `identified`:
     with a credential. Raises ServiceUnavailable, which says why; InputError for a bad token's file.
     """
-    plugin = _plugin()
+    plugin = _load_plugin()
     try:
         peer = plugin.connect(url, os.environ, timeout_s)
     except (plugin.Unreachable, OSError) as error:
         raise ServiceUnavailable(str(error) or type(error).__name__) from error
     connection = HTTPConnection("mirage", timeout=timeout_s)
-    connection.sock = _as_socket(peer.stream, timeout_s)
+    connection.sock = _wrap_socket(peer.stream, timeout_s)
     with closing(connection):
         headers = {"Host": peer.host}
         headers |= {"Content-Type": "application/json"} if body else {}
         if identified and not peer.is_socket:
-            headers |= _credential(method, target, body, is_known=peer.is_known)
+            headers |= _build_auth_header(method, target, body, is_known=peer.is_known)
         try:
             connection.request(method, peer.prefix + target, body or None, headers)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.read())
+            return ServiceResponse(answer.status, answer.read())
         except (HTTPException, OSError) as error:
             raise ServiceUnavailable(str(error) or type(error).__name__) from error
 
 
-def _as_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
+def _wrap_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
     """The plugin connects by the built-in module alone, which has no files of sockets."""
     if isinstance(stream, socket.socket):
         return stream
@@ -100,7 +105,7 @@ def _as_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
     return made
 
 
-def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
+def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
     """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
     named = os.environ.get("MIRAGE_TOKEN_FILE")
     if named and not is_known:
@@ -109,8 +114,8 @@ def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dic
             "there may use it. Set MIRAGE_URL, or url in /etc/mirage/client.conf, to https://HOST"
         )
     if named:
-        return {"Authorization": f"Bearer {_token(Path(named))}"}
-    plugin = _plugin()
+        return {"Authorization": f"Bearer {_read_token(Path(named))}"}
+    plugin = _load_plugin()
     try:
         cluster = plugin.cluster(os.environ)
     except plugin.Unreachable as error:
@@ -121,14 +126,14 @@ def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dic
 
 
 @cache
-def _plugin() -> ModuleType:
+def _load_plugin() -> ModuleType:
     """The wrapped sbatch's own rules of where the service is and who is believed to be it: one file
     for both, which stands outside this package because it is for Python 3.6."""
     sys.path.append(str(get_data_dir("slurm_plugin")))
     return import_module("mirage_service")
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     """Of a file that nobody else may read. Raises InputError."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from mirage.bootstrap import wiring
 from mirage.cli.diagnostics import host_checks, permission_checks, service_checks, slurmrestd_checks
-from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
+from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.cluster.auth import sudo
 from mirage.cluster.cli.client import SlurmCli
 from mirage.config import settings as settings_file
@@ -36,8 +36,8 @@ app = typer.Typer()
 _SLURM = "Slurm"
 
 
-@app.command()
-def doctor(
+@app.command("doctor")
+def run_doctor(
     *,
     config: Annotated[
         Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
@@ -66,44 +66,44 @@ def doctor(
         settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
     )
     findings = [
-        *host_checks.account(settings.service.state_dir),
-        found("configuration", lambda: _configuration(config, settings)),
-        found("database", lambda: _database(settings)),
-        found("mode", lambda: _mode(settings)),
-        found(_SLURM, lambda: _slurm(settings)),
-        found("policy", lambda: _policy(settings)),
-        found("cluster file", lambda: _cluster_file(settings)),
-        found("identity", lambda: _identity(settings)),
-        *_submit_by_sudo(settings),
-        *service_checks.look(settings, url),
-        *host_checks.look(settings, user=user),
+        *host_checks.check_account(settings.service.state_dir),
+        run_check("configuration", lambda: _check_configuration(config, settings)),
+        run_check("database", lambda: _check_database(settings)),
+        run_check("mode", lambda: _check_mode(settings)),
+        run_check(_SLURM, lambda: _check_slurm(settings)),
+        run_check("policy", lambda: _check_policy(settings)),
+        run_check("cluster file", lambda: _check_cluster_file(settings)),
+        run_check("identity", lambda: _check_authentication(settings)),
+        *_check_submit_sudo(settings),
+        *service_checks.check_service(settings, url),
+        *host_checks.check_host(settings, user=user),
     ]
-    if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
-        findings += permission_checks.look(settings)
+    if moves and all(f.verdict is not Severity.FAULT for f in findings if f.what == _SLURM):
+        findings += permission_checks.check_permissions(settings)
     if as_json:
         typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
     else:
-        _show(findings)
-    if any(finding.verdict is Verdict.FAULT for finding in findings):
+        _print_findings(findings)
+    if any(finding.verdict is Severity.FAULT for finding in findings):
         raise typer.Exit(1)
 
 
-def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str]:
+def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severity, str]:
     """What may not be meant; and a secret in a file that everybody may read."""
     file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
     if not file.exists():
-        return Verdict.GOOD, "there is no file: everything is as by default"
+        return Severity.GOOD, "there is no file: everything is as by default"
     secret = settings.database.url and mask_url(settings.database.url) != settings.database.url
     if secret and file.stat().st_mode & 0o004:
-        return Verdict.WARNING, (
+        return Severity.WARNING, (
             f"everybody may read the database's password in {file}: put it into "
             "/etc/default/mirage as MIRAGE_DATABASE_URL"
         )
     told = wiring.check_settings(settings)
-    return (Verdict.WARNING, "; ".join(told)) if told else (Verdict.GOOD, f"{file} is right")
+    return (Severity.WARNING, "; ".join(told)) if told else (Severity.GOOD, f"{file} is right")
 
 
-def _database(settings: Settings) -> tuple[Verdict, str]:
+def _check_database(settings: Settings) -> tuple[Severity, str]:
     folder = settings.service.state_dir
     if wiring.find_database_file(settings) is not None and not os.access(
         folder, os.W_OK, effective_ids=True
@@ -111,37 +111,40 @@ def _database(settings: Settings) -> tuple[Verdict, str]:
         with suppress(OSError, KeyError):
             owner = pwd.getpwuid(folder.stat().st_uid).pw_name
             if owner != pwd.getpwuid(os.geteuid()).pw_name:
-                return Verdict.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
+                return Severity.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
     wiring.open_store(settings).close()
     wiring.check_path_security(settings)
     file = wiring.find_database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
-        return Verdict.WARNING, f"everybody may read {file}, whatever PrivateData says: chmod o= it"
-    return Verdict.GOOD, "it has this program's schema"
+        return (
+            Severity.WARNING,
+            f"everybody may read {file}, whatever PrivateData says: chmod o= it",
+        )
+    return Severity.GOOD, "it has this program's schema"
 
 
-def _slurm(settings: Settings) -> tuple[Verdict, str]:
+def _check_slurm(settings: Settings) -> tuple[Severity, str]:
     wiring.check_slurm_commands(settings)
     if settings.cluster.transport == "cli":
-        return _answering(settings)
-    told, lacking = slurmrestd_checks.look(settings)
-    return Verdict.WARNING if lacking else Verdict.GOOD, "; ".join([told, *lacking])
+        return _check_controller(settings)
+    told, lacking = slurmrestd_checks.check_slurmrestd(settings)
+    return Severity.WARNING if lacking else Severity.GOOD, "; ".join([told, *lacking])
 
 
-def _answering(settings: Settings) -> tuple[Verdict, str]:
+def _check_controller(settings: Settings) -> tuple[Severity, str]:
     """Whether slurmctld answers, and is of the cluster that the settings name."""
     site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).fetch_site_config()
     name = settings.cluster.name
     if site.cluster_name != name:
-        return Verdict.WARNING, (
+        return Severity.WARNING, (
             f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
             f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
             "service"
         )
-    return Verdict.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
+    return Severity.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
 
 
-def _mode(settings: Settings) -> tuple[Verdict, str]:
+def _check_mode(settings: Settings) -> tuple[Severity, str]:
     """How far it goes, and whether somebody has stopped it."""
     store = wiring.open_store(settings)
     try:
@@ -149,37 +152,37 @@ def _mode(settings: Settings) -> tuple[Verdict, str]:
             ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
             cluster_id = ids.get(settings.cluster.name)
             if cluster_id is None:
-                return Verdict.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
+                return Severity.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
             modes = clusters.list_modes(tx, cluster_id)
             pulled = kill_switch.list_pulls(tx, cluster_id)
     finally:
         store.close()
     told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
     if pulled:
-        return Verdict.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
-    return Verdict.GOOD, ", ".join(told)
+        return Severity.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
+    return Severity.GOOD, ", ".join(told)
 
 
-def _policy(settings: Settings) -> tuple[Verdict, str]:
+def _check_policy(settings: Settings) -> tuple[Severity, str]:
     """Which model serves, or which rule."""
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
         models = sum(candidate.scope is not None for candidate in policy.candidates)
         rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
-        return Verdict.GOOD, f"auto decides, among {models} models, {rules}"
+        return Severity.GOOD, f"auto decides, among {models} models, {rules}"
     if not isinstance(policy, ModelPolicy):
-        return Verdict.GOOD, f"the rule {policy.name} decides"
+        return Severity.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card
     traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
     told = f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
-    return Verdict.GOOD, told
+    return Severity.GOOD, told
 
 
-def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
+def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
     file = wiring.get_cluster_file(settings)
     if file is not None:
         version = file.params.slurm_version
-        verdict = Verdict.WARNING if is_unchecked(version) else Verdict.GOOD
+        verdict = Severity.WARNING if is_unchecked(version) else Severity.GOOD
         return (
             verdict,
             f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}",
@@ -187,13 +190,13 @@ def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
-        return Verdict.WARNING, f"{told} (`mirage cluster import` writes one)"
+        return Severity.WARNING, f"{told} (`mirage cluster import` writes one)"
     if should_observe(policy):
-        return Verdict.WARNING, wiring.check_settings(settings)[0]
-    return Verdict.GOOD, "none is set, and no rule needs one"
+        return Severity.WARNING, wiring.check_settings(settings)[0]
+    return Severity.GOOD, "none is set, and no rule needs one"
 
 
-def _identity(settings: Settings) -> tuple[Verdict, str]:
+def _check_authentication(settings: Settings) -> tuple[Severity, str]:
     """By what callers are known."""
     auth = settings.auth
     wiring.build_jwt_reader(settings)
@@ -204,18 +207,18 @@ def _identity(settings: Settings) -> tuple[Verdict, str]:
         told.append("JSON web tokens by public keys")
     if auth.jwt_key_file is not None:
         told.append(f"JSON web tokens by {auth.jwt_key_file}, with which anybody's can be made")
-        return Verdict.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
-    return Verdict.GOOD, ", ".join(told)
+        return Severity.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
+    return Severity.GOOD, ", ".join(told)
 
 
-def _submit_by_sudo(settings: Settings) -> list[Finding]:
+def _check_submit_sudo(settings: Settings) -> list[Finding]:
     link = settings.submit.sudo
     if link is None:
         return []
-    return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.check_program(link)))]
+    return [run_check("submit by sudo", lambda: (Severity.GOOD, sudo.check_program(link)))]
 
 
-def _show(findings: list[Finding]) -> None:
+def _print_findings(findings: list[Finding]) -> None:
     table = Table()
     for column in ("what", "", "told"):
         table.add_column(column)

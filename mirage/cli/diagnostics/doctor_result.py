@@ -7,7 +7,7 @@ from enum import StrEnum
 from mirage.errors import ConfigError, MirageError
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     GOOD = "good"
     WARNING = "warning"
     """It works, and less well than it could."""
@@ -17,17 +17,17 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     what: str
-    verdict: Verdict
+    verdict: Severity
     told: str
 
 
-Look = Callable[[], tuple[Verdict, str]]
+Look = Callable[[], tuple[Severity, str]]
 
 
-def found(what: str, look: Look) -> Finding:
+def run_check(what: str, look: Look) -> Finding:
     """An error of Mirage's is a fault."""
     try:
         return Finding(what, *look())
     except MirageError as error:
         said = error.to_one_line() if isinstance(error, ConfigError) else str(error)
-        return Finding(what, Verdict.FAULT, said)
+        return Finding(what, Severity.FAULT, said)

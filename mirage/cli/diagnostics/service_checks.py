@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from mirage.bootstrap import wiring
-from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
+from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
@@ -21,31 +21,35 @@ _TIMEOUT_S = 10.0
 _OK, _MISDIRECTED = 200, 421
 
 
-def look(settings: Settings, url: str | None) -> list[Finding]:
+def check_service(settings: Settings, url: str | None) -> list[Finding]:
     """`url`: where people reach it, through whatever is in between."""
     return [
-        found("models", lambda: models(settings)),
-        found("service", lambda: serves(settings)),
-        found("Slurm's answers", lambda: unread(settings)),
-        *_of_socket(settings),
-        *([] if url is None else [found("proxy", lambda: reached(url, settings.service.origins))]),
+        run_check("models", lambda: check_models(settings)),
+        run_check("service", lambda: check_readiness(settings)),
+        run_check("Slurm's answers", lambda: check_unread_rows(settings)),
+        *_check_socket(settings),
+        *(
+            []
+            if url is None
+            else [run_check("proxy", lambda: check_proxy(url, settings.service.origins))]
+        ),
     ]
 
 
-def models(settings: Settings) -> tuple[Verdict, str]:
+def check_models(settings: Settings) -> tuple[Severity, str]:
     """Whether each file is what its card says, and made for this program's features."""
     under = get_models_dir(settings.provision.models_dir)
     names = [
         f"models/{folder.parent.name}/{folder.name}"
         for folder in registry.list_model_folders(under)
     ]
-    broken = list(_broken(names, settings))
+    broken = list(_find_broken_models(names, settings))
     if broken:
-        return Verdict.FAULT, "; ".join(broken)
-    return Verdict.GOOD, f"{len(names)} in {under}, each as its card says"
+        return Severity.FAULT, "; ".join(broken)
+    return Severity.GOOD, f"{len(names)} in {under}, each as its card says"
 
 
-def unread(settings: Settings) -> tuple[Verdict, str]:
+def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
     """Whether rows of Slurm's answers are left out, since they do not read."""
     since = int(time.time()) - DAY_S
     with closing(wiring.open_store(settings)) as store, store.read() as tx:
@@ -53,15 +57,15 @@ def unread(settings: Settings) -> tuple[Verdict, str]:
         made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
     rows = {command: calls.unread for command, calls in made.items() if calls.unread}
     if not rows:
-        return Verdict.GOOD, "every row of the last 24 h reads"
+        return Severity.GOOD, "every row of the last 24 h reads"
     told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
-    return Verdict.WARNING, (
+    return Severity.WARNING, (
         f"rows of the last 24 h that did not read and were left out, each answer counted: {told}. "
         "The service's log names each once; what they are about is neither forecast nor moved"
     )
 
 
-def _broken(names: list[str], settings: Settings) -> Iterator[str]:
+def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:
     policy = wiring.get_policy_loader(settings)
     for name in names:
         try:
@@ -70,53 +74,56 @@ def _broken(names: list[str], settings: Settings) -> Iterator[str]:
             yield f"{name}: {error}"
 
 
-def serves(settings: Settings) -> tuple[Verdict, str]:
+def check_readiness(settings: Settings) -> tuple[Severity, str]:
     """On TCP, and ready: the queue was read lately."""
     given = settings.service
     host = f"[{given.host}]" if ":" in given.host else given.host
     if given.port == 0:
-        return Verdict.GOOD, "service.port is 0, so only its log says where it is"
+        return Severity.GOOD, "service.port is 0, so only its log says where it is"
     url = f"http://{host}:{given.port}{given.root_path}"
-    answer = _ask(f"{url}/healthz")
+    answer = _fetch_response(f"{url}/healthz")
     if isinstance(answer, str):
-        return Verdict.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
-    ready = _ask(f"{url}/readyz")
+        return Severity.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
+    ready = _fetch_response(f"{url}/readyz")
     if isinstance(ready, str) or ready.status_code != _OK:
         told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
-        return Verdict.WARNING, f"it answers at {url} and is not ready: {told}"
-    return Verdict.GOOD, f"it answers at {url}, and has read the queue lately"
+        return Severity.WARNING, f"it answers at {url} and is not ready: {told}"
+    return Severity.GOOD, f"it answers at {url}, and has read the queue lately"
 
 
-def _of_socket(settings: Settings) -> list[Finding]:
+def _check_socket(settings: Settings) -> list[Finding]:
     path = settings.service.socket
     if path is None:
         return []
 
-    def connect() -> tuple[Verdict, str]:
-        answer = _ask("http://mirage/healthz", httpx.HTTPTransport(uds=str(path)))
+    def connect() -> tuple[Severity, str]:
+        answer = _fetch_response("http://mirage/healthz", httpx.HTTPTransport(uds=str(path)))
         if isinstance(answer, str):
-            return Verdict.WARNING, f"nobody listens at {path}: `systemctl start mirage` ({answer})"
-        return Verdict.GOOD, f"it answers at {path}"
+            return (
+                Severity.WARNING,
+                f"nobody listens at {path}: `systemctl start mirage` ({answer})",
+            )
+        return Severity.GOOD, f"it answers at {path}"
 
-    return [found("socket", connect)]
+    return [run_check("socket", connect)]
 
 
-def reached(url: str, origins: tuple[str, ...]) -> tuple[Verdict, str]:
+def check_proxy(url: str, origins: tuple[str, ...]) -> tuple[Severity, str]:
     """That Mirage answers there, by that name, and below the path that it believes it has."""
     base = url.rstrip("/")
     place = urlsplit(base)
     origin = f"{place.scheme}://{place.netloc}"
-    if fault := _not_passed_on(base, origin) or _elsewhere(base):
-        return Verdict.FAULT, fault
+    if fault := _find_proxy_fault(base, origin) or _find_root_path_fault(base):
+        return Severity.FAULT, fault
     told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
     if place.scheme == "https" and not build_hosts((), origins).is_https_host(place.netloc):
         told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
-        return Verdict.WARNING, told
-    return Verdict.GOOD, told
+        return Severity.WARNING, told
+    return Severity.GOOD, told
 
 
-def _not_passed_on(base: str, origin: str) -> str:
-    answer = _ask(f"{base}/healthz")
+def _find_proxy_fault(base: str, origin: str) -> str:
+    answer = _fetch_response(f"{base}/healthz")
     if isinstance(answer, str):
         return f"{base} does not answer: {answer}"
     if answer.status_code == _MISDIRECTED:
@@ -132,8 +139,8 @@ def _not_passed_on(base: str, origin: str) -> str:
     return ""
 
 
-def _elsewhere(base: str) -> str:
-    document = _ask(f"{base}/api/v1/openapi.json")
+def _find_root_path_fault(base: str) -> str:
+    document = _fetch_response(f"{base}/api/v1/openapi.json")
     if isinstance(document, str) or document.status_code != _OK:
         return f"{base}/api/v1 is not passed on to Mirage"
     root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
@@ -144,7 +151,7 @@ def _elsewhere(base: str) -> str:
     return f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}"
 
 
-def _ask(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
+def _fetch_response(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
     """The answer, or why there is none."""
     try:
         with httpx.Client(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client:

@@ -8,7 +8,7 @@ from mirage.config.settings import Settings
 _MASTERS = frozenset({"root", "slurm"})
 
 
-def look(settings: Settings) -> tuple[str, list[str]]:
+def check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
     """What there is, and what is lacking, a sentence each. Asks as the service would.
 
     Raises ClusterUnavailable where there is no answer.
@@ -23,10 +23,10 @@ def look(settings: Settings) -> tuple[str, list[str]]:
         lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
     if not spoken.is_tested:
         lacking.append(f"{spoken.version} was never tried: Mirage knows its documents alone")
-    return told, [*lacking, *_of_the_token(settings)]
+    return told, [*lacking, *_check_token(settings)]
 
 
-def _of_the_token(settings: Settings) -> Iterator[str]:
+def _check_token(settings: Settings) -> Iterator[str]:
     file = wiring.build_token_file(settings)
     if file is None:
         return

@@ -12,21 +12,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.cluster_file import read_site
+from mirage.cli.cluster_file import load_site_params
 from mirage.cli.policies.table_options import (
     LEAD_IN_S,
-    complain,
-    cores,
-    finite,
-    instant,
+    build_plan,
+    check_finite,
+    count_cores,
     make_table,
-    midnight,
-    plan_of,
-    say_if_beyond,
-    seconds,
+    parse_duration_s,
+    parse_instant,
+    round_to_midnight,
+    warn_if_beyond_trace,
+    warn_of_unreplayed_rows,
 )
-from mirage.cli.policies.twin_tables import ask_twin
-from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.cli.policies.twin_tables import add_twin_forecasts
+from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.episodes.generation.resumable_build import BuiltTable
 from mirage.episodes.judge.evaluation import CLASSES, HandoverOutcomes, build_class_masks
 from mirage.episodes.judge.policy_runner import choose_reactive
@@ -40,8 +40,8 @@ from mirage.traces.workloads.load_scaling import MOST, scale_load
 app = typer.Typer()
 
 
-@app.command()
-def episodes(
+@app.command("episodes")
+def build_episode_table(
     trace: Annotated[Path, typer.Argument(help="The trace, in any format `mirage ingest` reads.")],
     *,
     cluster: Annotated[Path, typer.Option(metavar="C.toml", help="The cluster file.")],
@@ -88,7 +88,7 @@ def episodes(
             metavar="TIMES",
             min=0.1,
             max=MOST,
-            callback=finite,
+            callback=check_finite,
             help="Replay so many times the jobs of the trace, for models to learn from. 0.8 leaves "
             "a fifth of them out, 1.1 lets a tenth come once more, weeks later.",
         ),
@@ -114,36 +114,36 @@ def episodes(
 
     An interrupted command goes on where it was when it is repeated.
     """
-    params = read_site(cluster)
+    params = load_site_params(cluster)
     taken = replay.load_replay(trace, params)
     replayed = scale_load(taken.workload.jobs, load)
     if not replayed:
         raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
     settings = replace(
-        _settings(replayed, nodes, time_limit, every, since, until),
+        _build_settings(replayed, nodes, time_limit, every, since, until),
         partition=partition,
         qos=qos,
         user=user,
-        account=_account(replayed, user, account),
+        account=_choose_account(replayed, user, account),
     )
     settings.check_feasible(params)
-    plan = plan_of(trace, params, replayed, settings, load)
-    say_if_compiling()
+    plan = build_plan(trace, params, replayed, settings, load)
+    warn_if_compiling()
     begun = time.perf_counter()
-    made = make_table(plan, out, jobs or cores())
+    made = make_table(plan, out, jobs or count_cores())
     wall_s = time.perf_counter() - begun
     if twin:
-        ask_twin(out, EpisodeTable.load(out))
-    say_if_beyond(out, made.table)
-    report = _report(out, made, wall_s)
+        add_twin_forecasts(out, EpisodeTable.load(out))
+    warn_if_beyond_trace(out, made.table)
+    report = _build_report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
     else:
-        Console().print(_table(report))
-    complain(trace, taken)
+        Console().print(_render_report(report))
+    warn_of_unreplayed_rows(trace, taken)
 
 
-def _settings(
+def _build_settings(
     replayed: Sequence[SimJob],
     nodes: int,
     time_limit: str,
@@ -151,14 +151,16 @@ def _settings(
     since: str | None,
     until: str | None,
 ) -> PairSettings:
-    limit_s = seconds(time_limit, "--time-limit")
+    limit_s = parse_duration_s(time_limit, "--time-limit")
     first, last = replayed[0].submit, replayed[-1].submit
     found = PairSettings(
         nodes=nodes,
         time_limit_s=limit_s,
-        every_s=seconds(every, "--every"),
-        since=midnight(first + LEAD_IN_S) if since is None else instant(since, "--from"),
-        until=last - 2 * limit_s if until is None else instant(until, "--until"),
+        every_s=parse_duration_s(every, "--every"),
+        since=round_to_midnight(first + LEAD_IN_S)
+        if since is None
+        else parse_instant(since, "--from"),
+        until=last - 2 * limit_s if until is None else parse_instant(until, "--until"),
     )
     if (since and found.since > last) or (until and found.until < first):
         days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
@@ -166,13 +168,13 @@ def _settings(
     return found
 
 
-def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:
+def _choose_account(replayed: Sequence[SimJob], user: str, account: str) -> str:
     if account:
         check_account(replayed, user, account)
     return account or (find_account(replayed, user) if user else "")
 
 
-def _report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, Any]:
+def _build_report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, Any]:
     table = made.table
     new = len(table) + table.about.left_out - made.kept
     return {
@@ -184,11 +186,11 @@ def _report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, Any]:
         "resumed": made.kept,
         "wall_s": round(wall_s, 3),
         "episodes_per_s": round(new / wall_s, 3),
-        "reactive": reactive_by_class(table),
+        "reactive": summarize_reactive(table),
     }
 
 
-def reactive_by_class(table: EpisodeTable) -> dict[str, Any]:
+def summarize_reactive(table: EpisodeTable) -> dict[str, Any]:
     """What plain Slurm gives: mean interruption in hours, of all and by load class."""
     hours = HandoverOutcomes.from_choices(table, choose_reactive(table)).interruption_h
     masks = build_class_masks(hours)
@@ -204,7 +206,7 @@ def reactive_by_class(table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _table(report: dict[str, Any]) -> Table:
+def _render_report(report: dict[str, Any]) -> Table:
     table = Table(title=report["out"])
     table.add_column("")
     table.add_column("", justify="right")

@@ -9,10 +9,10 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from mirage.cli.options import ConfigOption, models_folder
-from mirage.cli.policies.evaluation import judge, together
-from mirage.cli.policies.evaluation_tables import figure_tables
-from mirage.cli.policies.table_options import finite, say_if_beyond
+from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.policies.evaluation import join_handovers, run_evaluation
+from mirage.cli.policies.evaluation_tables import render_figure_tables
+from mirage.cli.policies.table_options import check_finite, warn_if_beyond_trace
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.judge import day_bootstrap
@@ -22,7 +22,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
 from mirage.studies.evaluation import pareto_plot
-from mirage.studies.evaluation.auto_choices import who_decided
+from mirage.studies.evaluation.auto_choices import format_auto_choices
 from mirage.studies.output_check import check_writable
 
 app = typer.Typer()
@@ -45,7 +45,7 @@ def evaluate_tables(
         list[str] | None,
         typer.Option(
             "--policy",
-            help="A policy to judge; may be given several times. reactive, average and oracle "
+            help="A policy to run_evaluation; may be given several times. reactive, average and oracle "
             "are always judged.",
         ),
     ] = None,
@@ -60,7 +60,7 @@ def evaluate_tables(
         float,
         typer.Option(
             min=0.0,
-            callback=finite,
+            callback=check_finite,
             help="Cost of an hour of overlap in hours of interruption.",
         ),
     ] = OVERLAP_PRICE,
@@ -81,26 +81,34 @@ def evaluate_tables(
     (95 %, in the JSON and with --intervals) resample whole days. docs/episodes.md has the
     definitions.
     """
-    paths, names = _sorted_out(words, policies or [])
+    paths, names = _split_paths_and_policies(words, policies or [])
     if plot is not None:
-        pareto_plot.check(plot)
+        pareto_plot.check_plot_path(plot)
     if json_path not in (None, _STDOUT):
         check_writable(Path(json_path))
-    startup_h = _startup_h(startup_time)
-    under = models_folder(config)
-    tables = [_loaded(path) for path in paths]
-    judged = judge(paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h)
-    handovers = {name: judged.handovers(name) for name in names}
-    figures = evaluate_policies(handovers, build_class_masks(judged.reactive_h()), overlap_price)
+    startup_h = _parse_startup_h(startup_time)
+    under = get_models_folder(config)
+    tables = [_load_table(path) for path in paths]
+    judged = run_evaluation(
+        paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h
+    )
+    handovers = {name: judged.collect_handovers(name) for name in names}
+    figures = evaluate_policies(
+        handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
+    )
     if AUTO in figures:
-        figures[AUTO]["all"] |= judged.heard.figures()
+        figures[AUTO]["all"] |= judged.heard.summarize_choices()
     if plot is not None:
-        pareto_plot.draw(plot, figures, _constant_leads(tables, startup_h))
-    _say_if_pooled(tables)
-    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals)
+        pareto_plot.draw_plot(plot, figures, _evaluate_constant_leads(tables, startup_h))
+    _warn_if_pooled(tables)
+    _print_document(
+        _build_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals
+    )
 
 
-def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
+def _split_paths_and_policies(
+    words: Sequence[str], policies: Sequence[str]
+) -> tuple[list[Path], list[str]]:
     """Files and policies; `--policy a b` puts b among the files, where it names no file."""
     named = {*KNOWN, *MOVES_OFTEN}
     also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
@@ -121,15 +129,15 @@ def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Pat
     return paths, list(dict.fromkeys(names))
 
 
-def _loaded(path: Path) -> EpisodeTable:
+def _load_table(path: Path) -> EpisodeTable:
     table = EpisodeTable.load(path)
     if not len(table):
         raise InputError(f"{path} holds no episode")
-    say_if_beyond(path, table)
+    warn_if_beyond_trace(path, table)
     return table
 
 
-def _startup_h(text: str) -> float:
+def _parse_startup_h(text: str) -> float:
     try:
         seconds = parse_time_limit(text)
     except MalformedText as error:
@@ -139,18 +147,20 @@ def _startup_h(text: str) -> float:
     return seconds / _HOUR_S
 
 
-def _constant_leads(tables: Sequence[EpisodeTable], startup_h: float) -> list[tuple[float, float]]:
+def _evaluate_constant_leads(
+    tables: Sequence[EpisodeTable], startup_h: float
+) -> list[tuple[float, float]]:
     """(overlap, interruption) in mean hours of each constant lead that all tables have."""
     shortest = min(table.outcome_s.shape[1] for table in tables)
     points = []
     for back in range(1, shortest + 1):
         at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
-        handovers = together(tables, at, startup_h)
+        handovers = join_handovers(tables, at, startup_h)
         points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
     return points
 
 
-def _document(
+def _build_document(
     figures: Figures,
     paths: Sequence[Path],
     tables: Sequence[EpisodeTable],
@@ -161,7 +171,7 @@ def _document(
         "policies": figures,
         "overlap_price": overlap_price,
         "startup_time_s": round(startup_h * _HOUR_S),
-        "tables": [_named(path, table) for path, table in zip(paths, tables, strict=True)],
+        "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
         "clusters": count_clusters([table.about for table in tables]),
         "bootstrap": {
             "block": "day",
@@ -172,7 +182,7 @@ def _document(
     }
 
 
-def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
+def _describe_table(path: Path, table: EpisodeTable) -> dict[str, Any]:
     about = table.about
     return {
         "file": str(path),
@@ -185,7 +195,7 @@ def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
+def _warn_if_pooled(tables: Sequence[EpisodeTable]) -> None:
     count = count_clusters([table.about for table in tables])
     if count > 1:
         names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
@@ -200,7 +210,7 @@ def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
         typer.echo(f"mirage: note: hand-overs at {names} times the trace's load", err=True)
 
 
-def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
+def _print_document(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
     text = json.dumps(document, indent=1)
     if json_path == _STDOUT:
         typer.echo(text)
@@ -211,7 +221,7 @@ def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) ->
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
     console = Console()
-    for table in figure_tables(document["policies"], intervals=intervals):
+    for table in render_figure_tables(document["policies"], intervals=intervals):
         console.print(table)
     if AUTO in document["policies"]:
-        console.print(who_decided(document["policies"][AUTO]["all"]), soft_wrap=True)
+        console.print(format_auto_choices(document["policies"][AUTO]["all"]), soft_wrap=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from mirage.cli.policies.twin_tables import ask_where_needed
-from mirage.cli.ui.progress import counted
+from mirage.cli.policies.twin_tables import ask_twin_if_needed
+from mirage.cli.ui.progress import show_progress
 from mirage.domain.decision import Decision, HandoverView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
@@ -21,35 +21,37 @@ from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
 from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy, should_observe
-from mirage.studies.evaluation.auto_choices import Heard
+from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
 
 ORACLE = "oracle"
 """What could only be known afterwards: no policy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluation:
     """What each policy chose in each table, and who decided for `auto`."""
 
     tables: Sequence[EpisodeTable]
     startup_h: float
     chosen: dict[str, list[policy_runner.Chosen]]
-    heard: Heard
+    heard: AutoChoiceCounter
 
-    def handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
+    def collect_handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
         """Of one policy, over all tables or those at `places`."""
         at = range(len(self.tables)) if places is None else places
         chosen = self.chosen[name]
-        return together([self.tables[k] for k in at], [chosen[k] for k in at], self.startup_h)
+        return join_handovers([self.tables[k] for k in at], [chosen[k] for k in at], self.startup_h)
 
-    def reactive_h(self, places: Sequence[int] | None = None) -> Floats:
+    def compute_reactive_h(self, places: Sequence[int] | None = None) -> Floats:
         """The reactive interruption that load classes go by, hours: without the startup time."""
         at = range(len(self.tables)) if places is None else places
         chosen = self.chosen["reactive"]
-        return together([self.tables[k] for k in at], [chosen[k] for k in at], 0.0).interruption_h
+        return join_handovers(
+            [self.tables[k] for k in at], [chosen[k] for k in at], 0.0
+        ).interruption_h
 
 
-def judge(
+def run_evaluation(
     paths: Sequence[Path],
     tables: Sequence[EpisodeTable],
     names: Iterable[str],
@@ -57,7 +59,7 @@ def judge(
     *,
     overlap_price: float,
     startup_h: float = 0.0,
-) -> Judged:
+) -> Evaluation:
     """Ask each policy of `names`, and the oracle where it is one, over the tables.
 
     `under` is the folder of models. Raises InputError where two tables share a hand-over, or a
@@ -68,15 +70,15 @@ def judge(
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
-    ask_where_needed(asked.values(), paths, tables)
-    _say_if_learned(asked.values(), paths, tables)
-    heard = Heard()
-    run = _Run(tables, overlap_price, startup_h, heard)
-    chosen = {name: run.choices(asked.get(name)) for name in names}
-    return Judged(tables, startup_h, chosen, heard)
+    ask_twin_if_needed(asked.values(), paths, tables)
+    _warn_if_trained_on(asked.values(), paths, tables)
+    heard = AutoChoiceCounter()
+    run = _PolicyRunner(tables, overlap_price, startup_h, heard)
+    chosen = {name: run.collect_choices(asked.get(name)) for name in names}
+    return Evaluation(tables, startup_h, chosen, heard)
 
 
-def together(
+def join_handovers(
     tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.Chosen], startup_h: float
 ) -> HandoverOutcomes:
     """What became of the hand-overs of tables, in their order."""
@@ -86,11 +88,15 @@ def together(
     return HandoverOutcomes.join_outcomes(parts)
 
 
-class _Run:
+class _PolicyRunner:
     """Policies over tables; each is asked once, however many ask what it chooses."""
 
     def __init__(
-        self, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float, heard: Heard
+        self,
+        tables: Sequence[EpisodeTable],
+        overlap_price: float,
+        startup_h: float,
+        heard: AutoChoiceCounter,
     ) -> None:
         self._tables = tables
         self._price = overlap_price
@@ -98,40 +104,42 @@ class _Run:
         self._heard = heard
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
 
-    def choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
+    def collect_choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
         """For each table, the instants that the policy chooses; the oracle is not asked."""
         if asked is None:
             return [
                 policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables
             ]
         if isinstance(asked, AutoPolicy):
-            return [self._walked(asked, place) for place in range(len(self._tables))]
-        return [self._decided(asked, place) for place in range(len(self._tables))]
+            return [self._walk_auto(asked, place) for place in range(len(self._tables))]
+        return [self._choose_once(asked, place) for place in range(len(self._tables))]
 
-    def _walked(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
+    def _walk_auto(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
         table = self._tables[place]
-        auto = replace(auto, candidates=tuple(c for c in auto.candidates if not _saw(c, table)))
+        auto = replace(
+            auto, candidates=tuple(c for c in auto.candidates if not _has_seen(c, table))
+        )
         return walk_forward.choose_instants(
-            auto, table, lambda p: self._decided(p, place), self._heard
+            auto, table, lambda p: self._choose_once(p, place), self._heard
         )
 
-    def _decided(self, asked: Policy, place: int) -> policy_runner.Chosen:
+    def _choose_once(self, asked: Policy, place: int) -> policy_runner.Chosen:
         key = (asked.name, place)
         if key not in self._known:
-            self._known[key] = self._run(asked, self._tables[place])
+            self._known[key] = self._run_policy(asked, self._tables[place])
         return self._known[key]
 
-    def _run(self, asked: Policy, table: EpisodeTable) -> policy_runner.Chosen:
+    def _run_policy(self, asked: Policy, table: EpisodeTable) -> policy_runner.Chosen:
         if asked.name == "reactive":
             return policy_runner.choose_reactive(table)
-        heeded = _Heeded(asked)
-        with counted(asked.name, len(table)) as told:
+        heeded = _FallbackCounter(asked)
+        with show_progress(asked.name, len(table)) as told:
             found = policy_runner.run_policy(table, heeded, self._price, lambda _: told())
-        heeded.say(table)
+        heeded.warn_of_fallbacks(table)
         return found
 
 
-class _Heeded:
+class _FallbackCounter:
     """A policy, and how often it could not be asked: its figures are then those of a rule."""
 
     def __init__(self, policy: Policy) -> None:
@@ -144,7 +152,7 @@ class _Heeded:
             self._why[explain_unfit(self._policy, view)] += 1
         return self._policy.decide(view)
 
-    def say(self, table: EpisodeTable) -> None:
+    def warn_of_fallbacks(self, table: EpisodeTable) -> None:
         stood_in = sum(n for why, n in self._why.items() if why is not None)
         if stood_in:
             why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
@@ -161,23 +169,23 @@ def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> No
             )
 
 
-def _say_if_learned(
+def _warn_if_trained_on(
     policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
     """Figures on weeks that a model was trained on are better than the model is."""
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
-            if isinstance(one, ModelPolicy) and _saw(one, table):
+            if isinstance(one, ModelPolicy) and _has_seen(one, table):
                 typer.echo(
                     f"mirage: note: {one.name} was trained on weeks of {path}, or later", err=True
                 )
             if isinstance(one, AutoPolicy):
-                for name in (c.name for c in one.candidates if _saw(c, table)):
+                for name in (c.name for c in one.candidates if _has_seen(c, table)):
                     told = f"{name} was trained on weeks of {path}, or later: auto does without it"
                     typer.echo(f"mirage: note: {told}", err=True)
 
 
-def _saw(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
+def _has_seen(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
     scope = asked.artefact.scope if isinstance(asked, ModelPolicy) else asked.scope
     about = table.about
     cluster = str(about.cluster.get("name", ""))

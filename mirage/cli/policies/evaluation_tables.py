@@ -18,30 +18,30 @@ _SHOWN = (
 """Columns: heading, figure, digits."""
 
 
-def figure_tables(figures: Figures, *, intervals: bool) -> Iterator[Table]:
+def render_figure_tables(figures: Figures, *, intervals: bool) -> Iterator[Table]:
     """One for each class that has hand-overs: 80 columns hold the policies' names whole."""
     for load in CLASSES:
         rows = {name: by_class[load] for name, by_class in figures.items()}
         count = next(iter(rows.values()))["episodes"]
         if count:
-            table = _table(rows, intervals)
+            table = _render_class_table(rows, intervals)
             within = ", in brackets the 95 % interval over days" if intervals else ""
             table.title = f"{load}: mean of {count} hand-overs{within}"
             yield table
 
 
-def _table(rows: dict[str, dict[str, Any]], intervals: bool) -> Table:
+def _render_class_table(rows: dict[str, dict[str, Any]], intervals: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("policy", no_wrap=True, overflow="fold")
     for heading, _, _ in _SHOWN:
         table.add_column(heading, justify="right", overflow="fold")
     for name, told in rows.items():
-        cells = (_cell(told, figure, digits, intervals) for _, figure, digits in _SHOWN)
+        cells = (_format_cell(told, figure, digits, intervals) for _, figure, digits in _SHOWN)
         table.add_row(name, *cells)
     return table
 
 
-def _cell(told: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
+def _format_cell(told: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
     value, ends = told[figure], told[f"{figure}_ci"]
     if value is None:
         return ""

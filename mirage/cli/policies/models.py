@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, models_folder
-from mirage.cli.policies.trainers import EVERY, no_packages
-from mirage.cli.policies.twin_tables import ask_where_needed
-from mirage.cli.ui.progress import working
+from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.policies.trainers import EVERY, make_packages_error
+from mirage.cli.policies.twin_tables import ask_twin_if_needed
+from mirage.cli.ui.progress import show_activity
 from mirage.errors import InputError, MirageError
 from mirage.learn.dataset import Rows
 from mirage.policy import registry
@@ -36,7 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.
 @models.command("list")
 def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """All versions, and which of each name is promoted: those that the service finds."""
-    under = models_folder(config)
+    under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
     if as_json:
         typer.echo(json.dumps({"models_dir": str(under), "models": told}))
@@ -45,14 +45,14 @@ def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None
     for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
         table.add_column(column)
     for line in told:
-        table.add_row(*(_cell(value) for value in line.values()))
+        table.add_row(*(_format_cell(value) for value in line.values()))
     Console().print(table)
 
 
-@models.command()
-def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
+@models.command("show")
+def show_model(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """What a model is: its card, checked against its graph."""
-    served = registry.load_model(model, models_folder(config))
+    served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
@@ -62,8 +62,8 @@ def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) 
     Console().print_json(json.dumps({**told, **model_catalog.summarize_card(card)}))
 
 
-@models.command()
-def promote(
+@models.command("promote")
+def promote_model(
     model: Model,
     words: Annotated[
         list[Path] | None,
@@ -81,7 +81,7 @@ def promote(
     nothing changes, and the exit code is 1.
     """
     found = model_promotion.judge_promotion(
-        model, models_folder(config), words or [], force=force, ask=ask_where_needed
+        model, get_models_folder(config), words or [], force=force, ask=ask_twin_if_needed
     )
     evidence = found.build_evidence()
     if found.refusal is None:
@@ -95,8 +95,8 @@ def promote(
         typer.echo(f"{told}{found.new} is in use")
 
 
-@models.command()
-def recalibrate(
+@models.command("recalibrate")
+def recalibrate_model(
     model: Model,
     words: Annotated[
         list[Path],
@@ -115,13 +115,13 @@ def recalibrate(
     try:
         from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
     except ImportError:
-        raise no_packages() from None
-    under = models_folder(config)
+        raise make_packages_error() from None
+    under = get_models_folder(config)
     served = registry.load_model(model, under)
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, TreeModel):
         raise InputError(f"{served.name} has no forecast of the wait")
-    with working("adjusting the forecast"):
+    with show_activity("adjusting the forecast"):
         tables = [load_unseen_table(path, served) for path in words]
         rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
         if len(rows) < FEWEST:
@@ -138,7 +138,7 @@ def recalibrate(
     typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, float):

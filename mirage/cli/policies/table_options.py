@@ -47,7 +47,7 @@ _MANY_BEYOND = 0.01
 _SHORT = re.compile(r"(\d+)([smhd])")
 
 
-def say_if_beyond(path: Path, table: EpisodeTable) -> None:
+def warn_if_beyond_trace(path: Path, table: EpisodeTable) -> None:
     """Whether a good part of its outcomes is of a queue that only drained."""
     share = table.about.beyond_trace / max(1, table.outcome_s.size)
     if share >= _MANY_BEYOND:
@@ -62,7 +62,7 @@ def say_if_beyond(path: Path, table: EpisodeTable) -> None:
 def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
     total = len(plan.settings.start_points)
     try:
-        with _progress(total) as told:
+        with _show_progress(total) as told:
             return build_table(plan, out, processes, told)
     except KeyboardInterrupt:
         done = count_kept_points(plan, out)
@@ -72,7 +72,7 @@ def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
         raise typer.Exit(_AFTER_CTRL_C) from None
 
 
-def complain(trace: Path, taken: replay.Replay) -> None:
+def warn_of_unreplayed_rows(trace: Path, taken: replay.Replay) -> None:
     """On standard error, where rows of the trace are not in the replay."""
     if taken.refused:
         why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
@@ -83,7 +83,7 @@ def complain(trace: Path, taken: replay.Replay) -> None:
         )
 
 
-def plan_of(
+def build_plan(
     trace: Path,
     params: Params,
     replayed: Sequence[SimJob],
@@ -105,14 +105,14 @@ def plan_of(
     return TablePlan(params, replayed, settings, replace(about, load=load))
 
 
-def finite(option: typer.CallbackParam, number: float) -> float:
+def check_finite(option: typer.CallbackParam, number: float) -> float:
     """For an option: `nan` and `inf` are numbers to the parser."""
     if not math.isfinite(number):
         raise InputError(f"{option.opts[0]} {number}: no finite number")
     return number
 
 
-def seconds(text: str, option: str) -> int:
+def parse_duration_s(text: str, option: str) -> int:
     short = _SHORT.fullmatch(text.strip().lower())
     if short:
         return int(short[1]) * _UNITS_S[short[2]]
@@ -125,7 +125,7 @@ def seconds(text: str, option: str) -> int:
     return seconds
 
 
-def instant(text: str, option: str) -> int:
+def parse_instant(text: str, option: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -133,16 +133,16 @@ def instant(text: str, option: str) -> int:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
-def midnight(at: int) -> int:
+def round_to_midnight(at: int) -> int:
     return -(-at // _DAY_S) * _DAY_S
 
 
-def cores() -> int:
+def count_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
+def _show_progress(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (

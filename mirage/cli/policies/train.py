@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, models_folder
-from mirage.cli.policies.table_options import say_if_beyond
-from mirage.cli.policies.trainers import Agents, Asked, Maker, Trees
-from mirage.cli.policies.twin_tables import ask_twin
+from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.policies.table_options import warn_if_beyond_trace
+from mirage.cli.policies.trainers import AgentTrainer, Trainer, TrainingRequest, TreeTrainer
+from mirage.cli.policies.twin_tables import add_twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.settings import load_settings
@@ -41,8 +41,8 @@ class EncoderName(StrEnum):
 _AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 
 
-@app.command()
-def train(
+@app.command("train")
+def train_policy(
     family: Annotated[FamilyName, typer.Argument(help="The kind of model.")],
     words: Annotated[list[Path], typer.Argument(metavar="E.npz...", help="Episode tables.")],
     *,
@@ -87,19 +87,19 @@ def train(
     _check_out(out)
     tables = [EpisodeTable.load(path) for path in words]
     for path, table in zip(words, tables, strict=True):
-        say_if_beyond(path, table)
+        warn_if_beyond_trace(path, table)
     _check_loads(words, tables)
-    under = models_folder(config)
+    under = get_models_folder(config)
     with_twin = all(table.twins is not None for table in tables) if twin is None else twin
-    maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)
+    maker = _create_trainer(family, encoder, init, settings, seed, under=under, twin=with_twin)
     if with_twin:
         for path, table in zip(words, tables, strict=True):
-            ask_twin(path, table)
+            add_twin_forecasts(path, table)
     begun = time.perf_counter()
-    made = maker.make(tables, Asked(words, out, windows, seed))
+    made = maker.train_model(tables, TrainingRequest(words, out, windows, seed))
     card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
-    _save(out, card, made.graph, made.weights)
-    maker.tidy()
+    _save_artefact(out, card, made.graph, made.weights)
+    maker.clean_up()
     told = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")
     report = {
         "out": str(out),
@@ -110,26 +110,26 @@ def train(
     if as_json:
         typer.echo(json.dumps(report))
     else:
-        Console().print(_shown(report))
+        Console().print(_render_metrics(report))
 
 
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     """A model is for chains of which it was judged, and that is at the trace's own load."""
-    logged = {_chains(table) for table in tables if table.about.has_logged_load}
+    logged = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
-        if _chains(table) not in logged:
+        if _build_chain_key(table) not in logged:
             raise InputError(
                 f"{path} is of {table.about.load} times the load: give a table of the same chains "
                 "as logged too, by which the model is judged"
             )
 
 
-def _chains(table: EpisodeTable) -> tuple[object, ...]:
+def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
     about = table.about
     return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
 
 
-def _maker(
+def _create_trainer(
     family: FamilyName,
     encoder: EncoderName | None,
     init: str | None,
@@ -138,18 +138,18 @@ def _maker(
     *,
     under: Path,
     twin: bool,
-) -> Maker:
+) -> Trainer:
     settings = load_settings(changed)
     if family in _AGENTS:
         start = None if init is None else registry.resolve_folder(init, under)
         chosen = encoder or EncoderName.MLP
-        return Agents(family, chosen, settings, seed, init=start, twin=twin)
+        return AgentTrainer(family, chosen, settings, seed, init=start, twin=twin)
     if encoder or init:
         raise InputError(f"--encoder and --init are for agents, not for {family}")
-    return Trees(family, settings, seed, twin=twin)
+    return TreeTrainer(family, settings, seed, twin=twin)
 
 
-def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
+def _save_artefact(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
     from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
 
     save_artefact(out, card, graph, weights)
@@ -164,7 +164,7 @@ def _check_out(out: Path) -> None:
     check_makeable(out)
 
 
-def _shown(report: dict[str, Any]) -> Table:
+def _render_metrics(report: dict[str, Any]) -> Table:
     table = Table(
         title=report["out"], caption="on rolling windows of later weeks, mean per hand-over"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from mirage.cli.ui.progress import counted
+from mirage.cli.ui.progress import show_progress
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 
@@ -22,7 +22,7 @@ _AFTER_CTRL_C = 130
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TrainedArtefact:
     """What goes into an artefact's folder."""
 
     graph: bytes
@@ -31,7 +31,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrainingRequest:
     """What every training is told."""
 
     words: Sequence[Path]
@@ -40,16 +40,18 @@ class Asked:
     seed: int
 
 
-class Maker(Protocol):
+class Trainer(Protocol):
     """One kind of model."""
 
-    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made: ...
+    def train_model(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+    ) -> TrainedArtefact: ...
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Once what was made is saved."""
 
 
-class Trees:
+class TreeTrainer:
     """Forest, xgboost, or both."""
 
     def __init__(
@@ -63,11 +65,13 @@ class Trees:
 
             from mirage.learn.trees.ensemble import create_family as made  # noqa: PLC0415 - an extra
         except ImportError:
-            raise no_packages() from None
+            raise make_packages_error() from None
         self._family = made(family, settings, seed)
         self._twin = twin
 
-    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
+    def train_model(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+    ) -> TrainedArtefact:
         from mirage.learn.artefact import model_card
         from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
         from mirage.learn.dataset import Rows  # noqa: PLC0415
@@ -76,7 +80,7 @@ class Trees:
         family = self._family
         rows = Rows.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(rows, tables, EVERY)
-        with counted(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
+        with show_progress(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
             metrics = tree_training.judge_family(
                 rows, family, asked.windows, asked.seed, told, judging
             )
@@ -88,13 +92,15 @@ class Trees:
             "judged": judging.list_results(),
             "operating_points": judging.list_operating_points(),
         }
-        return Made(graph, model_card.build_tree_card(fitted, family, rows, tables, **own))
+        return TrainedArtefact(
+            graph, model_card.build_tree_card(fitted, family, rows, tables, **own)
+        )
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Nothing was kept."""
 
 
-class Agents:
+class AgentTrainer:
     """DQN or policy gradient; what is done is kept until all of it is."""
 
     def __init__(
@@ -117,7 +123,7 @@ class Agents:
             from mirage.learn.agents.agent_card import StartingAgent  # noqa: PLC0415 - an extra
             from mirage.learn.agents.agent_training import AgentPlan  # noqa: PLC0415 - an extra
         except ImportError:
-            raise no_packages() from None
+            raise make_packages_error() from None
         self._start: StartingAgent | None = None
         if init is not None:
             self._start = StartingAgent.from_folder(init, family, encoder, twin=twin)
@@ -128,21 +134,25 @@ class Agents:
         self._plan: AgentPlan = plan
         self._stages: Checkpoints | None = None
 
-    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
+    def train_model(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+    ) -> TrainedArtefact:
         """Ctrl-C keeps the stages that are done, and leaves with 130."""
-        self._stages = self._stages_of(tables, asked)
+        self._stages = self._open_stages(tables, asked)
         try:
-            return self._made(tables, asked, self._stages)
+            return self._train_and_export(tables, asked, self._stages)
         except KeyboardInterrupt:
             done = len(self._stages)
             typer.echo(f"mirage: {done} stages kept; the same command goes on", err=True)
             raise typer.Exit(_AFTER_CTRL_C) from None
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         if self._stages is not None:
             self._stages.delete_folder()
 
-    def _made(self, tables: Sequence[EpisodeTable], asked: Asked, stages: "Checkpoints") -> Made:
+    def _train_and_export(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, stages: "Checkpoints"
+    ) -> TrainedArtefact:
         import torch  # noqa: PLC0415 - an extra
 
         from mirage.learn.agents import agent_card, agent_export, agent_training
@@ -156,7 +166,7 @@ class Agents:
         runs = Trajectories.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
-        with counted(name, (asked.windows + 1) * agent_training.STAGES) as told:
+        with show_progress(name, (asked.windows + 1) * agent_training.STAGES) as told:
             stages = replace(stages, told=told)
             metrics = agent_training.judge_agent(runs, plan, asked.windows, stages, judging)
             agent = agent_training.fit_agent(runs, plan, stages, "all")
@@ -171,9 +181,9 @@ class Agents:
         kept = safetensors_io.pack_weights(
             agent_training.dump_weights(agent.net), {"encoder": plan.encoder}
         )
-        return Made(graph, card, kept)
+        return TrainedArtefact(graph, card, kept)
 
-    def _stages_of(self, tables: Sequence[EpisodeTable], asked: Asked) -> "Checkpoints":
+    def _open_stages(self, tables: Sequence[EpisodeTable], asked: TrainingRequest) -> "Checkpoints":
         from mirage.learn.agents.checkpoints import Checkpoints  # noqa: PLC0415
         from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
 
@@ -185,19 +195,19 @@ class Agents:
                 "seed": asked.seed,
                 "windows": asked.windows,
                 "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.words],
-                "twin": [_digest(table) for table in tables] if self._twin else None,
+                "twin": [_hash_twin_forecasts(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
                 "versions": model_card.list_versions(),
             },
         )
 
 
-def _digest(table: EpisodeTable) -> str | None:
+def _hash_twin_forecasts(table: EpisodeTable) -> str | None:
     """Of what the twin foretold: a file of its own."""
     if table.twins is None:
         return None
     return hashlib.sha256(table.twins.quantile_s.tobytes()).hexdigest()
 
 
-def no_packages() -> InputError:
+def make_packages_error() -> InputError:
     return InputError("training needs more packages: pip install 'mirage-provisioner[train]'")

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from pydantic import TypeAdapter
 
-from mirage.cli.ui.progress import counted
+from mirage.cli.ui.progress import show_progress
 from mirage.episodes.table import twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -21,7 +21,7 @@ from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import scale_load
 
 
-def ask_where_needed(
+def ask_twin_if_needed(
     policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
     """Ask where one of the policies wants to know.
@@ -34,24 +34,24 @@ def ask_where_needed(
         return
     for path, table in zip(paths, tables, strict=True):
         try:
-            ask_twin(path, table)
+            add_twin_forecasts(path, table)
         except InputError as error:
             if any(policy.name != AUTO for policy in wanting):
                 raise
             typer.echo(f"mirage: note: {error}", err=True)
 
 
-def ask_twin(path: Path, table: EpisodeTable) -> None:
+def add_twin_forecasts(path: Path, table: EpisodeTable) -> None:
     """Give the table the twin's answers, and keep them beside it.
 
     Raises InputError where the trace is gone, or another one.
     """
     if table.twins is not None:
         return
-    trace = _trace(path, table)
+    trace = _find_trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
     jobs = scale_load(replay.load_replay(trace, params).workload.jobs, table.about.load)
-    with counted("asking the twin", len(table)) as told:
+    with show_progress("asking the twin", len(table)) as told:
         table.twins = make_twin_table(
             build_request(table, params, jobs),
             twin_forecasts.get_twin_path(path),
@@ -60,7 +60,7 @@ def ask_twin(path: Path, table: EpisodeTable) -> None:
         )
 
 
-def _trace(path: Path, table: EpisodeTable) -> Path:
+def _find_trace(path: Path, table: EpisodeTable) -> Path:
     trace = Path(table.about.source)
     if not table.about.source or not trace.is_file():
         raise InputError(

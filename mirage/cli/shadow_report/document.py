@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cli.policies.evaluation import Judged
-from mirage.cli.shadow_report.handover_pairs import Pair
+from mirage.cli.policies.evaluation import Evaluation
+from mirage.cli.shadow_report.handover_pairs import HandoverPair
 from mirage.episodes.judge import day_bootstrap, policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
 from mirage.episodes.judge.paired_test import PairedDifference
@@ -28,7 +28,7 @@ BASELINES = (REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate")
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _TableGroup:
     """Tables that are judged as one set."""
 
     by: str
@@ -37,15 +37,17 @@ class _Group:
     places: tuple[int, ...]
 
 
-def document(pairs: Sequence[Pair], judged: Judged, overlap_price: float) -> Document:
+def build_document(
+    pairs: Sequence[HandoverPair], judged: Evaluation, overlap_price: float
+) -> Document:
     """Everything the report says of tables, one for each pair."""
-    groups = [_told(group, judged, overlap_price) for group in _groups(pairs)]
-    groups[0]["policies"][AUTO]["all"] |= judged.heard.figures()
+    groups = [_build_group(group, judged, overlap_price) for group in _group_pairs(pairs)]
+    groups[0]["policies"][AUTO]["all"] |= judged.heard.summarize_choices()
     return {
         "recommendation": groups[0]["recommendation"],
-        "from": _day(min(pair.settings.since for pair in pairs)),
-        "until": _day(max(pair.settings.until for pair in pairs)),
-        "pairs": [_pair(p, t) for p, t in zip(pairs, judged.tables, strict=True)],
+        "from": _format_instant(min(pair.settings.since for pair in pairs)),
+        "until": _format_instant(max(pair.settings.until for pair in pairs)),
+        "pairs": [_describe_pair(p, t) for p, t in zip(pairs, judged.tables, strict=True)],
         "groups": groups,
         "bootstrap": {
             "block": "day",
@@ -56,21 +58,21 @@ def document(pairs: Sequence[Pair], judged: Judged, overlap_price: float) -> Doc
     }
 
 
-def nothing_to_tell(days: int) -> Document:
+def build_empty_document(days: int) -> Document:
     """Of a log in which no hand-over can be asked about."""
     advised = asdict(build_too_little(days))
     return {"recommendation": advised, "from": None, "until": None, "pairs": [], "groups": []}
 
 
-def early(table: EpisodeTable) -> HandoverOutcomes:
+def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
     """What afterany comes to on the same site under ACCRUE_ALWAYS."""
     plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
     return replace(plain, x_h=table.outcome_aged_h[:, -1])
 
 
-def _groups(pairs: Sequence[Pair]) -> list[_Group]:
+def _group_pairs(pairs: Sequence[HandoverPair]) -> list[_TableGroup]:
     """All first; others only where they say something else than a group before them."""
-    found = [_Group("all", "all", tuple(range(len(pairs))))]
+    found = [_TableGroup("all", "all", tuple(range(len(pairs))))]
     for by, names in (
         ("partition", [pair.settings.partition for pair in pairs]),
         ("user", [pair.user_class for pair in pairs]),
@@ -79,14 +81,16 @@ def _groups(pairs: Sequence[Pair]) -> list[_Group]:
         for name in dict.fromkeys(names):
             places = tuple(k for k, other in enumerate(names) if other == name)
             if places not in {group.places for group in found}:
-                found.append(_Group(by, name, places))
+                found.append(_TableGroup(by, name, places))
     return found
 
 
-def _told(group: _Group, judged: Judged, overlap_price: float) -> Document:
-    handovers = {name: judged.handovers(name, group.places) for name in judged.chosen}
-    handovers[EARLY] = HandoverOutcomes.join_outcomes(early(judged.tables[k]) for k in group.places)
-    load = build_class_masks(judged.reactive_h(group.places))
+def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -> Document:
+    handovers = {name: judged.collect_handovers(name, group.places) for name in judged.chosen}
+    handovers[EARLY] = HandoverOutcomes.join_outcomes(
+        compute_early_handovers(judged.tables[k]) for k in group.places
+    )
+    load = build_class_masks(judged.compute_reactive_h(group.places))
     ours = handovers[AUTO]
     return {
         "by": group.by,
@@ -96,34 +100,36 @@ def _told(group: _Group, judged: Judged, overlap_price: float) -> Document:
         ),
         "days": day_bootstrap.count_days(ours.start_point),
         "policies": evaluate_policies(handovers, load, overlap_price),
-        "against": {b: _against(ours, handovers[b], overlap_price) for b in BASELINES},
+        "against": {
+            b: _compare_with_baseline(ours, handovers[b], overlap_price) for b in BASELINES
+        },
     }
 
 
-def _against(
+def _compare_with_baseline(
     ours: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
 ) -> dict[str, Any]:
     """What `auto` saves against a baseline: hours a hand-over, and in sum over those judged."""
     count = len(ours.x_h)
     saved = PairedDifference.from_outcomes(ours, baseline, 0.0)
     cheaper = PairedDifference.from_outcomes(ours, baseline, overlap_price)
-    ends = _less(saved)
+    ends = _invert_interval(saved)
     return {
         "interruption_saved_h": -saved.mean_h,
         "interruption_saved_h_ci": ends,
         "interruption_saved_sum_h": -saved.mean_h * count,
         "interruption_saved_sum_h_ci": [end * count for end in ends],
         "cost_saved_h": -cheaper.mean_h,
-        "cost_saved_h_ci": _less(cheaper),
+        "cost_saved_h_ci": _invert_interval(cheaper),
     }
 
 
-def _less(difference: PairedDifference) -> list[float]:
+def _invert_interval(difference: PairedDifference) -> list[float]:
     """The interval of what is saved."""
     return sorted(float(-end) for end in np.asarray(difference.interval_h))
 
 
-def _pair(pair: Pair, table: EpisodeTable) -> dict[str, Any]:
+def _describe_pair(pair: HandoverPair, table: EpisodeTable) -> dict[str, Any]:
     """Without the user's name: a report is shown around."""
     return {
         "name": pair.name,
@@ -139,5 +145,5 @@ def _pair(pair: Pair, table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _day(at: int) -> str:
+def _format_instant(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mirage.cli.policies.table_options import LEAD_IN_S, instant, midnight, seconds
+from mirage.cli.policies.table_options import (
+    LEAD_IN_S,
+    parse_duration_s,
+    parse_instant,
+    round_to_midnight,
+)
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.generation.representative_pairs import (
     RepresentativePair,
@@ -23,7 +28,7 @@ OWN = "new user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReportOptions:
     """The options."""
 
     since: str
@@ -35,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class HandoverPair:
     """One table to be made."""
 
     settings: PairSettings
@@ -52,7 +57,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class ReportWindow:
     """Start points lie in [since, until), epoch seconds; none where until is not after since."""
 
     since: int
@@ -63,7 +68,7 @@ class Span:
         return max(0, (self.until - self.since) // _DAY_S)
 
 
-def span(jobs: Sequence[SimJob], asked: Asked, limit_s: int = 0) -> Span:
+def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 0) -> ReportWindow:
     """The window; without the days that a trace's ends cannot tell of.
 
     Six days at the begin lack the jobs that ran before; two time limits at the end lack those
@@ -72,45 +77,52 @@ def span(jobs: Sequence[SimJob], asked: Asked, limit_s: int = 0) -> Span:
     first, last = jobs[0].submit, jobs[-1].submit
     until = last - 2 * limit_s
     if asked.until is not None:
-        until = min(until, instant(asked.until, "--until"))
-    return Span(since=max(midnight(first + LEAD_IN_S), since_of(asked.since, until)), until=until)
+        until = min(until, parse_instant(asked.until, "--until"))
+    return ReportWindow(
+        since=max(round_to_midnight(first + LEAD_IN_S), parse_since(asked.since, until)),
+        until=until,
+    )
 
 
-def check_window(jobs: Sequence[SimJob], asked: Asked) -> None:
+def check_window(jobs: Sequence[SimJob], asked: ReportOptions) -> None:
     """Raise InputError where the options name days of which the log has none: a slip, not a site
     with too little history."""
     first, last = jobs[0].submit, jobs[-1].submit
-    until = last if asked.until is None else instant(asked.until, "--until")
-    since = since_of(asked.since, until)
+    until = last if asked.until is None else parse_instant(asked.until, "--until")
+    since = parse_since(asked.since, until)
     if since >= until or since > last or until < first:
         days = f"--since {asked.since} and --until {asked.until or 'its end'}"
         raise InputError(
-            f"no day of the log lies between {days}: it begins {_day(first)} and ends {_day(last)}"
+            f"no day of the log lies between {days}: it begins {_format_day(first)} and ends {_format_day(last)}"
         )
 
 
-def _day(at: int) -> str:
+def _format_day(at: int) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
-def since_of(text: str, until: int) -> int:
+def parse_since(text: str, until: int) -> int:
     """`28d` is so long before `until`, at most since 1970; else a date."""
     try:
-        return max(0, until - seconds(text, "--since"))
+        return max(0, until - parse_duration_s(text, "--since"))
     except InputError:
         pass
     try:
-        return instant(text, "--since")
+        return parse_instant(text, "--since")
     except InputError:
         raise InputError(f"--since {text}: neither a time such as 28d nor a date") from None
 
 
-def pairs(jobs: Sequence[SimJob], params: Params, asked: Asked) -> list[Pair]:
+def choose_pairs(
+    jobs: Sequence[SimJob], params: Params, asked: ReportOptions
+) -> list[HandoverPair]:
     """One for each partition, size and user class. Raises InputError where none can be."""
-    window = span(jobs, asked)
+    window = compute_window(jobs, asked)
     mine = [job for job in jobs if window.since <= job.submit < window.until] or list(jobs)
-    names = _partitions(mine, params, asked.partitions)
-    found = [pair for name in names for pair in _of(mine, jobs, params, name, asked)]
+    names = _choose_partitions(mine, params, asked.partitions)
+    found = [
+        pair for name in names for pair in _choose_partition_pairs(mine, jobs, params, name, asked)
+    ]
     if not found:
         raise InputError(
             f"no job ran in {', '.join(names) or 'any partition'}: give --nodes and --time-limit"
@@ -122,7 +134,7 @@ def pairs(jobs: Sequence[SimJob], params: Params, asked: Asked) -> list[Pair]:
     return found
 
 
-def _partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[str]) -> list[str]:
+def _choose_partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[str]) -> list[str]:
     known = [partition.name for partition in params.partitions]
     for name in given:
         if name not in known:
@@ -132,42 +144,42 @@ def _partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[str]) ->
     return list(dict.fromkeys(given)) or list_busy_partitions(jobs, params)
 
 
-def _of(
-    mine: Sequence[SimJob], jobs: Sequence[SimJob], params: Params, name: str, asked: Asked
-) -> Iterator[Pair]:
+def _choose_partition_pairs(
+    mine: Sequence[SimJob], jobs: Sequence[SimJob], params: Params, name: str, asked: ReportOptions
+) -> Iterator[HandoverPair]:
     seen = find_representative_pair(mine, params, name)
-    limit_s = _limit_s(asked, seen)
+    limit_s = _choose_limit_s(asked, seen)
     widths = tuple(dict.fromkeys(asked.nodes)) or (seen.nodes if seen else ())
     if limit_s is None or not widths:
         return
-    window = span(jobs, asked, limit_s)
+    window = compute_window(jobs, asked, limit_s)
     for nodes in widths:
         plain = PairSettings(
             nodes=nodes,
             time_limit_s=limit_s,
-            every_s=seconds(asked.every, "--every"),
+            every_s=parse_duration_s(asked.every, "--every"),
             since=window.since,
             until=window.until,
             partition=name,
         )
-        why = _why(asked, seen)
-        yield Pair(settings=plain, user_class=OWN, why=why)
+        why = _explain_choice(asked, seen)
+        yield HandoverPair(settings=plain, user_class=OWN, why=why)
         heaviest = (
             find_heaviest_user(mine, params, name) if params.priority_weight_fairshare else None
         )
         if heaviest is not None:
             user, account = heaviest
             theirs = replace(plain, user=user, account=account)
-            yield Pair(settings=theirs, user_class=HEAVIEST, why=why)
+            yield HandoverPair(settings=theirs, user_class=HEAVIEST, why=why)
 
 
-def _limit_s(asked: Asked, seen: RepresentativePair | None) -> int | None:
+def _choose_limit_s(asked: ReportOptions, seen: RepresentativePair | None) -> int | None:
     if asked.time_limit is not None:
-        return seconds(asked.time_limit, "--time-limit")
+        return parse_duration_s(asked.time_limit, "--time-limit")
     return None if seen is None else seen.time_limit_s
 
 
-def _why(asked: Asked, seen: RepresentativePair | None) -> str:
+def _explain_choice(asked: ReportOptions, seen: RepresentativePair | None) -> str:
     if asked.nodes and asked.time_limit:
         return "as asked"
     share = 0.0 if seen is None else seen.share

@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from mirage.cli.shadow_report.terminal_text import COLUMNS, asked_lines, cell, saved, title
+from mirage.cli.shadow_report.terminal_text import (
+    COLUMNS,
+    describe_pairs,
+    format_cell,
+    format_saving,
+    format_title,
+)
 from mirage.services.reports.recommendation import NAMES, ORDER
-from mirage.studies.shadow_report.pareto_svg import STYLE, plot
+from mirage.studies.shadow_report.pareto_svg import STYLE, render_plot
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -19,12 +25,12 @@ th:first-child, td:first-child { text-align: left; }
 """
 
 
-def page(document: dict[str, Any]) -> str:
+def render_page(document: dict[str, Any]) -> str:
     """The whole page. What the log or the cluster file names is escaped."""
-    return "".join(_lines(document))
+    return "".join(_render_lines(document))
 
 
-def _lines(document: dict[str, Any]) -> Iterator[str]:
+def _render_lines(document: dict[str, Any]) -> Iterator[str]:
     told = document["recommendation"]
     yield "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
     yield "<meta name='viewport' content='width=device-width'>"
@@ -32,19 +38,19 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"<style>{_STYLE}{STYLE}</style></head><body>\n"
     yield f"<h1>Had Mirage acted on {escape(document['cluster'])}</h1>\n"
     yield f"<p class='advice'>{escape(told['advice'])}</p>\n<p>{escape(told['reason'])}</p>\n"
-    for line in asked_lines(document):
+    for line in describe_pairs(document):
         yield f"<p>{escape(line)}</p>\n"
     for place, group in enumerate(document["groups"]):
-        yield from _group(group, plot_name=f"plot{place}")
+        yield from _render_group(group, plot_name=f"plot{place}")
     yield _FOOT
 
 
-def _group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
+def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     """`plot_name`: there once on the page."""
-    yield f"<h2>{escape(title(group))}</h2>\n"
+    yield f"<h2>{escape(format_title(group))}</h2>\n"
     if group["by"] != "all":
         yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"
-    yield str(plot(group, plot_name))
+    yield str(render_plot(group, plot_name))
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
     yield "<table><thead><tr>"
     for heading in ("", *headings, "Mirage saves, h in sum"):
@@ -52,9 +58,9 @@ def _group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     yield "</tr></thead><tbody>\n"
     for name in ORDER:
         told = group["policies"][name]["all"]
-        cells = [cell(told, figure, digits) for _, figure, digits in COLUMNS]
+        cells = [format_cell(told, figure, digits) for _, figure, digits in COLUMNS]
         yield f"<tr><th scope='row'>{escape(NAMES.get(name, name))}</th>"
-        yield from (f"<td>{escape(text)}</td>" for text in (*cells, saved(group, name)))
+        yield from (f"<td>{escape(text)}</td>" for text in (*cells, format_saving(group, name)))
         yield "</tr>\n"
     yield "</tbody></table>\n"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from mirage.bootstrap import wiring
-from mirage.cli.cluster_file import read_site
-from mirage.cli.policies.table_options import instant
-from mirage.cli.shadow_report.handover_pairs import Asked, since_of
-from mirage.cli.ui.progress import counted
+from mirage.cli.cluster_file import load_site_params
+from mirage.cli.policies.table_options import parse_instant
+from mirage.cli.shadow_report.handover_pairs import ReportOptions, parse_since
+from mirage.cli.ui.progress import show_progress
 from mirage.config import settings as settings_file
 from mirage.errors import InputError
 from mirage.services.ingest.trace_export import write_history
@@ -28,14 +28,14 @@ _FILE = "history.parquet"
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class JobLog:
     path: Path
     name: str
     """As the report shows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteHistory:
     """The service's own database and cluster."""
 
     name: str
@@ -43,7 +43,7 @@ class Site:
     store: Store
 
     @classmethod
-    def of(cls, config: Path | None, cluster: Path | None) -> Self:
+    def from_config(cls, config: Path | None, cluster: Path | None) -> Self:
         """Raises InputError where it is not known what to replay jobs on."""
         settings = settings_file.load_settings(config)
         file = cluster or settings.cluster.file
@@ -52,10 +52,10 @@ class Site:
                 "no cluster file is set: `mirage cluster import` writes one for cluster.file or "
                 "--cluster. A log needs no service: --from-sacct FILE --cluster C.toml"
             )
-        params = read_site(file)
+        params = load_site_params(file)
         return cls(settings.cluster.name, params, wiring.open_store(settings))
 
-    def log(self, folder: Path, asked: Asked) -> Log:
+    def export_log(self, folder: Path, asked: ReportOptions) -> JobLog:
         """The stored jobs that the window needs, as a trace in `folder`."""
         path = folder / _FILE
         with self.store.read() as tx:
@@ -67,13 +67,13 @@ class Site:
                     f"no job of cluster {self.name} is stored yet: run the service for some weeks, "
                     "or take a log in with `mirage ingest`"
                 )
-            until = last if asked.until is None else instant(asked.until, "--until")
-            since = max(0, since_of(asked.since, until) - BEFORE_S)
-            with counted("jobs of the history", job_history.count_jobs(tx, mine)) as told:
+            until = last if asked.until is None else parse_instant(asked.until, "--until")
+            since = max(0, parse_since(asked.since, until) - BEFORE_S)
+            with show_progress("jobs of the history", job_history.count_jobs(tx, mine)) as told:
                 write_history(tx, mine, path, since, told)
-        return Log(path, f"the history of {self.name}")
+        return JobLog(path, f"the history of {self.name}")
 
-    def keep(self, document: Mapping[str, Any]) -> None:
+    def save_report(self, document: Mapping[str, Any]) -> None:
         """As the report that the dashboard and REST show."""
         with self.store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, self.name)

@@ -11,18 +11,30 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mirage.cli.cluster_file import read_site
-from mirage.cli.options import ConfigOption, models_folder
-from mirage.cli.policies.evaluation import ORACLE, judge
-from mirage.cli.policies.table_options import complain, cores, finite, make_table, plan_of
-from mirage.cli.shadow_report.document import Document, document, nothing_to_tell
-from mirage.cli.shadow_report.handover_pairs import Asked, Pair, check_window, pairs, span
-from mirage.cli.shadow_report.html_page import page
-from mirage.cli.shadow_report.job_history import Log, Site
-from mirage.cli.shadow_report.terminal_text import shown
-from mirage.cli.simulation.simulate import rows_table
-from mirage.cli.ui.compile_notice import say_if_compiling
-from mirage.cli.ui.signals import ended_like_ctrl_c
+from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.policies.evaluation import ORACLE, run_evaluation
+from mirage.cli.policies.table_options import (
+    build_plan,
+    check_finite,
+    count_cores,
+    make_table,
+    warn_of_unreplayed_rows,
+)
+from mirage.cli.shadow_report.document import Document, build_document, build_empty_document
+from mirage.cli.shadow_report.handover_pairs import (
+    HandoverPair,
+    ReportOptions,
+    check_window,
+    choose_pairs,
+    compute_window,
+)
+from mirage.cli.shadow_report.html_page import render_page
+from mirage.cli.shadow_report.job_history import JobLog, SiteHistory
+from mirage.cli.shadow_report.terminal_text import print_report
+from mirage.cli.simulation.simulate import render_rows_table
+from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -41,8 +53,8 @@ JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
 """In the order of `mirage evaluate`."""
 
 
-@report.command()
-def shadow(
+@report.command("shadow")
+def report_shadow(
     *,
     from_sacct: Annotated[
         Path | None,
@@ -94,12 +106,13 @@ def shadow(
         float,
         typer.Option(
             min=0.0,
-            callback=finite,
+            callback=check_finite,
             help="Cost of an hour of overlap in hours of interruption.",
         ),
     ] = OVERLAP_PRICE,
     html: Annotated[
-        Path | None, typer.Option(metavar="OUT.html", help="Write a page that needs no network.")
+        Path | None,
+        typer.Option(metavar="OUT.html", help="Write a render_page that needs no network."),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -142,7 +155,7 @@ def shadow(
     """
     if html is not None:
         check_writable(html)
-    asked = Asked(
+    asked = ReportOptions(
         since=since,
         until=until,
         every=every,
@@ -150,67 +163,72 @@ def shadow(
         nodes=nodes or (),
         time_limit=time_limit,
     )
-    how = _How(jobs or cores(), models_folder(config), overlap_price)
-    site = Site.of(config, cluster) if from_sacct is None else None
-    with ended_like_ctrl_c(), _folder(keep) as folder:
+    how = _EvaluationOptions(jobs or count_cores(), get_models_folder(config), overlap_price)
+    site = SiteHistory.from_config(config, cluster) if from_sacct is None else None
+    with end_like_ctrl_c(), _open_folder(keep) as folder:
         if site is not None:
-            log, params = site.log(folder, asked), site.params
+            log, params = site.export_log(folder, asked), site.params
         else:
-            log, params = _given(from_sacct, cluster)
+            log, params = _load_given_log(from_sacct, cluster)
         taken = replay.load_replay(log.path, params)
-        whole = _told(log, params, taken, asked, folder, how)
+        whole = _build_report(log, params, taken, asked, folder, how)
     if site is not None and store:
-        site.keep(whole)
+        site.save_report(whole)
     if html is not None:
-        _write(html, page(whole))
+        _write_page(html, render_page(whole))
         typer.echo(f"mirage: {html} is written", err=True)
     if as_json:
         typer.echo(json.dumps(whole, indent=1))
     else:
         console = Console()
-        shown(whole, console)
-        console.print(rows_table(taken))
-    complain(Path(log.name), taken)
+        print_report(whole, console)
+        console.print(render_rows_table(taken))
+    warn_of_unreplayed_rows(Path(log.name), taken)
 
 
-Tables = list[tuple[Pair, Path, EpisodeTable]]
+Tables = list[tuple[HandoverPair, Path, EpisodeTable]]
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _EvaluationOptions:
     processes: int
     models: Path
     overlap_price: float
 
 
-def _given(trace: Path | None, cluster: Path | None) -> tuple[Log, Params]:
+def _load_given_log(trace: Path | None, cluster: Path | None) -> tuple[JobLog, Params]:
     if trace is None or cluster is None:
         raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
-    return Log(trace, trace.name), read_site(cluster)
+    return JobLog(trace, trace.name), load_site_params(cluster)
 
 
-def _told(
-    log: Log, params: Params, taken: replay.Replay, asked: Asked, folder: Path, how: _How
+def _build_report(
+    log: JobLog,
+    params: Params,
+    taken: replay.Replay,
+    asked: ReportOptions,
+    folder: Path,
+    how: _EvaluationOptions,
 ) -> Document:
     replayed = taken.workload.jobs
     if not replayed:
-        raise InputError(f"{log.path}: {_why_none(taken)}")
+        raise InputError(f"{log.path}: {_explain_no_jobs(taken)}")
     check_window(replayed, asked)
-    made = _made(log.path, params, replayed, asked, folder, how.processes)
+    made = _build_tables(log.path, params, replayed, asked, folder, how.processes)
     if made:
-        told = _judged(made, how.models, how.overlap_price)
+        told = _evaluate_tables(made, how.models, how.overlap_price)
     else:
-        told = nothing_to_tell(span(replayed, asked).days)
+        told = build_empty_document(compute_window(replayed, asked).days)
     return told | {
         "trace": log.name,
         "cluster": params.name,
         "accrue_always": params.accrue_always,
         "overlap_price": how.overlap_price,
-        "rows": _rows(taken),
+        "rows": _count_rows(taken),
     }
 
 
-def _rows(taken: replay.Replay) -> Document:
+def _count_rows(taken: replay.Replay) -> Document:
     """What became of the rows of the log, by number alone: jobs are people's."""
     return {
         "read": taken.read,
@@ -221,7 +239,7 @@ def _rows(taken: replay.Replay) -> Document:
     }
 
 
-def _why_none(taken: replay.Replay) -> str:
+def _explain_no_jobs(taken: replay.Replay) -> str:
     """Of a log without a job to replay."""
     if not taken.read:
         return "it holds no jobs"
@@ -230,25 +248,25 @@ def _why_none(taken: replay.Replay) -> str:
     return f"not one of {taken.read} rows can be replayed: {why}"
 
 
-def _made(
+def _build_tables(
     trace: Path,
     params: Params,
     replayed: Sequence[SimJob],
-    asked: Asked,
+    asked: ReportOptions,
     folder: Path,
     processes: int,
 ) -> Tables:
     """A table for each pair that has start points and episodes."""
-    wanted = [p for p in pairs(replayed, params, asked) if len(p.settings.start_points)]
+    wanted = [p for p in choose_pairs(replayed, params, asked) if len(p.settings.start_points)]
     if wanted:
-        say_if_compiling()
+        warn_if_compiling()
     made: Tables = []
     for number, pair in enumerate(wanted, start=1):
         typer.echo(f"mirage: {number} of {len(wanted)}: {pair.name}", err=True)
         path = folder / f"pair-{number}.npz"
         try:
             table = make_table(
-                plan_of(trace, params, replayed, pair.settings), path, processes
+                build_plan(trace, params, replayed, pair.settings), path, processes
             ).table
         except InputError as error:
             typer.echo(f"mirage: note: {pair.name}: {error}", err=True)
@@ -257,16 +275,16 @@ def _made(
     return made
 
 
-def _judged(made: Tables, under: Path, overlap_price: float) -> Document:
+def _evaluate_tables(made: Tables, under: Path, overlap_price: float) -> Document:
     tables = [table for _, _, table in made]
-    judged = judge(
+    judged = run_evaluation(
         [path for _, path, _ in made], tables, JUDGED, under, overlap_price=overlap_price
     )
-    return document([pair for pair, _, _ in made], judged, overlap_price)
+    return build_document([pair for pair, _, _ in made], judged, overlap_price)
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _open_folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="mirage-report-") as name:
             yield Path(name)
@@ -278,7 +296,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _write(path: Path, text: str) -> None:
+def _write_page(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

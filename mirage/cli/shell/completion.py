@@ -49,27 +49,27 @@ Word = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """What the shell has: the words before the one that is completed, and that."""
 
     words: tuple[str, ...]
     incomplete: str
 
 
-def run(environ: Mapping[str, str]) -> int:
+def run_completion(environ: Mapping[str, str]) -> int:
     """Answer a shell; the exit code. No traceback lands in anybody's prompt."""
     told, code = "", 1
     with suppress(Exception):
-        told, code = answer(environ)
+        told, code = respond_to_shell(environ)
     if told:
         sys.stdout.write(f"{told}\n")
     return code
 
 
-def answer(environ: Mapping[str, str]) -> tuple[str, int]:
+def respond_to_shell(environ: Mapping[str, str]) -> tuple[str, int]:
     """(standard output, exit code) in the shell's own form."""
     shell = environ[VARIABLE].removeprefix("complete_")
-    found = suggestions(_line(shell, environ))
+    found = suggest_words(_parse_command_line(shell, environ))
     if shell == "bash":
         return "\n".join(value for value, _ in found), 0
     if shell == "zsh":
@@ -80,22 +80,22 @@ def answer(environ: Mapping[str, str]) -> tuple[str, int]:
     return "\n".join(f"{value}\t{says}".rstrip() for value, says in found), 0
 
 
-def _line(shell: str, environ: Mapping[str, str]) -> Line:
+def _parse_command_line(shell: str, environ: Mapping[str, str]) -> CommandLine:
     if shell == "bash":
         words = environ.get("COMP_WORDS", "").split("\n")
-        words = _split(words[0]) if len(words) == 1 else words
+        words = _split_words(words[0]) if len(words) == 1 else words
         at = int(environ.get("COMP_CWORD") or 0)
         # Bash splits at "=": `--policy=x` are three words.
         incomplete = words[at] if at < len(words) else ""
-        return Line(tuple(words[1:at]), "" if incomplete == "=" else incomplete)
+        return CommandLine(tuple(words[1:at]), "" if incomplete == "=" else incomplete)
     text = environ.get("_TYPER_COMPLETE_ARGS", "")
-    words = _split(text)[1:]
+    words = _split_words(text)[1:]
     if words and not text.endswith(" "):
-        return Line(tuple(words[:-1]), words[-1])
-    return Line(tuple(words), "")
+        return CommandLine(tuple(words[:-1]), words[-1])
+    return CommandLine(tuple(words), "")
 
 
-def _split(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Also of a line whose quotes are not closed yet."""
     try:
         return shlex.split(text)
@@ -103,35 +103,35 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def suggestions(line: Line) -> list[Word]:
+def suggest_words(line: CommandLine) -> list[Word]:
     """What may stand where the cursor is; nothing where only a file may."""
-    node, option, place = _walk(json.loads(TREE.read_text(encoding="utf-8")), line.words)
+    node, option, place = _walk_tree(json.loads(TREE.read_text(encoding="utf-8")), line.words)
     if node is None:
         return []
     name, equals, begun = line.incomplete.partition("=")
     if option is None and equals and name in node["options"]:
-        found = _beginning(_values(node["options"][name], line.words), begun)
+        found = _filter_by_prefix(_list_values(node["options"][name], line.words), begun)
         return [(f"{name}={value}", says) for value, says in found]
     words: Iterable[Word]
     if option is not None:
-        words = _values(option, line.words)
+        words = _list_values(option, line.words)
     elif line.incomplete.startswith("-"):
         words = [(name, about["help"]) for name, about in node["options"].items()]
     elif node["commands"]:
         words = [(name, command["help"]) for name, command in node["commands"].items()]
     else:
-        words = _values(_argument(node, place), line.words)
-    return _beginning(words, line.incomplete)
+        words = _list_values(_get_argument(node, place), line.words)
+    return _filter_by_prefix(words, line.incomplete)
 
 
-def _argument(node: Node, place: int) -> Node:
+def _get_argument(node: Node, place: int) -> Node:
     arguments = node["arguments"]
     if place < len(arguments):
         return dict(arguments[place])
     return dict(arguments[-1]) if arguments and arguments[-1]["many"] else {}
 
 
-def _walk(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | None, int]:
+def _walk_tree(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | None, int]:
     """(the command, the option whose value comes next, which argument comes next).
 
     No command where what follows is another program's.
@@ -158,24 +158,24 @@ def _walk(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | None, i
     return node, option, place
 
 
-def _beginning(words: Iterable[Word], begun: str) -> list[Word]:
+def _filter_by_prefix(words: Iterable[Word], begun: str) -> list[Word]:
     return [(value, says) for value, says in words if value.startswith(begun)]
 
 
-def _values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
+def _list_values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
     if "choices" in of:
         return [(choice, "") for choice in of["choices"]]
     what = of.get("what")
     if what == "chains":
-        return _chains(words)
+        return _list_chains(words)
     if what == "partitions":
-        return _partitions()
+        return _list_partitions()
     if what == "policies":
-        return [*((name, "") for name in RULES), *_models()]
-    return _models() if what == "models" else []
+        return [*((name, "") for name in RULES), *_list_models()]
+    return _list_models() if what == "models" else []
 
 
-def _models() -> list[Word]:
+def _list_models() -> list[Word]:
     """Folders of trained models, as commands take them: a version, or a name alone."""
     under = get_models_dir()
     found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
@@ -183,39 +183,39 @@ def _models() -> list[Word]:
     return [(f"models/{name}", "") for name in sorted({*found, *names}) if _is_harmless(name)]
 
 
-def _chains(words: tuple[str, ...]) -> list[Word]:
+def _list_chains(words: tuple[str, ...]) -> list[Word]:
     """Newest first; those that the command can do something to."""
     wanted = next((_STATES[word] for word in words if word in _STATES), None)
     return [
         (row["chain_id"], f"{row['state']}, {int(row['links_started'])} links begun")
-        for row in asked("/chains", limit=500)
+        for row in fetch_rows("/chains", limit=500)
         if _is_harmless(row["chain_id"])
         and row["state"] in (_KNOWN_STATES if wanted is None else wanted)
     ]
 
 
-def _partitions() -> list[Word]:
+def _list_partitions() -> list[Word]:
     """Of the jobs that the service shows."""
-    names = {row["partition"] for row in asked("/jobs", limit=200)}
+    names = {row["partition"] for row in fetch_rows("/jobs", limit=200)}
     return [(name, "") for name in sorted(names) if _is_harmless(name)]
 
 
-def asked(path: str, *, limit: int) -> list[Node]:
+def fetch_rows(path: str, *, limit: int) -> list[Node]:
     """Rows of the service's answer; none where it does not answer in time, or refuses."""
     found: list[Node] = []
 
-    def ask() -> None:
+    def collect_rows() -> None:
         with suppress(Exception):  # whatever it is, a Tab has no place to say it
-            found.extend(_rows(f"{path}?limit={limit}"))
+            found.extend(_request_rows(f"{path}?limit={limit}"))
 
     # In a thread: a look-up of the host's name cannot be cut short otherwise.
-    thread = Thread(target=ask, daemon=True)
+    thread = Thread(target=collect_rows, daemon=True)
     thread.start()
-    thread.join(patience_s())
+    thread.join(get_patience_s())
     return [] if thread.is_alive() else found
 
 
-def patience_s() -> float:
+def get_patience_s() -> float:
     """Raises nothing: a Tab has no place to say it."""
     try:
         return min(60.0, max(0.01, float(os.environ.get(PATIENCE) or _PATIENCE_S)))
@@ -223,11 +223,11 @@ def patience_s() -> float:
         return _PATIENCE_S
 
 
-def _rows(path: str) -> list[Node]:
-    asked = (transport.service_url(None), "GET", transport.PREFIX + path)
-    answer = transport.ask(*asked, identified=False, timeout_s=patience_s())
+def _request_rows(path: str) -> list[Node]:
+    asked = (transport.resolve_service_url(None), "GET", transport.PREFIX + path)
+    answer = transport.send_request(*asked, identified=False, timeout_s=get_patience_s())
     if answer.status == HTTPStatus.UNAUTHORIZED:
-        answer = transport.ask(*asked, identified=True, timeout_s=patience_s())
+        answer = transport.send_request(*asked, identified=True, timeout_s=get_patience_s())
     return list(json.loads(answer.body)["items"]) if answer.is_success else []
 
 

@@ -25,42 +25,45 @@ _WHAT = {
 _HELP_WIDTH = 70
 
 
-def tree() -> dict[str, Any]:
+def build_tree() -> dict[str, Any]:
     """Of every command: its options, arguments and commands."""
-    whole = _node(get_command(command_line.app))
+    whole = _build_node(get_command(command_line.app))
     for name, (module, _) in command_line.COMMANDS.items():
         real = get_group(import_module(module).app).commands[name]
-        whole["commands"][name] = _node(real)
+        whole["commands"][name] = _build_node(real)
     return whole
 
 
-def _node(command: Any) -> dict[str, Any]:
+def _build_node(command: Any) -> dict[str, Any]:
     options: dict[str, dict[str, Any]] = {}
     arguments = []
-    types = introspection.types(command.callback)
+    types = introspection.get_parameter_types(command.callback)
     for param in command.params:
-        values = _values(param, types.get(param.name))
+        values = _describe_values(param, types.get(param.name))
         if param.param_type_name == "argument":
             arguments.append(values | {"many": param.nargs == -1})
         elif not param.hidden:
-            about = {"help": _line(param.help or ""), "takes": not param.is_flag} | values
+            about = {
+                "help": _format_help_line(param.help or ""),
+                "takes": not param.is_flag,
+            } | values
             # `--pin/--no-pin` are two names of one.
             options |= dict.fromkeys((*param.opts, *param.secondary_opts), about)
     options["--help"] = {"help": "Show what it does, and an example", "takes": False}
     found: dict[str, Any] = {
-        "help": _line(command.help or ""),
+        "help": _format_help_line(command.help or ""),
         "options": options,
         "arguments": arguments,
     }
     if not command.context_settings.get("allow_interspersed_args", True):
         found["hands_on"] = True  # what follows is another program's
     inner = getattr(command, "commands", {})
-    return found | {"commands": {name: _node(one) for name, one in inner.items()}}
+    return found | {"commands": {name: _build_node(one) for name, one in inner.items()}}
 
 
-def _values(param: Any, of_type: Any) -> dict[str, Any]:
+def _describe_values(param: Any, of_type: Any) -> dict[str, Any]:
     """What may stand there, if anybody knows."""
-    choices = introspection.choices(of_type)
+    choices = introspection.list_choices(of_type)
     if choices is not None:
         return {"choices": choices}
     if "models/" in (param.metavar or "") and param.name != "out":
@@ -68,7 +71,7 @@ def _values(param: Any, of_type: Any) -> dict[str, Any]:
     return {"what": _WHAT[param.name]} if param.name in _WHAT else {}
 
 
-def _line(text: str) -> str:
+def _format_help_line(text: str) -> str:
     """The first sentence, without anything that a shell may take for its own."""
     first = " ".join(text.split()).partition(". ")[0].rstrip(".")
     first = first.replace(": ", ", ").replace("; ", ", ")
@@ -77,5 +80,5 @@ def _line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    TREE.write_text(json.dumps(tree(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    TREE.write_text(json.dumps(build_tree(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     sys.stderr.write(f"{TREE} is written\n")

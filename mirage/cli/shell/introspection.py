@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 _KINDS = {int: "INTEGER", float: "FLOAT", Path: "PATH", str: "TEXT"}
 
 
-def types(callback: Callable[..., Any] | None) -> dict[str, Any]:
+def get_parameter_types(callback: Callable[..., Any] | None) -> dict[str, Any]:
     """By the parameter's name: its type, without what typer is told of it."""
     return {} if callback is None else get_type_hints(unwrap(callback))
 
 
-def choices(declared: Any) -> list[str] | None:
+def list_choices(declared: Any) -> list[str] | None:
     """The words that there are; None where any will do."""
     for inner in (declared, *get_args(declared)):
         if isinstance(inner, type) and issubclass(inner, Enum):
@@ -24,9 +24,9 @@ def choices(declared: Any) -> list[str] | None:
     return None
 
 
-def kind(declared: Any) -> str:
+def format_kind(declared: Any) -> str:
     """As usage lines name it."""
-    if choices(declared) is not None:
+    if list_choices(declared) is not None:
         return "WORD"
     found = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))
     return next((name for name in found if name is not None), "VALUE")

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_group
 
 from mirage.cli import app as command_line
-from mirage.cli.command_help import EXITS, MANUAL, Entry
+from mirage.cli.command_help import EXITS, MANUAL, HelpEntry
 from mirage.cli.shell import introspection
 from mirage.errors import InputError
 
@@ -28,8 +28,8 @@ _ENVIRONMENT = {
 }
 
 
-@app.command()
-def man(
+@app.command("man")
+def write_man_pages(
     folder: Annotated[Path, typer.Argument(help="Pages go into man1 in it, which is made.")],
 ) -> None:
     """Write the manual pages: mirage(1), and one for each command.
@@ -39,75 +39,75 @@ def man(
     into = folder / f"man{_SECTION}"
     try:
         into.mkdir(parents=True, exist_ok=True)
-        for name, text in pages().items():
+        for name, text in render_pages().items():
             (into / f"{name}.{_SECTION}").write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{into} cannot be written: {error.strerror}") from error
-    typer.echo(f"{len(pages())} pages in {into}")
+    typer.echo(f"{len(render_pages())} pages in {into}")
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """By name, `mirage-chain-show`: the page, in roff."""
-    found = {"mirage": _overview()}
+    found = {"mirage": _render_overview()}
     for name, (module, _) in command_line.COMMANDS.items():
         real = get_group(import_module(module).app).commands[name]
-        found |= dict(_of(real, (name,)))
+        found |= dict(_render_command_pages(real, (name,)))
     return found
 
 
-def _of(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _render_command_pages(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     inner = getattr(command, "commands", {})
-    yield "-".join(("mirage", *words)), _page(command, words)
+    yield "-".join(("mirage", *words)), _render_page(command, words)
     for name, one in inner.items():
-        yield from _of(one, (*words, name))
+        yield from _render_command_pages(one, (*words, name))
 
 
-def _overview() -> str:
-    said = " ".join((command_line.mirage.__doc__ or "").split())
+def _render_overview() -> str:
+    said = " ".join((command_line.run_mirage.__doc__ or "").split())
     lines = [
-        *_head("mirage", "keeps long jobs alive on Slurm"),
+        *_render_header("mirage", "keeps long jobs alive on Slurm"),
         ".SH SYNOPSIS",
         ".B mirage",
         r"\fICOMMAND\fR [\fIOPTIONS\fR]",
         ".SH DESCRIPTION",
-        _text(said),
+        _escape_roff(said),
         ".SH COMMANDS",
     ]
     for name, (_, line) in command_line.COMMANDS.items():
-        lines += [".TP", rf"\fBmirage-{_text(name)}\fR(1)", _text(line)]
+        lines += [".TP", rf"\fBmirage-{_escape_roff(name)}\fR(1)", _escape_roff(line)]
     lines += [".SH ENVIRONMENT"]
     for name, line in _ENVIRONMENT.items():
-        lines += [".TP", rf"\fB{name}\fR", _text(line)]
-    lines += [".SH COMPLETION", _text("`mirage --install-completion` in bash, zsh or fish.")]
-    return _ended([*lines, *_exits(tuple(code for code in EXITS if code < 128))])  # noqa: PLR2004
+        lines += [".TP", rf"\fB{name}\fR", _escape_roff(line)]
+    lines += [".SH COMPLETION", _escape_roff("`mirage --install-completion` in bash, zsh or fish.")]
+    return _join_page([*lines, *_render_exit_codes(tuple(code for code in EXITS if code < 128))])  # noqa: PLR2004
 
 
-def _page(command: Any, words: tuple[str, ...]) -> str:
+def _render_page(command: Any, words: tuple[str, ...]) -> str:
     said = command.help or ""
     first, _, rest = said.partition("\n\n")
     name = " ".join(("mirage", *words))
     lines = [
-        *_head("-".join(("mirage", *words)), " ".join(first.split()).rstrip(".")),
+        *_render_header("-".join(("mirage", *words)), " ".join(first.split()).rstrip(".")),
         ".SH SYNOPSIS",
-        rf".B {_text(name)}",
-        _text(" ".join(_synopsis(command))),
+        rf".B {_escape_roff(name)}",
+        _escape_roff(" ".join(_format_synopsis(command))),
         ".SH DESCRIPTION",
-        _text(" ".join(first.split())),
+        _escape_roff(" ".join(first.split())),
     ]
     for paragraph in filter(None, rest.split("\n\n")):
-        lines += [".PP", _text(" ".join(paragraph.split()))]
+        lines += [".PP", _escape_roff(" ".join(paragraph.split()))]
     inner = getattr(command, "commands", {})
     if inner:
         lines += [".SH COMMANDS"]
     for one in inner:
-        lines += [".TP", rf"\fB{_text('-'.join(('mirage', *words, one)))}\fR(1)"]
-        lines += [_text(" ".join((inner[one].help or "").split()))]
-    lines += _parameters(command)
+        lines += [".TP", rf"\fB{_escape_roff('-'.join(('mirage', *words, one)))}\fR(1)"]
+        lines += [_escape_roff(" ".join((inner[one].help or "").split()))]
+    lines += _render_parameters(command)
     entry = MANUAL.get(" ".join(words))
-    return _ended(lines if entry is None else [*lines, *_entry(entry)])
+    return _join_page(lines if entry is None else [*lines, *_render_entry(entry)])
 
 
-def _synopsis(command: Any) -> Iterator[str]:
+def _format_synopsis(command: Any) -> Iterator[str]:
     if any(param.param_type_name == "option" for param in command.params):
         yield "[OPTIONS]"
     for param in command.params:
@@ -118,29 +118,31 @@ def _synopsis(command: Any) -> Iterator[str]:
         yield "COMMAND"
 
 
-def _parameters(command: Any) -> list[str]:
+def _render_parameters(command: Any) -> list[str]:
     lines: list[str] = []
-    types = introspection.types(command.callback)
+    types = introspection.get_parameter_types(command.callback)
     for heading, kind in (("ARGUMENTS", "argument"), ("OPTIONS", "option")):
         params = [p for p in command.params if p.param_type_name == kind and not p.hidden]
         lines += [f".SH {heading}"] if params else []
         for param in params:
             of_type = types.get(param.name)
-            lines += [".TP", rf"\fB{_text(_named(param, of_type))}\fR"]
-            lines += [_text(_meaning(param, of_type))]
+            lines += [".TP", rf"\fB{_escape_roff(_format_parameter_name(param, of_type))}\fR"]
+            lines += [_escape_roff(_describe_parameter(param, of_type))]
     return lines
 
 
-def _named(param: Any, of_type: Any) -> str:
+def _format_parameter_name(param: Any, of_type: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar or str(param.name).upper())
     names = ", ".join((*param.opts, *param.secondary_opts))
-    return names if param.is_flag else f"{names} {param.metavar or introspection.kind(of_type)}"
+    return (
+        names if param.is_flag else f"{names} {param.metavar or introspection.format_kind(of_type)}"
+    )
 
 
-def _meaning(param: Any, of_type: Any) -> str:
+def _describe_parameter(param: Any, of_type: Any) -> str:
     said = " ".join((param.help or "").split())
-    choices = introspection.choices(of_type)
+    choices = introspection.list_choices(of_type)
     if choices is not None:
         said = f"{said} One of {', '.join(choices)}.".strip()
     default = param.default
@@ -150,28 +152,31 @@ def _meaning(param: Any, of_type: Any) -> str:
     return said or "See the description."
 
 
-def _entry(entry: Entry) -> list[str]:
-    lines = [] if not entry.units else [".SH UNITS", _text(entry.units)]
-    lines += [*_exits(entry.exits), ".SH EXAMPLES"]
+def _render_entry(entry: HelpEntry) -> list[str]:
+    lines = [] if not entry.units else [".SH UNITS", _escape_roff(entry.units)]
+    lines += [*_render_exit_codes(entry.exits), ".SH EXAMPLES"]
     for what, command in entry.examples:
-        lines += [".PP", _text(f"{what[0].upper()}{what[1:]}:" if what else "As it is called:")]
-        lines += [".PP", ".nf", ".RS", _text(command), ".RE", ".fi"]
+        lines += [
+            ".PP",
+            _escape_roff(f"{what[0].upper()}{what[1:]}:" if what else "As it is called:"),
+        ]
+        lines += [".PP", ".nf", ".RS", _escape_roff(command), ".RE", ".fi"]
     return lines
 
 
-def _exits(codes: tuple[int, ...]) -> list[str]:
+def _render_exit_codes(codes: tuple[int, ...]) -> list[str]:
     lines = [".SH EXIT STATUS"]
     for code in codes:
-        lines += [".TP", rf"\fB{code}\fR", _text(EXITS[code])]
+        lines += [".TP", rf"\fB{code}\fR", _escape_roff(EXITS[code])]
     return lines
 
 
-def _head(name: str, line: str) -> list[str]:
-    title = f'.TH {_text(name.upper())} {_SECTION} "" "Mirage {version(_PACKAGE)}" "Mirage"'
-    return [title, ".SH NAME", rf"{_text(name)} \- {_text(line)}"]
+def _render_header(name: str, line: str) -> list[str]:
+    title = f'.TH {_escape_roff(name.upper())} {_SECTION} "" "Mirage {version(_PACKAGE)}" "Mirage"'
+    return [title, ".SH NAME", rf"{_escape_roff(name)} \- {_escape_roff(line)}"]
 
 
-def _ended(lines: list[str]) -> str:
+def _join_page(lines: list[str]) -> str:
     see = [".SH SEE ALSO", r"\fBmirage\fR(1), \fBsbatch\fR(1), \fBsqueue\fR(1)"]
     return "\n".join([*lines, *see]) + "\n"
 
@@ -179,7 +184,7 @@ def _ended(lines: list[str]) -> str:
 _ESCAPES = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga"}
 
 
-def _text(text: str) -> str:
+def _escape_roff(text: str) -> str:
     """Words of ours as roff takes them: nothing of them is a request or an escape."""
     plain = "".join(_ESCAPES.get(character, character) for character in text)
     return rf"\&{plain}" if plain.startswith(".") else plain

@@ -12,20 +12,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.cluster_file import read_site
+from mirage.cli.cluster_file import load_site_params
 from mirage.cli.simulation.simulate import (
     ClusterName,
-    complain,
-    day,
-    hours,
-    instant,
-    progress,
-    ratio,
-    rows_of,
-    rows_table,
-    table_of,
+    create_table,
+    format_day,
+    format_hours,
+    format_ratio,
+    render_rows_table,
+    show_share_bar,
+    summarize_rows,
+    to_epoch_s,
+    warn_of_refused_rows,
 )
-from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.errors import InputError
 from mirage.learn import optuna_search
 from mirage.services.replay.calibration import Calibration, build_default_plan, read_log_facts
@@ -43,8 +43,8 @@ _BEYOND = 1e-3
 """A score that drops by less, over its range, says that the log tells nothing of a setting."""
 
 
-@app.command()
-def calibrate(
+@app.command("calibrate")
+def calibrate_cluster_file(
     trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
     *,
     out: Annotated[Path, typer.Option(help="Write the fitted cluster file there.")],
@@ -85,7 +85,7 @@ def calibrate(
     The file is then judged on the weeks after those that it was fitted on.
 
     Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
-    while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
+    while they waited would have run. Searched for (Optuna, the extra `calibrate_cluster_file`): weights,
     half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
     nodes are written as drains. What is done is in docs/simulate.md.
 
@@ -93,31 +93,35 @@ def calibrate(
     Optuna is not installed.
     """
     check_writable(out)
-    start = read_site(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
+    start = (
+        load_site_params(cluster)
+        if cluster
+        else Params(name=_derive_cluster_name(trace), nodes=_ANY_SIZE)
+    )
     if cluster and nodes is not None and nodes > start.nodes:
         raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
     taken = replay.load_replay(trace, start, cluster_name)
     given = {"begin": begin, "until": until, "end": judge_until}
-    instants = {name: instant(when) for name, when in given.items() if when is not None}
+    instants = {name: to_epoch_s(when) for name, when in given.items() if when is not None}
     plan = replace(build_default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
     if cluster is None:
         start = replace(start, nodes=read_log_facts(taken, plan).nodes)
-    say_if_compiling()
-    with progress(trace.name) as told:
+    warn_if_compiling()
+    with show_share_bar(trace.name) as told:
         found = fit(taken, start, plan, optuna_search.search_knobs, told)
-    _write(out, found, trace)
+    _save_fitted_file(out, found, trace)
     if as_json:
-        typer.echo(json.dumps(_as_json(found) | {"rows": rows_of(taken)}))
+        typer.echo(json.dumps(_build_json(found) | {"rows": summarize_rows(taken)}))
     else:
         console = Console()
-        for table in (*_tables(found), rows_table(taken)):
+        for table in (*_render_tables(found), render_rows_table(taken)):
             console.print(table)
         typer.echo(f"{out} written")
-    _complain_of_nodes(found)
-    complain(trace, taken)
+    _warn_of_fewer_nodes(found)
+    warn_of_refused_rows(trace, taken)
 
 
-def _complain_of_nodes(found: Calibration) -> None:
+def _warn_of_fewer_nodes(found: Calibration) -> None:
     had, has = found.seen.nodes, found.params.nodes
     if had > has:
         typer.echo(
@@ -127,17 +131,17 @@ def _complain_of_nodes(found: Calibration) -> None:
         )
 
 
-def _name(trace: Path) -> str:
+def _derive_cluster_name(trace: Path) -> str:
     return re.sub(r"\W", "_", f"c_{trace.name.split('.')[0]}")[:40]
 
 
-def _write(out: Path, found: Calibration, trace: Path) -> None:
+def _save_fitted_file(out: Path, found: Calibration, trace: Path) -> None:
     plan = found.plan
     text = render_cluster_file(
         found.params,
         [
-            f"Fitted by `mirage calibrate` to {trace.name}, {day(plan.begin)} to "
-            f"{day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
+            f"Fitted by `mirage calibrate` to {trace.name}, {format_day(plan.begin)} to "
+            f"{format_day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
             "Only the ratios of the weights mean anything.",
         ],
     )
@@ -147,24 +151,24 @@ def _write(out: Path, found: Calibration, trace: Path) -> None:
         raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
-def _as_json(found: Calibration) -> dict[str, Any]:
+def _build_json(found: Calibration) -> dict[str, Any]:
     told = asdict(found)
     del told["params"]
     return told | {"cancelled_jobs_run": found.params.cancelled_jobs_run}
 
 
-def _tables(found: Calibration) -> Iterator[Table]:
-    yield _read(found)
-    yield _searched(found)
-    yield _fidelity(found)
+def _render_tables(found: Calibration) -> Iterator[Table]:
+    yield _render_measured(found)
+    yield _render_fitted(found)
+    yield _render_fidelity(found)
 
 
-def _read(found: Calibration) -> Table:
+def _render_measured(found: Calibration) -> Table:
     seen = found.seen
-    table = table_of("read from the log", "")
+    table = create_table("read from the log", "")
     table.add_row("nodes", str(seen.nodes))
     for at, level in seen.levels:
-        table.add_row(f"  from {day(at)}", str(level))
+        table.add_row(f"  from {format_day(at)}", str(level))
     table.add_row("running jobs of one user, at most", str(seen.max_jobs_pu or "no limit seen"))
     run = "yes" if found.params.cancelled_jobs_run else "no"
     table.add_row("jobs cancelled while they waited would have run", run)
@@ -176,8 +180,8 @@ def _read(found: Calibration) -> Table:
     return table
 
 
-def _searched(found: Calibration) -> Table:
-    table = table_of("searched for", "value", "good from", "to", "score drops by")
+def _render_fitted(found: Calibration) -> Table:
+    table = create_table("searched for", "value", "good from", "to", "score drops by")
     for setting in found.fitted:
         drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "nothing: unknown"
         row = (setting.value, setting.low, setting.high)
@@ -186,15 +190,21 @@ def _searched(found: Calibration) -> Table:
     return table
 
 
-def _fidelity(found: Calibration) -> Table:
+def _render_fidelity(found: Calibration) -> Table:
     plan = found.plan
-    table = table_of("against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff.")
+    table = create_table(
+        "against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff."
+    )
     for weeks, figures in (
-        (f"fitted on, {day(plan.begin)} to {day(plan.until)}", found.fitting),
-        (f"held out, {day(plan.until)} to {day(plan.end)}", found.held_out),
+        (f"fitted on, {format_day(plan.begin)} to {format_day(plan.until)}", found.fitting),
+        (f"held out, {format_day(plan.until)} to {format_day(plan.end)}", found.held_out),
     ):
         table.add_row(weeks, "", "", "", "", "")
         for which, f in figures.items():
-            means = (ratio(f.spearman), ratio(f.weekly_corr), ratio(f.mean_ratio))
-            table.add_row(f"  {which}", str(f.jobs), *means, hours(f.wait_mae_h))
+            means = (
+                format_ratio(f.spearman),
+                format_ratio(f.weekly_corr),
+                format_ratio(f.mean_ratio),
+            )
+            table.add_row(f"  {which}", str(f.jobs), *means, format_hours(f.wait_mae_h))
     return table

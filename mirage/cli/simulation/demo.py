@@ -22,10 +22,10 @@ from mirage import logs
 from mirage.api.app import create_app
 from mirage.bootstrap import wiring
 from mirage.bootstrap.wiring import Service
-from mirage.cli.admin.serve import api_context
-from mirage.cli.simulation.scenario import PRESET, SEED, WARM_UP_DAYS, staged, window
-from mirage.cli.ui.compile_notice import say_if_compiling
-from mirage.cli.ui.signals import Ending, asked_to_end
+from mirage.cli.admin.serve import build_api_context
+from mirage.cli.simulation.scenario import PRESET, SEED, WARM_UP_DAYS, build_scenario, choose_window
+from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.signals import StopSignal, watch_signals
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.config.paths import DEFAULT_PORT
 from mirage.config.settings import Settings
@@ -38,7 +38,7 @@ from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import TwinCache
 from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import BASELINE, Outcome, Plan
+from mirage.studies.policy_comparison import BASELINE, ComparisonPlan, PolicyOutcome
 from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 
@@ -49,7 +49,7 @@ app = typer.Typer()
 
 _LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
 """`auto` decides by them. All sets of chains share one queue: three more would make it another."""
-_PLAN = Plan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
+_PLAN = ComparisonPlan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
 _DAY_S = 86400
@@ -58,8 +58,8 @@ _HISTORY_S = 6 * _HOUR_S
 _LOOK_S = 1.0
 
 
-@app.command()
-def demo(
+@app.command("demo")
+def run_demo(
     *,
     once: Annotated[
         bool, typer.Option("--once", help="Exit after the result. Default: the API stays up.")
@@ -160,31 +160,31 @@ def demo(
     """
     logs.setup_logging("auto", warnings_only=True)
     plan = replace(_PLAN, chains=chains, links=links, nodes=nodes)
-    stage = staged(preset, seed, trace, cluster)
-    start, stop = window(stage, plan, begin, until)
+    stage = build_scenario(preset, seed, trace, cluster)
+    start, stop = choose_window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
-    say_if_compiling()
+    warn_if_compiling()
     with ExitStack() as stack:
-        ending = stack.enter_context(asked_to_end())
+        ending = stack.enter_context(watch_signals())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
-        world = stage.world(plan, start)
-        service = _service(state, world, pin=pin)
-        url = stack.enter_context(_api(service, port))
+        world = stage.build_cluster(plan, start)
+        service = _build_service(state, world, pin=pin)
+        url = stack.enter_context(_serve_api(service, port))
         console = Console(stderr=True)
         cluster_name = f"simulated cluster {world.params.name}"
         console.print(f"API: {url}/api/v1/chains ({cluster_name})")
         console.print(f"Pages: {url}/")
-        with console.status(f"letting the cluster fill up to {_day(start)}"):
-            _fill(world, start, ending)
-        _rehearse(plan, service, world, console, ending)
-        ending.check()
-        _tell(_results(plan, service, world, console), as_json=as_json)
+        with console.status(f"letting the cluster fill up to {_format_instant(start)}"):
+            _advance_to_start(world, start, ending)
+        _compare_policies(plan, service, world, console, ending)
+        ending.exit_if_requested()
+        _print_results(_collect_results(plan, service, world, console), as_json=as_json)
         if not once:
             console.print(f"The API stays at {url} until Ctrl-C.")
-            _stay(service, world, ending)
+            _serve_until_ended(service, world, ending)
 
 
-class _OwnDatabase(Settings):
+class _DemoSettings(Settings):
     """A demo acts on chains and a cluster that do not exist: never where real ones are kept."""
 
     @property
@@ -193,8 +193,8 @@ class _OwnDatabase(Settings):
         return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
-def _service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
-    settings = _OwnDatabase.model_validate(
+def _build_service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
+    settings = _DemoSettings.model_validate(
         {
             "cluster": {"name": world.params.name},
             "service": {"state_dir": state, "admins": []},
@@ -207,10 +207,10 @@ def _service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
 
 
 @contextmanager
-def _api(service: Service, port: int) -> Iterator[str]:
+def _serve_api(service: Service, port: int) -> Iterator[str]:
     """Serve the API in a thread of its own; its clock is the last tick's."""
-    listening = _listen(port)
-    served = create_app(api_context(service))
+    listening = _bind_port(port)
+    served = create_app(build_api_context(service))
     mount_pages(served)
     server = uvicorn.Server(
         uvicorn.Config(served, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
@@ -225,7 +225,7 @@ def _api(service: Service, port: int) -> Iterator[str]:
         service.store.close()
 
 
-def _listen(port: int) -> socket.socket:
+def _bind_port(port: int) -> socket.socket:
     for candidate in (port, 0):
         try:
             return socket.create_server(("127.0.0.1", candidate))
@@ -234,15 +234,19 @@ def _listen(port: int) -> socket.socket:
     raise InputError("no port of 127.0.0.1 is free")
 
 
-def _fill(world: SimulatedCluster, start: int, ending: Ending) -> None:
+def _advance_to_start(world: SimulatedCluster, start: int, ending: StopSignal) -> None:
     """Let the load alone run until `start`, a day at a time."""
     while world.read_clock() < start:
-        ending.check()
+        ending.exit_if_requested()
         world.advance(min(_DAY_S, start - world.read_clock()))
 
 
-def _rehearse(
-    plan: Plan, service: Service, world: SimulatedCluster, console: Console, ending: Ending
+def _compare_policies(
+    plan: ComparisonPlan,
+    service: Service,
+    world: SimulatedCluster,
+    console: Console,
+    ending: StopSignal,
 ) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
     # A tick is an instant here, however long the twin is asked.
@@ -254,14 +258,16 @@ def _rehearse(
     )
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
-    console.print(f"the first chains are submitted, simulated {_day(world.read_clock())}")
-    with _progress(console, total) as told:
-        for progress in policy_comparison.run(plan, service, world, worker):
-            ending.check()
-            told(progress.done, _day(progress.now))
+    console.print(
+        f"the first chains are submitted, simulated {_format_instant(world.read_clock())}"
+    )
+    with _show_progress(console, total) as told:
+        for progress in policy_comparison.run_comparison(plan, service, world, worker):
+            ending.exit_if_requested()
+            told(progress.done, _format_instant(progress.now))
 
 
-def _stay(service: Service, world: SimulatedCluster, ending: Ending) -> NoReturn:
+def _serve_until_ended(service: Service, world: SimulatedCluster, ending: StopSignal) -> NoReturn:
     """The clock stands: what a job would wait that is submitted now is asked of the twin."""
     foreteller, observer = ShapeForecaster(), Observer(params=world.params)
     snapshot = Snapshot(queue=world.fetch_queue(), nodes=world.fetch_nodes())
@@ -271,7 +277,7 @@ def _stay(service: Service, world: SimulatedCluster, ending: Ending) -> NoReturn
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[int, str], None]]:
+def _show_progress(console: Console, total: int) -> Iterator[Callable[[int, str], None]]:
     columns = (
         TextColumn("hand-overs"),
         BarColumn(),
@@ -300,13 +306,16 @@ class _LogProgress:
             self._console.print(f"{10 * tenths} % of {self._total} hand-overs, simulated {day}")
 
 
-def _results(
-    plan: Plan, service: Service, world: SimulatedCluster, console: Console
-) -> dict[str, Outcome]:
+def _collect_results(
+    plan: ComparisonPlan, service: Service, world: SimulatedCluster, console: Console
+) -> dict[str, PolicyOutcome]:
     """By policy; says so where the end came before all hand-overs were complete."""
-    done, now = policy_comparison.completed(service), _day(world.read_clock())
+    done, now = (
+        policy_comparison.list_completed_handovers(service),
+        _format_instant(world.read_clock()),
+    )
     total = plan.handovers * len(plan.policies)
-    results = policy_comparison.outcomes(done, OVERLAP_PRICE)
+    results = policy_comparison.compute_outcomes(done, OVERLAP_PRICE)
     if not results:
         raise InputError(
             f"no hand-over of {BASELINE} was complete at the end, {now}, so nothing can be "
@@ -317,7 +326,7 @@ def _results(
     return results
 
 
-def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
+def _print_results(results: dict[str, PolicyOutcome], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"policies": {n: asdict(o) for n, o in results.items()}}))
         return
@@ -347,5 +356,5 @@ def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
     Console().print(table)
 
 
-def _day(instant: int) -> str:
+def _format_instant(instant: int) -> str:
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.cli.cluster_file import read_site
+from mirage.cli.cluster_file import load_site_params
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import Plan
+from mirage.studies.policy_comparison import ComparisonPlan
 from mirage.traces.workloads import replay, synthetic
 
 WARM_UP_DAYS = 14
@@ -24,7 +24,7 @@ _DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Scenario:
     """The machine, and what its users submit in the order of submission."""
 
     params: Params
@@ -39,9 +39,9 @@ class Stage:
         """Later the cluster only empties: nothing that happens then is like a site."""
         return self.jobs[-1].submit
 
-    def world(self, plan: Plan, start: int) -> SimulatedCluster:
+    def build_cluster(self, plan: ComparisonPlan, start: int) -> SimulatedCluster:
         """The machine before its first job, with room for the chains."""
-        jobs = [*policy_comparison.forerunners(plan, self.jobs, start), *self.jobs]
+        jobs = [*policy_comparison.build_placeholder_jobs(plan, self.jobs, start), *self.jobs]
         return SimulatedCluster(with_room(self.params, plan.room), jobs, now=self.first)
 
 
@@ -63,20 +63,22 @@ def with_room(params: Params, room: int) -> Params:
     )
 
 
-def staged(preset: str | None, seed: int | None, trace: Path | None, cluster: Path | None) -> Stage:
+def build_scenario(
+    preset: str | None, seed: int | None, trace: Path | None, cluster: Path | None
+) -> Scenario:
     """The replay of `trace`, or without one a synthetic load."""
     if trace is None:
         chosen = PRESET if preset is None else preset
-        return _synthetic(chosen, SEED if seed is None else seed, cluster)
+        return _build_synthetic(chosen, SEED if seed is None else seed, cluster)
     if preset is not None or seed is not None:
         raise InputError(
             "--trace replays a log, --preset and --seed are of a synthetic load: leave out either"
         )
-    return _logged(trace, cluster)
+    return _build_from_log(trace, cluster)
 
 
-def window(
-    stage: Stage, plan: Plan, begin: datetime | None, until: datetime | None
+def choose_window(
+    stage: Scenario, plan: ComparisonPlan, begin: datetime | None, until: datetime | None
 ) -> tuple[int, int]:
     """When the first chains are submitted, and when whatever still runs is left alone.
 
@@ -84,23 +86,23 @@ def window(
     Raises InputError for chains or instants of which no hand-over can come.
     """
     _check_size(stage, plan)
-    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _begin(stage, begin)
-    stop = min(start + plan.longest_s if until is None else _instant(until), stage.last)
+    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _resolve_begin(stage, begin)
+    stop = min(start + plan.longest_s if until is None else _to_epoch_s(until), stage.last)
     if until is not None and stop <= start:
         raise InputError(
-            f"--until {_second(stop)} must lie after {_second(start)}, "
+            f"--until {_format_second(stop)} must lie after {_format_second(start)}, "
             "when the first chains are submitted"
         )
     if stop - start <= plan.time_limit_s:
         raise InputError(
-            f"no hand-over fits: the first chains are submitted at {_second(start)}, the end is "
-            f"at {_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} h. "
+            f"no hand-over fits: the first chains are submitted at {_format_second(start)}, the end is "
+            f"at {_format_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} h. "
             "Choose an earlier --from or a later --until"
         )
     return start, stop
 
 
-def _check_size(stage: Stage, plan: Plan) -> None:
+def _check_size(stage: Scenario, plan: ComparisonPlan) -> None:
     have = stage.params.nodes
     if plan.nodes > have:
         raise InputError(
@@ -109,36 +111,36 @@ def _check_size(stage: Stage, plan: Plan) -> None:
         )
 
 
-def _begin(stage: Stage, given: datetime) -> int:
-    instant = _instant(given)
+def _resolve_begin(stage: Scenario, given: datetime) -> int:
+    instant = _to_epoch_s(given)
     if not stage.first <= instant <= stage.last:
         raise InputError(
-            f"--from {_second(instant)} lies outside the load, which is submitted "
-            f"from {_second(stage.first)} to {_second(stage.last)} (UTC)"
+            f"--from {_format_second(instant)} lies outside the load, which is submitted "
+            f"from {_format_second(stage.first)} to {_format_second(stage.last)} (UTC)"
         )
     return instant
 
 
-def _instant(given: datetime) -> int:
+def _to_epoch_s(given: datetime) -> int:
     return int(given.replace(tzinfo=UTC).timestamp())
 
 
-def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
-    params = Params() if cluster is None else read_site(cluster)
+def _build_synthetic(preset: str, seed: int, cluster: Path | None) -> Scenario:
+    params = Params() if cluster is None else load_site_params(cluster)
     jobs = synthetic.generate_workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
-    return Stage(params, jobs)
+    return Scenario(params, jobs)
 
 
-def _logged(trace: Path, cluster: Path | None) -> Stage:
+def _build_from_log(trace: Path, cluster: Path | None) -> Scenario:
     if cluster is None:
         raise InputError("--trace needs --cluster: the file that describes its machine")
-    params = read_site(cluster)
+    params = load_site_params(cluster)
     jobs = replay.load_workload(trace, params).jobs
     if not jobs:
         raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
-    return Stage(params, jobs)
+    return Scenario(params, jobs)
 
 
-def _second(instant: int) -> str:
+def _format_second(instant: int) -> str:
     """As --from and --until take it."""
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")

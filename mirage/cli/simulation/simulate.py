@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mirage.cli.cluster_file import read_site
-from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.cli.cluster_file import load_site_params
+from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.errors import InputError
 from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
 from mirage.services.replay.simulation import simulate_replay as run
@@ -38,8 +38,8 @@ ClusterName = Annotated[
 ]
 
 
-@app.command()
-def simulate(
+@app.command("simulate")
+def simulate_log(
     trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
     *,
     cluster: Annotated[Path, typer.Option(help="The cluster file: nodes and slurm.conf's keys.")],
@@ -71,43 +71,43 @@ def simulate(
     Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
     where there were such rows; 2 where no row is left, or a file cannot be read.
     """
-    params = read_site(cluster)
+    params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name)
-    window = _window(taken, begin, until)
-    say_if_compiling()
+    window = _choose_window(taken, begin, until)
+    warn_if_compiling()
     sim = build_simulator(taken, params)
-    with progress(trace.name) as told:
+    with show_share_bar(trace.name) as told:
         report = run(taken, sim, window, told)
     if out is not None:
         write_jobs(out, taken, sim)
     if as_json:
-        typer.echo(json.dumps(_as_json(taken, report)))
+        typer.echo(json.dumps(_build_json(taken, report)))
     else:
         console = Console()
         how = describe_planner(params.slurm_version)
         typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
-        for table in _tables(taken, report, weekly=weekly):
+        for table in _render_tables(taken, report, weekly=weekly):
             console.print(table)
-    complain(trace, taken)
+    warn_of_refused_rows(trace, taken)
 
 
-def _window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
+def _choose_window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
     given = choose_window(taken.workload.submit, taken.logged)
     window = Window(
-        begin=given.begin if begin is None else instant(begin),
-        end=given.end if until is None else instant(until),
+        begin=given.begin if begin is None else to_epoch_s(begin),
+        end=given.end if until is None else to_epoch_s(until),
     )
     if (begin or until) and window.begin >= window.end:
         raise InputError("--from must lie before --until and before the trace's last submission")
     return window
 
 
-def instant(when: datetime) -> int:
+def to_epoch_s(when: datetime) -> int:
     return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
 
 
 @contextmanager
-def progress(name: str) -> Iterator[Callable[[float], None] | None]:
+def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
     """A bar on standard error; nobody to tell where that is no terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -119,20 +119,20 @@ def progress(name: str) -> Iterator[Callable[[float], None] | None]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def _as_json(taken: Replay, report: SimulationReport) -> dict[str, Any]:
+def _build_json(taken: Replay, report: SimulationReport) -> dict[str, Any]:
     told = asdict(report)
     window = told.pop("window")
     if told["fidelity"] is not None:
         told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
-    return told | {"rows": rows_of(taken)}
+    return told | {"rows": summarize_rows(taken)}
 
 
-def rows_of(taken: Replay) -> dict[str, Any]:
+def summarize_rows(taken: Replay) -> dict[str, Any]:
     """What became of the rows: those read are the jobs, those refused and those skipped."""
-    return {"read": taken.read, **_rows(taken)}
+    return {"read": taken.read, **_count_rows_by_reason(taken)}
 
 
-def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
+def _count_rows_by_reason(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
     kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
     return {
         kind: {
@@ -143,84 +143,87 @@ def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-def _tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> Iterator[Table]:
-    yield _figures(report)
-    yield _fidelity(report.fidelity, report.window, report.not_judged)
+def _render_tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> Iterator[Table]:
+    yield _render_figures(report)
+    yield _render_fidelity(report.fidelity, report.window, report.not_judged)
     if weekly and report.fidelity is not None:
-        yield _weeks(report.fidelity)
-    yield rows_table(taken)
+        yield _render_weeks(report.fidelity)
+    yield render_rows_table(taken)
 
 
-def _figures(report: SimulationReport) -> Table:
-    table = table_of("replay", "")
+def _render_figures(report: SimulationReport) -> Table:
+    table = create_table("replay", "")
     table.add_row("jobs", f"{report.jobs:,}")
     table.add_row("started", f"{report.started:,}")
     table.add_row("simulated", f"{report.simulated_s / 86400:.1f} days")
     table.add_row("took", f"{report.wall_s:.2f} s")
     table.add_row("jobs a second", f"{report.jobs_per_s:,.0f}")
     for name, value in asdict(report.wait_h).items():
-        table.add_row(f"wait, {name}", hours(value))
+        table.add_row(f"wait, {name}", format_hours(value))
     return table
 
 
-def _fidelity(found: Fidelity | None, window: Window, not_judged: str | None) -> Table:
-    table = table_of("against the log", "")
+def _render_fidelity(found: Fidelity | None, window: Window, not_judged: str | None) -> Table:
+    table = create_table("against the log", "")
     if window.begin < window.end:
-        table.add_row("submitted", f"{day(window.begin)} to {day(window.end)}")
+        table.add_row("submitted", f"{format_day(window.begin)} to {format_day(window.end)}")
     if found is None:
         table.add_row("not judged", not_judged)
         return table
     table.add_row("jobs judged", f"{found.jobs:,}")
     late = "not in the log" if found.late_eligible is None else f"{found.late_eligible:,}"
     table.add_row("  eligible over a minute after submission", late)
-    table.add_row("difference of a job's waits, mean", hours(found.wait_mae_h))
-    table.add_row("rank correlation of waits", ratio(found.spearman))
-    table.add_row("correlation of weekly means", ratio(found.weekly_corr))
-    table.add_row("mean wait, replay / log", ratio(found.mean_ratio))
+    table.add_row("difference of a job's waits, mean", format_hours(found.wait_mae_h))
+    table.add_row("rank correlation of waits", format_ratio(found.spearman))
+    table.add_row("correlation of weekly means", format_ratio(found.weekly_corr))
+    table.add_row("mean wait, replay / log", format_ratio(found.mean_ratio))
     return table
 
 
-def _weeks(found: Fidelity) -> Table:
-    table = table_of("week from", "jobs", "log", "replay")
+def _render_weeks(found: Fidelity) -> Table:
+    table = create_table("week from", "jobs", "log", "replay")
     for week in found.weeks:
         table.add_row(
-            day(week.begin), str(week.jobs), hours(week.logged_h), hours(week.simulated_h)
+            format_day(week.begin),
+            str(week.jobs),
+            format_hours(week.logged_h),
+            format_hours(week.simulated_h),
         )
     return table
 
 
-def rows_table(taken: Replay) -> Table:
+def render_rows_table(taken: Replay) -> Table:
     """Rows read, and what became of those that are not replayed as they stand."""
-    table = table_of("rows", "number", "first met")
+    table = create_table("rows", "number", "first met")
     table.add_row("read", f"{taken.read:,}")
     table.add_row("replayed", f"{len(taken.workload):,}")
-    for kind, reasons in _rows(taken).items():
+    for kind, reasons in _count_rows_by_reason(taken).items():
         for reason, found in reasons.items():
             first = ", ".join(map(str, found["first"]))
             table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
     return table
 
 
-def table_of(*columns: str) -> Table:
+def create_table(*columns: str) -> Table:
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     return table
 
 
-def hours(value: float | None) -> str:
+def format_hours(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} h"
 
 
-def ratio(value: float | None) -> str:
+def format_ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def day(at: int) -> str:
+def format_day(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
-def complain(trace: Path, taken: Replay) -> None:
+def warn_of_refused_rows(trace: Path, taken: Replay) -> None:
     """On standard error: a table alone would not be read where the output goes to a file."""
     if rows := sum(taken.refused.values()):
         typer.echo(

@@ -7,7 +7,7 @@ import typer
 from mirage.sim.arrays.jit import CACHE
 
 
-def say_if_compiling() -> None:
+def warn_if_compiling() -> None:
     """Tell a person, on stderr, why the first run after an installation takes a minute longer."""
     # The folder itself is made as soon as a module with kernels is imported.
     if not any(Path(CACHE).rglob("*.nbi")):

@@ -15,7 +15,7 @@ from rich.progress import (
 
 
 @contextmanager
-def counted(name: str, total: int) -> Iterator[Callable[..., None]]:
+def show_progress(name: str, total: int) -> Iterator[Callable[..., None]]:
     """A bar on standard error, where that is a terminal; what is yielded is called each step, or
     with how many were done."""
     console = Console(stderr=True)
@@ -33,7 +33,7 @@ def counted(name: str, total: int) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def working(name: str) -> Iterator[None]:
+def show_activity(name: str) -> Iterator[None]:
     """A sign of life and the time gone by on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -15,7 +15,7 @@ _AS_SHELLS_SAY = 128
 _LOOK_S = 0.1
 
 
-class Ending:
+class StopSignal:
     """Whether a signal has asked for the end.
 
     The command looks between two steps and none is cut in two: an exception out of a signal's
@@ -25,10 +25,10 @@ class Ending:
     def __init__(self) -> None:
         self._asked_by: signal.Signals | None = None
 
-    def ask(self, number: int, _frame: FrameType | None) -> None:
+    def handle_signal(self, number: int, _frame: FrameType | None) -> None:
         self._asked_by = signal.Signals(number)
 
-    def check(self) -> None:
+    def exit_if_requested(self) -> None:
         """Leave if asked to; with 143 after SIGTERM, 130 after Ctrl-C."""
         if self._asked_by is not None:
             raise typer.Exit(_AS_SHELLS_SAY + self._asked_by)
@@ -38,29 +38,29 @@ class Ending:
         # An Event could be waited for, but not be set by a handler that interrupts its own wait.
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self.check()
+            self.exit_if_requested()
             time.sleep(min(_LOOK_S, left))
 
-    def tell(self) -> None:
+    def print_signal(self) -> None:
         if self._asked_by is not None:
             sys.stderr.write(f"mirage: ended by {self._asked_by.name}\n")
 
 
 @contextmanager
-def asked_to_end() -> Iterator[Ending]:
+def watch_signals() -> Iterator[StopSignal]:
     """Signals are heard until all inside is tidied up: a second one does not cut that short."""
-    ending = Ending()
-    before = {number: signal.signal(number, ending.ask) for number in _SIGNALS}
+    ending = StopSignal()
+    before = {number: signal.signal(number, ending.handle_signal) for number in _SIGNALS}
     try:
         yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        ending.tell()
+        ending.print_signal()
 
 
 @contextmanager
-def ended_like_ctrl_c() -> Iterator[None]:
+def end_like_ctrl_c() -> Iterator[None]:
     """SIGTERM tidies up as Ctrl-C does, whatever is under way; then with 143."""
     asked = False
 

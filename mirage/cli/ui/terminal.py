@@ -6,7 +6,7 @@ import sys
 from rich.console import Console
 
 
-class _Ascii(Console):
+class _AsciiConsole(Console):
     """rich draws its boxes and bars by this; what users wrote is printed as it is."""
 
     @property
@@ -14,10 +14,10 @@ class _Ascii(Console):
         return "ascii"
 
 
-def console(*, stderr: bool = False) -> Console:
+def create_console(*, stderr: bool = False) -> Console:
     """Colours only on a terminal and without NO_COLOR, which rich sees to."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr) if _is_utf8(stream.encoding) else _Ascii(stderr=stderr)
+    return Console(stderr=stderr) if _is_utf8(stream.encoding) else _AsciiConsole(stderr=stderr)
 
 
 def _is_utf8(encoding: str | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from mirage.policy.auto.auto_policy import Choice
 
 
-class Heard:
+class AutoChoiceCounter:
     """Counts choices, one for each decision that was asked for."""
 
     def __init__(self) -> None:
@@ -18,19 +18,19 @@ class Heard:
         self._chosen[choice.policy.name] += 1
         self._skipped.update(f"{name}: {why}" for name, why in choice.skipped.items())
 
-    def figures(self) -> dict[str, Any]:
+    def summarize_choices(self) -> dict[str, Any]:
         """Shares of all decisions by candidate, and how often each was skipped for what."""
         total = self._chosen.total()
         shares = {name: count / total for name, count in self._chosen.most_common()}
         return {"auto_chosen": shares, "auto_skipped": dict(self._skipped.most_common())}
 
 
-def who_decided(figures: Mapping[str, Any]) -> str:
-    """In words, from what `Heard.figures` gives."""
-    return "\n".join(_lines(figures))
+def format_auto_choices(figures: Mapping[str, Any]) -> str:
+    """In words, from what `AutoChoiceCounter.summarize_choices` gives."""
+    return "\n".join(_format_lines(figures))
 
 
-def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
+def _format_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     shares = figures["auto_chosen"].items()
     yield "auto was decided by " + ", ".join(f"{n} ({share:.0%})" for n, share in shares)
     for why, count in figures["auto_skipped"].items():

@@ -13,7 +13,7 @@ Point = tuple[float, float]
 _SUFFIXES = (".png", ".svg")
 
 
-def check(path: Path) -> None:
+def check_plot_path(path: Path) -> None:
     """InputError where no plot could be drawn there: said before the long work, not after it."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{path}: a plot is a .png or a .svg file")
@@ -26,7 +26,7 @@ def check(path: Path) -> None:
         ) from None
 
 
-def front(points: Sequence[Point]) -> list[Point]:
+def compute_pareto_front(points: Sequence[Point]) -> list[Point]:
     """Those that no other beats in both overlap and interruption, by overlap."""
     kept: list[Point] = []
     for point in sorted(points):
@@ -35,24 +35,24 @@ def front(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def draw(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> None:
+def draw_plot(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> None:
     """Policies (all hand-overs) with their intervals, over what constant leads would give."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
-    _line(axes, constant_leads, color="0.7", label="constant lead, known afterwards")
+    _draw_line(axes, constant_leads, color="0.7", label="constant lead, known afterwards")
     judged = {name: by_class["all"] for name, by_class in figures.items()}
     # What is known only afterwards beats them all, and is nobody's choice.
-    rules = [_point(told) for name, told in judged.items() if name != "oracle"]
-    _line(axes, front(rules), color="0.4", linestyle=":")
+    rules = [_get_point(told) for name, told in judged.items() if name != "oracle"]
+    _draw_line(axes, compute_pareto_front(rules), color="0.4", linestyle=":")
     for name, told in judged.items():
-        overlap, interruption = _point(told)
+        overlap, interruption = _get_point(told)
         axes.errorbar(
             overlap,
             interruption,
-            xerr=_reach(told, "overlap_h"),
-            yerr=_reach(told, "interruption_h"),
+            xerr=_compute_error_bars(told, "overlap_h"),
+            yerr=_compute_error_bars(told, "interruption_h"),
             fmt="o",
             capsize=2,
             clip_on=False,
@@ -71,15 +71,15 @@ def draw(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _line(axes: Any, points: Sequence[Point], **style: Any) -> None:
+def _draw_line(axes: Any, points: Sequence[Point], **style: Any) -> None:
     axes.plot([x for x, _ in points], [y for _, y in points], zorder=1, **style)
 
 
-def _point(told: dict[str, Any]) -> Point:
+def _get_point(told: dict[str, Any]) -> Point:
     return told["overlap_h"], told["interruption_h"]
 
 
-def _reach(told: dict[str, Any], figure: str) -> list[list[float]]:
+def _compute_error_bars(told: dict[str, Any], figure: str) -> list[list[float]]:
     """How far the interval reaches below and above."""
     low, high = told[f"{figure}_ci"]
     return [[max(0.0, told[figure] - low)], [max(0.0, high - told[figure])]]

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import NAMES, ORDER
-from mirage.studies.evaluation.pareto_plot import front
+from mirage.studies.evaluation.pareto_plot import compute_pareto_front
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale
 
@@ -28,41 +28,41 @@ _LEAST_H = 0.4
 Told = dict[str, Any]
 
 
-def plot(group: Told, name: str) -> Markup:
+def render_plot(group: Told, name: str) -> Markup:
     """Each policy with its intervals; the dotted line through those that none beats in both."""
     rows = {policy: group["policies"][policy]["all"] for policy in ORDER}
     return svg.draw_figure(
         _WIDTH,
         _HEIGHT,
-        _parts(rows),
+        _draw_parts(rows),
         name=name,
         title="Interruption against overlap",
         desc="Of each policy, in mean hours a hand-over; the table below has the numbers.",
     )
 
 
-def _parts(rows: dict[str, Told]) -> Iterator[Markup]:
-    x = LinearScale(0, _most(rows, "overlap_h"), _LEFT, _WIDTH - _RIGHT)
-    y = LinearScale(0, _most(rows, "interruption_h"), _HEIGHT - _BOTTOM, _TOP)
+def _draw_parts(rows: dict[str, Told]) -> Iterator[Markup]:
+    x = LinearScale(0, _compute_maximum(rows, "overlap_h"), _LEFT, _WIDTH - _RIGHT)
+    y = LinearScale(0, _compute_maximum(rows, "interruption_h"), _HEIGHT - _BOTTOM, _TOP)
     yield svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
     yield svg.draw_y_axis(
         y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", most=5
     )
     points = [(t["overlap_h"], t["interruption_h"]) for n, t in rows.items() if n != "oracle"]
-    yield svg.draw_line([(x(a), y(b)) for a, b in front(points)], cls="front")
+    yield svg.draw_line([(x(a), y(b)) for a, b in compute_pareto_front(points)], cls="front")
     for place, (policy, told) in enumerate(rows.items(), start=1):
-        yield from _point(x, y, policy, told, str(place))
+        yield from _draw_point(x, y, policy, told, str(place))
         at = _TOP - 8 + 20 * place
         yield svg.draw_text(_WIDTH - _RIGHT + 16, at, f"{place} {NAMES.get(policy, policy)}")
 
 
-def _point(
+def _draw_point(
     x: LinearScale, y: LinearScale, policy: str, told: Told, number: str
 ) -> Iterator[Markup]:
     """A numbered mark with its intervals."""
     at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
-    low_x, high_x = map(x, _reach(told, "overlap_h"))
-    low_y, high_y = map(y, _reach(told, "interruption_h"))
+    low_x, high_x = map(x, _get_interval(told, "overlap_h"))
+    low_y, high_y = map(y, _get_interval(told, "interruption_h"))
     marks = [
         svg.draw_rule(low_x, at_y, high_x, at_y, cls=""),
         svg.draw_rule(at_x, low_y, at_x, high_y, cls=""),
@@ -72,10 +72,10 @@ def _point(
     yield svg.draw_text(at_x + 6, at_y - 6, number)
 
 
-def _most(rows: dict[str, Told], figure: str) -> float:
-    return max(_LEAST_H, *(_ROOM * _reach(told, figure)[1] for told in rows.values()))
+def _compute_maximum(rows: dict[str, Told], figure: str) -> float:
+    return max(_LEAST_H, *(_ROOM * _get_interval(told, figure)[1] for told in rows.values()))
 
 
-def _reach(told: Told, figure: str) -> tuple[float, float]:
+def _get_interval(told: Told, figure: str) -> tuple[float, float]:
     low, high = told[f"{figure}_ci"] or (told[figure], told[figure])
     return min(low, told[figure]), max(high, told[figure])
