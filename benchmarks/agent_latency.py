@@ -1,8 +1,8 @@
 """How long one decision of each kind of agent takes, in this process, on one thread.
 
 `python -m benchmarks.agent_latency`: networks of the shipped settings that have learned nothing,
-asked through `ModelPolicy` about a hand-over with a whole day behind it; milliseconds. With the twin its
-answer is there already, as in the service.
+asked through `ModelPolicy` about a hand-over with a whole day behind it; milliseconds. With the
+twin its answer is there already, as in the service.
 """
 
 import argparse

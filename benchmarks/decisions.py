@@ -41,8 +41,7 @@ from mirage.domain.snapshot import Snapshot
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
 from mirage.policy.models.scope import Scope
-from mirage.policy.twin.twin_policy import should_ask_twin
-from mirage.ports import Policy, should_observe
+from mirage.ports import Policy
 from mirage.services.chains import link_sync
 from mirage.services.control.limits import Limits
 from mirage.services.ingest.live_ingest import ingest_history, ingest_queue
@@ -139,8 +138,8 @@ class Timed:
     """A policy, and how long each answer took: wall and CPU."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self.name, self.observes = policy, policy.name, should_observe(policy)
-        self.asks_twin = should_ask_twin(policy)
+        self._policy, self.name, self.needs = policy, policy.name, policy.needs
+        self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self.took_s: list[tuple[float, float]] = []
 
     def decide(self, view: HandoverView) -> Decision:

@@ -1,4 +1,7 @@
-"""Alembic's entry: runs the revisions on the connection that mirage/store/database/schema_migrations.py hands over."""
+"""Alembic's entry: runs the revisions on the connection that it is handed.
+
+mirage/store/database/schema_migrations.py hands it over.
+"""
 
 from alembic import context
 

@@ -1,8 +1,8 @@
 """The two seams: the cluster, and the policy. Everything else is ours."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, HandoverView
@@ -71,16 +71,17 @@ class Cluster(Protocol):
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        """Put it back behind `dependency`, which names its predecessor; `unpin` as in `free_standby`.
+        """Put it back behind `dependency`, which names its predecessor.
 
-        Slurm must still know the predecessor: behind a forgotten job the standby is free.
+        `unpin` as in `free_standby`. Slurm must still know the predecessor: behind a forgotten
+        job the standby is free.
         """
         ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        """Keep it from starting whatever its dependency says, until `release_job`: a user's hold, which
-        the job's owner may lift as well.
+        """Keep it from starting whatever its dependency says, until `release_job`.
 
+        It is a user's hold, which the job's owner may lift as well.
         Raises JobChanged for a job that somebody holds already, or that does not wait: it is left
         as it is.
         """
@@ -109,26 +110,46 @@ class NextLink:
     """Runs now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a policy is shown of a handover beyond its times, since each part costs something."""
+
+    observation: bool = False
+    """`HandoverView.observation`, which takes time to compute."""
+    window: bool = False
+    """`HandoverView.window`, which takes memory to keep."""
+    twin: bool = False
+    """`HandoverView.twin_s`, for which the cluster is simulated."""
+
+
 class Policy(Protocol):
     """When to make the standby eligible. Pure: what it knows is in the view."""
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def needs(self) -> Needs: ...
+
     def decide(self, view: HandoverView) -> Decision: ...
 
+    def decide_outright(self, view: HandoverView) -> Decision | None:
+        """The decision that needs neither observation nor twin; None: `decide` has to be asked."""
+        ...
 
-def should_observe(policy: Policy) -> bool:
-    """Whether it wants `HandoverView.observation`, which costs something to make."""
-    return bool(getattr(policy, "observes", False))
-
-
-def should_keep_window(policy: Policy) -> bool:
-    """Whether it wants `HandoverView.window`, which takes memory to keep."""
-    return bool(getattr(policy, "looks_back", False))
+    def explain_unfit(self, view: HandoverView) -> str | None:
+        """Why it cannot be asked about this handover now; None: it can."""
+        ...
 
 
-def decide_outright(policy: Policy, view: HandoverView) -> Decision | None:
-    """What it decides with nothing observed or foretold; None: it wants to be shown more."""
-    asked: Callable[[HandoverView], Decision | None] | None = getattr(policy, "outright", None)
-    return None if asked is None else asked(view)
+class SimplePolicy:
+    """The part of `Policy` that rules share: they need nothing, and can always be asked."""
+
+    __slots__ = ()
+    needs: ClassVar[Needs] = Needs()
+
+    def decide_outright(self, view: HandoverView) -> Decision | None:  # noqa: ARG002 - see Policy
+        return None
+
+    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
+        return None

@@ -23,7 +23,8 @@ def _find_fault_at(path: Path) -> str | None:
         return None
     held = path.stat()
     if not (_is_trusted(held.st_uid) and _is_trusted(path.lstat().st_uid)):
-        return f"{path} belongs to {_get_user_name(held.st_uid)}, not to {_get_user_name(os.geteuid())}"
+        owner, own = _get_user_name(held.st_uid), _get_user_name(os.geteuid())
+        return f"{path} belongs to {owner}, not to {own}"
     return (
         f"others may write in {path}: `chmod go-w {path}`" if _is_writable_by_others(held) else None
     )

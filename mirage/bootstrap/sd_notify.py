@@ -14,7 +14,8 @@ _MARGIN = 3
 class Notifier:
     """Sends nothing where nobody listens: without systemd, or without a watchdog.
 
-    `notify_alive` is called by the worker's thread alone, so that a worker that hangs is not heard of.
+    `notify_alive` is called by the worker's thread alone, so that a worker that hangs is not heard
+    of.
     """
 
     def __init__(

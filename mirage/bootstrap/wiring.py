@@ -25,7 +25,7 @@ from mirage.domain.access.caller import Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.policy import registry
 from mirage.policy.auto.auto_policy import AutoPolicy
-from mirage.ports import Cluster, Policy, should_observe
+from mirage.ports import Cluster, Policy
 from mirage.services.access import slurm_permissions
 from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.chains import rest_submission
@@ -250,7 +250,7 @@ def _check_policy(settings: Settings) -> list[str]:
     if folder is not None and not folder.is_dir():
         return [f"provision.models_dir is no folder, so there are no models: {folder}"]
     # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
-    alone = should_observe(policy) and not isinstance(policy, AutoPolicy)
+    alone = policy.needs.observation and not isinstance(policy, AutoPolicy)
     if get_cluster_file(settings) is None and alone:
         return [
             f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "

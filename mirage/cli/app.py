@@ -1,4 +1,4 @@
-"""The command tree of `run_mirage`. A command's module is imported when the command is called.
+"""The command tree of `mirage`. A command's module is imported when the command is called.
 
 A login node runs `mirage chain` many times a day; all modules together take a second to import.
 """

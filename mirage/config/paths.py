@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 DEFAULT_PORT = 6480
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def get_data_dir(name: str) -> Path:

@@ -119,12 +119,12 @@ class Queue:
 
     @cached_property
     def pending_mask(self) -> NDArray[np.bool_]:
-        return np.array([s.waiting for s in self.state], dtype=bool)
+        return np.array([s.is_waiting for s in self.state], dtype=bool)
 
     @cached_property
     def running_mask(self) -> NDArray[np.bool_]:
         """Working jobs; those that only complete are left out."""
-        working = [s.running and s is not JobState.COMPLETING for s in self.state]
+        working = [s.is_running and s is not JobState.COMPLETING for s in self.state]
         return np.array(working, dtype=bool)
 
 

@@ -199,8 +199,10 @@ Writer = Annotated[Principal, Depends(authorize_writer)]
 
 
 def _begin_write_transaction(
-    request: Request, given: Context, who: Writer
-) -> Iterator[Transaction]:  # noqa: ARG001
+    request: Request,
+    given: Context,
+    who: Writer,  # noqa: ARG001
+) -> Iterator[Transaction]:
     with given.store.begin() as tx:
         audit.set_audit_credential(tx, request.state.who.via)
         yield tx

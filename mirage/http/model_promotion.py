@@ -13,7 +13,6 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import IllegalTransition, InputError, NotFound, TooMany
 from mirage.http.context import ApiContext
 from mirage.policy import registry
-from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
 from mirage.services.models import model_catalog, model_promotion
 from mirage.services.models.model_catalog import ModelDetail
@@ -110,7 +109,7 @@ def _check_twin_answers(
     policies: Sequence[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
     """The twin is not asked here: for months of hand-overs that takes minutes of every core."""
-    if not any(should_ask_twin(policy) for policy in policies):
+    if not any(policy.needs.twin for policy in policies):
         return
     for path, table in zip(paths, tables, strict=True):
         if table.twins is None:

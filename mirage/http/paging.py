@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Response
+from pydantic import BaseModel
 
-from mirage.api.schemas import chain_schemas
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Reading, read_freshness
 from mirage.http.problems import build_invalid_error
@@ -18,7 +18,7 @@ NO_SUCH_CURSOR = "no such cursor: begin again without it"
 _DIGITS = 18  # of what fits a column
 
 Row = TypeVar("Row")
-Page = TypeVar("Page", bound=chain_schemas.Page)
+Page = TypeVar("Page", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
 AUTO = "auto"
 FORECASTS = ("twin",)
 RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
-"""Candidates of `build_auto` below the models. Those after quantile only take over on results."""
+"""Candidates of `auto` below the models. Those after quantile only take over on results."""
 NAMES = (*POLICIES, AUTO)
 """Of all but models."""
 
@@ -63,7 +63,7 @@ _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 
 def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
-    """The rule of that name, `build_auto`, or the model, of the models `under` a folder.
+    """The rule of that name, `auto`, or the model, of the models `under` a folder.
 
     Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
     """
@@ -80,7 +80,7 @@ def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
 
 
 def build_auto(under: Path = Path(MODELS)) -> AutoPolicy:
-    """`build_auto` among the promoted models and the rules; results are those of the models' cards."""
+    """`auto` among the promoted models and the rules; results are those of the models' cards."""
     return _build_auto(tuple(_iter_promoted_models(under)))
 
 

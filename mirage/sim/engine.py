@@ -77,7 +77,8 @@ from mirage.sim.arrays.layout import (
     Ints,
     section,
 )
-from mirage.sim.scheduling.passes import run_backfill_pass, run_main_pass
+from mirage.sim.scheduling.backfill_pass import run_backfill_pass
+from mirage.sim.scheduling.main_pass import run_main_pass
 from mirage.sim.state.eligibility import (
     resolve_delayed_dependencies,
     schedule_passes,

@@ -34,7 +34,7 @@ from mirage.sim.arrays.layout import (
     get_queue_place,
     section,
 )
-from mirage.sim.scheduling.passes import run_backfill_pass
+from mirage.sim.scheduling.backfill_pass import run_backfill_pass
 from mirage.sim.scheduling.queue_cursor import fill_slots_in_order
 from mirage.sim.state.eligibility import (
     add_dependencies,
@@ -220,4 +220,4 @@ def set_time_limits(state: Ints, limits: Ints) -> None:
         ends[j], running[j] = end, slot
 
 
-__all__ = ["find_slot", "fill_slots_in_order"]
+__all__ = ["fill_slots_in_order", "find_slot"]

@@ -26,11 +26,7 @@ class Simulator:
     thread at a time."""
 
     def __init__(
-        self,
-        params: Params,
-        workload: Workload | Iterable[SimJob] = (),
-        *,
-        now: int | None = None,
+        self, params: Params, workload: Workload | Iterable[SimJob] = (), *, now: int | None = None
     ) -> None:
         """An empty cluster at `now` (default: the first submission), with the workload to come."""
         if not isinstance(workload, Workload):
@@ -210,15 +206,9 @@ class Simulator:
         twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
-            job_id = twin.inject(bare)
+            slot = twin.arena.find_slot(twin.inject(bare))
             chosen = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
-            twin._apply_move(
-                moves.restore_running,
-                twin.arena.results,
-                twin.arena.find_slot(job_id),
-                chosen,
-                since,
-            )
+            twin._apply_move(moves.restore_running, twin.arena.results, slot, chosen, since)
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
             slot = twin.arena.find_slot(twin.inject(job))
             twin.arena.get_live_records()[slot, layout.SUBMIT] = (

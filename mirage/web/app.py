@@ -1,4 +1,4 @@
-"""`mount_pages` adds the pages to the service's app, and gives errors a page where a browser asks."""
+"""`mount_pages` adds the pages to the app, and gives errors a page where a browser asks."""
 
 import json
 from collections.abc import Awaitable, Callable

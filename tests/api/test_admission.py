@@ -69,10 +69,8 @@ class Place:
 def serving(
     let_in: Admission, folder: Path, patience: ClientTimeouts = LONG, served: ASGIApp = app
 ) -> Iterator[Place]:
-    tcp, unix = (
-        socket.create_server(("127.0.0.1", 0)),
-        unix_peer.listen_on_path(folder / "s", private=False),
-    )
+    tcp = socket.create_server(("127.0.0.1", 0))
+    unix = unix_peer.listen_on_path(folder / "s", private=False)
     started = threading.Event()
     server = Server(
         served, let_in, patience=patience, keep_alive_s=600, grace_s=1, started=started.set
@@ -159,15 +157,12 @@ def test_the_kernel_says_whose_the_other_end_is(family: socket.AddressFamily) ->
         listening.listen()
         where = listening.getsockname()[:2]
         with socket.create_connection(where), listening.accept()[0] as accepted:
-            assert owner(accepted) == os.getuid()
+            assert owner(accepted.getpeername()[:2], accepted.getsockname()[:2]) == os.getuid()
 
 
-def owner(accepted: socket.socket) -> int | None:
+def owner(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
     with closing(SocketOwners()) as owners:
-        return owners.find_uid(
-            TcpEndpoint.from_socket_name(accepted.getpeername()[:2]),
-            TcpEndpoint.from_socket_name(accepted.getsockname()[:2]),
-        )
+        return owners.find_uid(*map(TcpEndpoint.from_socket_name, (peer, here)))
 
 
 @as_root
@@ -215,22 +210,10 @@ def test_uids_without_an_account_are_one_client(tmp_path: Path) -> None:
 
 def test_who_listens_at_a_clients_port_is_not_the_client() -> None:
     """The kernel names that socket where it knows no connection."""
-    with socket.create_server(("0.0.0.0", 0)) as listening, closing(SocketOwners()) as owners:  # noqa: S104
+    with socket.create_server(("0.0.0.0", 0)) as listening:  # noqa: S104
         port = listening.getsockname()[1]
-        assert (
-            owners.find_uid(
-                TcpEndpoint.from_socket_name(("203.0.113.7", port)),
-                TcpEndpoint.from_socket_name(("192.0.2.1", 6480)),
-            )
-            is None
-        )
-        assert (
-            owners.find_uid(
-                TcpEndpoint.from_socket_name(("127.0.0.1", port)),
-                TcpEndpoint.from_socket_name(("127.0.0.1", 6480)),
-            )
-            is None
-        )
+        assert owner(("203.0.113.7", port), ("192.0.2.1", 6480)) is None
+        assert owner(("127.0.0.1", port), ("127.0.0.1", 6480)) is None
 
 
 class FromAfar(socket.socket):
@@ -249,10 +232,7 @@ class FromAfar(socket.socket):
 
 def test_from_elsewhere_a_client_is_an_address_or_a_network_of_ipv6() -> None:
     proxies = resolve_proxies(["198.51.100.0/24"])
-    with (
-        closing(Admission(40, 2, proxies)) as let_in,
-        ExitStack() as stack,
-    ):
+    with closing(Admission(40, 2, proxies)) as let_in, ExitStack() as stack:
 
         def admitted(*addresses: str) -> list[bool]:
             tried = [let_in.admit_connection(FromAfar(address)) for address in addresses]

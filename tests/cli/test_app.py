@@ -13,7 +13,11 @@ from typer.main import get_group
 import mirage.cli
 from mirage.cli.app import COMMANDS, PANELS, app
 
-MODULES = sorted(path.stem for path in Path(mirage.cli.__path__[0]).glob("[a-z]*.py"))
+ROOM = Path(mirage.cli.__path__[0])
+MODULES = [
+    ".".join(["mirage.cli", *path.relative_to(ROOM).with_suffix("").parts])
+    for path in sorted(ROOM.rglob("[a-z]*.py"))
+]
 
 # Seconds of import time that a login node need not spend.
 HEAVY = {"alembic", "fastapi", "numpy", "pyarrow", "sqlalchemy", "structlog", "uvicorn"}
@@ -37,7 +41,7 @@ def loaded_by(*words: str) -> list[str]:
 
 
 def test_every_command_of_every_module_is_in_the_tree() -> None:
-    apps = [getattr(import_module(f"mirage.cli.{module}"), "app", None) for module in MODULES]
+    apps = [getattr(import_module(module), "app", None) for module in MODULES]
     own = [name for app in apps if isinstance(app, typer.Typer) for name in get_group(app).commands]
     assert sorted(own) == sorted(2 * list(COMMANDS)), "the tree's own, and the modules'"
 

@@ -48,7 +48,11 @@ def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:
 
 def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
     """By a command whose modules are imported: what they cache in has its folder by then."""
-    program = "import mirage.cli.simulation.demo\nfrom mirage.cli.ui.compile_notice import say_if_compiling as say\nsay()"
+    program = (
+        "import mirage.cli.simulation.demo\n"
+        "from mirage.cli.ui.compile_notice import say_if_compiling as say\n"
+        "say()"
+    )
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
     def told() -> str:

@@ -126,7 +126,7 @@ def test_no_other_hold_is_released(
     assert told(commands) == []
 
 
-@pytest.mark.parametrize("move", ["suspend", "resume"])
+@pytest.mark.parametrize("move", ["hold_job", "release_job"])
 def test_nothing_is_moved_whose_hold_is_not_known(
     commands: FakeCommands, slurm: SlurmCli, move: str
 ) -> None:

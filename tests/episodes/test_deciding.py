@@ -8,6 +8,7 @@ from mirage.episodes.judge import policy_runner
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import POLICIES
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, SlurmEstimate
+from mirage.ports import SimplePolicy
 from tests.episodes.tables import HOUR_S, MONDAY, table
 
 HOUR = [[-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0]]
@@ -15,7 +16,7 @@ HOUR = [[-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0]]
 TWO = HOUR * 2
 
 
-class Noted:
+class Noted(SimplePolicy):
     """Frees at a given time left, and notes what it was shown."""
 
     name = "noted"

@@ -17,7 +17,7 @@ from mirage.episodes.chains.standby import (
 )
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
 from mirage.policy.rules.pinning import Pin, PinThenFree
-from mirage.ports import Policy
+from mirage.ports import Policy, SimplePolicy
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
@@ -111,7 +111,7 @@ def test_room_for_both(cpus: int, gpus: int, exclusive: bool, expected: bool) ->
     assert can_hold_only_one(params, job, (0, 1)) is expected
 
 
-class Looking:
+class Looking(SimplePolicy):
     """Keeps what it is shown."""
 
     name = "looking"

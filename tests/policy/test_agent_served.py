@@ -76,7 +76,7 @@ def test_another_price_than_those_learned_from_is_not_asked_about(
     decision = served.decide(view)
     assert f"the overlap price {price:g} is not one of those learned from" in decision.reason
     assert decision.action is registry.POLICIES["quantile"].decide(view).action
-    assert served.unfit(view) is not None, "nobody takes the rule's figures for the model's"
+    assert served.explain_unfit(view) is not None, "nobody takes the rule's figures for the model's"
 
 
 @pytest.mark.parametrize(

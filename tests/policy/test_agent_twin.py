@@ -16,7 +16,6 @@ from mirage.learn.trees.stopping import find_first_free
 from mirage.policy import registry
 from mirage.policy.models.artefact import Artefact
 from mirage.policy.models.model_policy import ModelPolicy
-from mirage.policy.twin.twin_policy import should_ask_twin
 from tests.learn.agents_trained import EVERY, fit, named, plan, runs, save
 from tests.learn.queue_tables import LEFT_S, foretold, queue_table
 from tests.policy.views import view, waits
@@ -45,7 +44,7 @@ def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
 
 
 def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: ModelPolicy) -> None:
-    assert should_ask_twin(served)
+    assert served.needs.twin
     chosen = policy_runner.run_policy(LATER, served, 0.5)
     assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.choose_reactive(LATER))
 

@@ -14,6 +14,7 @@ from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.artefact import CARD
 from mirage.policy.models.scope import Scope
 from mirage.policy.results.comparison import Results, Weighing, merge_results
+from mirage.ports import SimplePolicy
 from tests.learn.trained import learned, save
 from tests.policy.views import NOW, view, waits
 
@@ -22,14 +23,14 @@ LIMIT_S = learned().about.time_limit_s
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(SimplePolicy):
     """Answers with its action, where nothing hinders it."""
 
     name: str
     action: Action = Action.WAIT
     hindrance: str | None = None
 
-    def unfit(self, _: HandoverView) -> str | None:
+    def explain_unfit(self, view: HandoverView) -> str | None:
         return self.hindrance
 
     def decide(self, _: HandoverView) -> Decision:
@@ -164,7 +165,7 @@ def test_a_standby_that_may_be_pinned_is_pinned_whatever_results_say() -> None:
     asked = auto(A, B, known=results(20, a=2.0, b=0.5))
     seen = view(3600, can_pin=True)
     decision = asked.decide(seen)
-    assert decision == asked.outright(seen)
+    assert decision == asked.decide_outright(seen)
     assert (decision.policy, decision.action) == ("auto", Action.PIN)
     assert decision.reason.startswith("pin-then-free decides, since the standby may be pinned: ")
 
@@ -194,7 +195,7 @@ def test_off_nodes_that_are_not_to_be_waited_for_a_candidate_says_where_to(
 
 @pytest.mark.parametrize("can_pin", [True, False])
 def test_where_a_held_standby_earns_age_plain_slurm_is_left_to_it(can_pin: bool) -> None:
-    decision = auto(A).outright(view(0, can_pin=can_pin, accrues_always=True))
+    decision = auto(A).decide_outright(view(0, can_pin=can_pin, accrues_always=True))
     assert decision is not None
     assert decision.action is Action.WAIT
     assert decision.reason.startswith("reactive decides, since a held standby earns age too")

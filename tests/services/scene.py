@@ -6,7 +6,7 @@ from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, Link, find_mark
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.job import Job, JobId, JobState
-from mirage.ports import Policy
+from mirage.ports import Policy, SimplePolicy
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params
@@ -21,7 +21,7 @@ CHAIN = slurm_jobs.CHAIN
 HOUR = 3600
 
 
-class Always:
+class Always(SimplePolicy):
     """Frees at once, with a forecast."""
 
     def __init__(self, name: str = "always", forecast: Forecast | None = None) -> None:

@@ -12,6 +12,7 @@ from mirage.domain.chain import ChainId
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS
+from mirage.ports import Needs
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import LONGEST_SAVING, TwinCache
 from mirage.services.replay.twin_tables import TwinTableRequest, make_twin_table
@@ -38,7 +39,11 @@ def store(sqlite_store: Store) -> Store:
 class Asks(Watching):
     """A policy that wants to know what the twin foretells."""
 
-    asks_twin = True
+    needs = Needs(observation=True, twin=True)
+
+
+class AsksTwinAlone(Watching):
+    needs = Needs(twin=True)
 
 
 def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) -> None:
@@ -73,8 +78,7 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
 
 def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> None:
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
-    watching = Asks()
-    watching.observes = False
+    watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
     ticking = worker(store, cluster, watching, Observer(params=PARAMS))
     cluster.submit_chain(
@@ -90,8 +94,7 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> No
 
 def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> None:
     """Another rule might free meanwhile, which cannot be taken back."""
-    watching = Asks()
-    watching.observes = False
+    watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
     ticking = worker(store, cluster, watching, observer)

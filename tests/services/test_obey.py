@@ -13,12 +13,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
 from mirage.services.chains import lifecycle as chain_service
-from mirage.services.chains.request_enforcement import (
-    ASK_AGAIN_S,
-    MOST_OF_ONE,
-    MOST_TRIES,
-    enforce_requests,
-)
+from mirage.services.chains import request_enforcement
 from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params, SimJob
 from mirage.store.chains import chains
@@ -70,10 +65,8 @@ class Scene:
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
-            now = self.cluster.read_clock()
-            chain_service.request_state(
-                tx, self.cluster_id, chains.get_chain(tx, CHAIN), target, now=now, actor="alice"
-            )
+            now, chain = self.cluster.read_clock(), chains.get_chain(tx, CHAIN)
+            chain_service.request_state(tx, self.cluster_id, chain, target, now=now, actor="alice")
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)
@@ -216,7 +209,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
     scene.ask(ChainState.PAUSED)
     queue = scene.cluster.fetch_queue()
     scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
-    enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
+    request_enforcement.enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert scene.reason(2) == "JobHeldAdmin"
     assert scene.events()[-2:] == ["suspend", "suspend: overtaken"]
     scene.cluster.release_by_hand(scene.job_id(2))
@@ -233,7 +226,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scen
     scene.ask(ChainState.ACTIVE)
     queue = scene.cluster.fetch_queue()
     scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
-    enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
+    request_enforcement.enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
 
 
@@ -267,9 +260,8 @@ def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> Non
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     shown = [_given_up(job) for job in scene.cluster.fetch_queue()]
-    enforce_requests(
-        store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.read_clock(), shown)
-    )
+    queue = Queue.from_jobs(scene.cluster.read_clock(), shown)
+    request_enforcement.enforce_requests(store, scene.cluster, scene.cluster_id, queue)
     assert "resume" not in scene.events()
 
 
@@ -302,8 +294,7 @@ def test_both_running_links_of_a_cancelled_chain_are_ended(store: Store) -> None
     assert (scene.state(1), scene.state(2)) == (JobState.RUNNING, JobState.RUNNING)
     scene.ask(ChainState.CANCELLED)
     scene.tick()
-    states = {scene.state(i) for i in (1, 2)}
-    assert states == {JobState.CANCELLED}
+    assert {scene.state(i) for i in (1, 2)} == {JobState.CANCELLED}
 
 
 def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None:
@@ -312,9 +303,7 @@ def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None
     scene.mode(Mode.ACT)
     scene.tick()
     scene.tick()
-    successor = scene.link(2)
-    assert successor is not None
-    scene.cluster.cancel_job(successor.job_id, owner=scene.chain.uid)
+    scene.cluster.cancel_job(scene.job_id(2), owner=scene.chain.uid)
     scene.tick()
     scene.tick()
     assert (scene.state(1), scene.chain.state) == (JobState.RUNNING, ChainState.CANCELLED)
@@ -362,9 +351,10 @@ def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an
     for _ in range(10):
         scene.tick()
         scene.cluster.release_by_hand(scene.job_id(2))
-    assert scene.events().count("suspend") == MOST_TRIES
-    scene.tick(ASK_AGAIN_S)
-    assert (scene.events().count("suspend"), scene.reason(2)) == (MOST_TRIES + 1, "JobHeldUser")
+    assert scene.events().count("suspend") == request_enforcement.MOST_TRIES
+    scene.tick(request_enforcement.ASK_AGAIN_S)
+    assert scene.events().count("suspend") == request_enforcement.MOST_TRIES + 1
+    assert scene.reason(2) == "JobHeldUser"
 
 
 def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> None:
@@ -378,15 +368,13 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
     scene.tick()
     with store.begin() as tx:
         now, paused = scene.cluster.read_clock(), ChainState.PAUSED
-        for chain in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
-            chain_service.request_state(
-                tx, scene.cluster_id, chain, paused, now=now, actor=chain.user
-            )
+        for one in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
+            chain_service.request_state(tx, scene.cluster_id, one, paused, now=now, actor=one.user)
     scene.tick()
     with store.read() as tx:
         rows = audit.list_entries(tx, event="suspend", limit=1000)
     assert scene.held(2)
-    assert sum(row.chain_id == bobs for row in rows) == MOST_OF_ONE
+    assert sum(row.chain_id == bobs for row in rows) == request_enforcement.MOST_OF_ONE
 
 
 def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from mirage.domain.snapshot import Queue, Snapshot
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.features.observation import feature_vector, spec
-from mirage.ports import Policy
+from mirage.ports import Needs, Policy, SimplePolicy
 from mirage.services.chains import link_sync
 from mirage.services.ingest.live_ingest import ingest_queue
 from mirage.services.observation.cluster_observer import NO_FILE, Observer, TickObservations
@@ -46,11 +46,11 @@ def store(sqlite_store: Store) -> Store:
     return sqlite_store
 
 
-class Watching:
+class Watching(SimplePolicy):
     """A policy that waits, and keeps what it was shown."""
 
     name = "watching"
-    observes = True
+    needs = Needs(observation=True)
 
     def __init__(self) -> None:
         self.views: list[HandoverView] = []
@@ -246,7 +246,7 @@ def test_the_audit_keeps_the_digest_of_what_was_seen(store: Store) -> None:
 
 
 class LookingBack(Watching):
-    looks_back = True
+    needs = Needs(observation=True, window=True)
 
 
 def test_a_model_that_looks_back_is_shown_its_run_so_far(store: Store) -> None:

@@ -277,7 +277,7 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
         raise ClusterUnavailable("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(made.cluster, "pin", silent)
+        patched.setattr(made.cluster, "pin_standby", silent)
         made.tick()
     made.tick()
     assert made.standby.position is Position.PINNED

@@ -10,6 +10,7 @@ from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mod
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules.lead_rules import Reactive, decide_by_lead
+from mirage.ports import SimplePolicy
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration
@@ -41,7 +42,7 @@ def minutes(lead_h: float) -> int:
 
 
 @dataclass
-class Leads:
+class Leads(SimplePolicy):
     """Releases so long before the end; the waits that it forecasts are a quarter of that apart."""
 
     lead_h: float | None = 3.0

@@ -34,7 +34,7 @@ def _play(sim: Any, case: Case, look_at: int | None) -> Outcome:
     for i, move in enumerate(case.moves):
         if look_at is not None and look_at < move.at and not order:
             sim.advance(look_at)
-            plan, order, look_at = sim.planned_starts(), sim.order(), None
+            plan, order, look_at = sim.compute_planned_starts(), sim.list_pending_ids(), None
         sim.advance(move.at)
         try:
             getattr(sim, move.name)(*move.args, **move.options)
@@ -42,7 +42,7 @@ def _play(sim: Any, case: Case, look_at: int | None) -> Outcome:
             refused.append(i)
     if look_at is not None:
         sim.advance(look_at)
-        plan, order = sim.planned_starts(), sim.order()
+        plan, order = sim.compute_planned_starts(), sim.list_pending_ids()
     sim.advance(case.until)
     return Outcome(_jobs(sim, case), tuple(refused), plan, order)
 

@@ -73,10 +73,10 @@ class Scene:
         return nodes
 
     def plans(self) -> dict[int, int]:
-        return {i: s - T0 for i, s in self.sim.planned_starts().items()}
+        return {i: s - T0 for i, s in self.sim.compute_planned_starts().items()}
 
     def order(self) -> list[int]:
-        order: list[int] = self.sim.order()
+        order: list[int] = self.sim.list_pending_ids()
         return order
 
     def _life(self, job_id: int, what: str) -> Any:

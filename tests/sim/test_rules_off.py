@@ -22,7 +22,7 @@ def test_without_backfill_nobody_passes_by_and_nothing_is_planned(
 ) -> None:
     jobs = [job(1, nodes=2), job(2, 5, nodes=4 // len(partitions)), job(3, 6, limit=60)]
     scene = Scene(side, site(bf_interval_s=OFF, partitions=partitions), *jobs).until(10)
-    assert scene.sim.planned_starts() == {}
+    assert scene.sim.compute_planned_starts() == {}
     assert scene.starts() == {1: 0, 2: 600, 3: 1200}
 
 

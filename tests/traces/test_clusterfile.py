@@ -361,10 +361,7 @@ def test_names_every_fault_at_once() -> None:
             "[[outages]]\nStartTime = 5\nState = 'AWAY'\nNodes = '0'\n",
             '[[outages]] 1 State = \'AWAY\': must be one of "DOWN", "DRAIN", "RESUME"',
         ),
-        (
-            "[[capacity]]\nfrom = 5\nnodes = 9\n",
-            "[[capacity]] 1 nodes = 9: the cluster has 8",
-        ),
+        ("[[capacity]]\nfrom = 5\nnodes = 9\n", "[[capacity]] 1 nodes = 9: the cluster has 8"),
         (
             "[[capacity]]\nfrom = 5\nnodes = 7\n[[capacity]]\nfrom = 5\nnodes = 8\n",
             "[[capacity]] 2: `from` must be later than the one before",

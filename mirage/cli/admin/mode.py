@@ -49,7 +49,7 @@ def show_or_set_mode(
     *,
     partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
     unset: Annotated[
-        bool, typer.Option("--unset", help="Take the partition's own show_or_set_mode away.")
+        bool, typer.Option("--unset", help="Take the partition's own mode away.")
     ] = False,
     user: Annotated[
         bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")

@@ -85,7 +85,7 @@ def submit_chain(
 def list_chains(
     *,
     user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
-    mine: Annotated[bool, typer.Option("--get_own_name", help="Of yourself only.")] = False,
+    mine: Annotated[bool, typer.Option("--me", help="Of yourself only.")] = False,
     state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
     url: Url = None,

@@ -236,7 +236,8 @@ def _describe_inputs(row: Mapping[str, Any]) -> Iterator[str]:
         return
     spread = ""
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
-        spread = f" ({format_duration(forecast['p10_s'])} to {format_duration(forecast['p90_s'])} in 8 of 10)"
+        low, high = format_duration(forecast["p10_s"]), format_duration(forecast["p90_s"])
+        spread = f" ({low} to {high} in 8 of 10)"
     source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
     yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 

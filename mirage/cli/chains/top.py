@@ -39,7 +39,7 @@ _HEAD = 8
 def show_top(
     *,
     user: Annotated[str, typer.Option(help="Chains of this user only.")] = "",
-    mine: Annotated[bool, typer.Option("--get_own_name", help="Your own chains only.")] = False,
+    mine: Annotated[bool, typer.Option("--me", help="Your own chains only.")] = False,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
     url: Annotated[

@@ -120,9 +120,8 @@ def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool)
         cluster = plugin.cluster(os.environ)
     except plugin.Unreachable as error:
         raise ServiceUnavailable(str(error)) from error
-    return {
-        "Authorization": f"MUNGE {munge.create_credential(build_signed_text(method, target, body, cluster))}"
-    }
+    credential = munge.create_credential(build_signed_text(method, target, body, cluster))
+    return {"Authorization": f"MUNGE {credential}"}
 
 
 @cache

@@ -24,7 +24,6 @@ from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.policy.models.model_policy import ModelPolicy
-from mirage.ports import should_observe
 from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.store.database.engine import mask_url
@@ -191,7 +190,7 @@ def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
     if isinstance(policy, AutoPolicy):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
         return Severity.WARNING, f"{told} (`mirage cluster import` writes one)"
-    if should_observe(policy):
+    if policy.needs.observation:
         return Severity.WARNING, wiring.check_settings(settings)[0]
     return Severity.GOOD, "none is set, and no rule needs one"
 

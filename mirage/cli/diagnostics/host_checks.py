@@ -125,8 +125,9 @@ def check_nfs_mounts(mounts: str) -> tuple[Severity, str]:
     stale = sorted(place for place, options in nfs.items() if "nocto" in options)
     if stale:
         return Severity.WARNING, (
-            f"{', '.join(map(escape_unprintable, stale))}: mounted with nocto, so two links of a chain "
-            "whose directory is there may both believe that they may write: take it out everywhere"
+            f"{', '.join(map(escape_unprintable, stale))}: mounted with nocto, so two links of a "
+            "chain whose directory is there may both believe that they may write: "
+            "take it out everywhere"
         )
     return Severity.GOOD, f"{len(nfs)} of NFS here, none with nocto"
 

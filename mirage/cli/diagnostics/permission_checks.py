@@ -43,7 +43,8 @@ def check_release(told: str, *, operator: bool | None) -> list[Finding]:
         *releases.list_known_faults(known, operator=operator),
     ]
     if not wrong:
-        said = f"{releases.format_release(known)}: Mirage was tried on {releases.describe_tested_match(known)}"
+        tried = releases.describe_tested_match(known)
+        said = f"{releases.format_release(known)}: Mirage was tried on {tried}"
         return [Finding("release", Severity.GOOD, said)]
     name = releases.format_release(known)
     return [Finding("release", Severity.WARNING, f"{name}: {sentence}") for sentence in wrong]

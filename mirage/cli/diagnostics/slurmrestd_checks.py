@@ -31,4 +31,7 @@ def _check_token(settings: Settings) -> Iterator[str]:
     if file is None:
         return
     if file.load_token().user in _MASTERS:
-        yield f"{file.path} is {file.load_token().user}'s and may act as anybody: an Operator's will do"
+        yield (
+            f"{file.path} is {file.load_token().user}'s and may act as anybody: "
+            "an Operator's will do"
+        )

@@ -45,7 +45,7 @@ def evaluate_tables(
         list[str] | None,
         typer.Option(
             "--policy",
-            help="A policy to run_evaluation; may be given several times. reactive, average and oracle "
+            help="A policy to judge; may be given several times. reactive, average and oracle "
             "are always judged.",
         ),
     ] = None,

@@ -16,11 +16,10 @@ from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features.observation import spec
-from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, explain_unfit
+from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
-from mirage.policy.twin.twin_policy import should_ask_twin
-from mirage.ports import Policy, should_observe
+from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
 
 ORACLE = "oracle"
@@ -143,13 +142,13 @@ class _FallbackCounter:
     """A policy, and how often it could not be asked: its figures are then those of a rule."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self.name = policy, policy.name
-        self.observes, self.asks_twin = should_observe(policy), should_ask_twin(policy)
+        self._policy, self.name, self.needs = policy, policy.name, policy.needs
+        self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self._why: Counter[str | None] = Counter()
 
     def decide(self, view: HandoverView) -> Decision:
         if not isinstance(self._policy, AutoPolicy):
-            self._why[explain_unfit(self._policy, view)] += 1
+            self._why[self.explain_unfit(view)] += 1
         return self._policy.decide(view)
 
     def warn_of_fallbacks(self, table: EpisodeTable) -> None:

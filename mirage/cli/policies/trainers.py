@@ -72,7 +72,7 @@ class TreeTrainer:
     def train_model(
         self, tables: Sequence[EpisodeTable], asked: TrainingRequest
     ) -> TrainedArtefact:
-        from mirage.learn.artefact import model_card
+        from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
         from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
         from mirage.learn.dataset import Rows  # noqa: PLC0415
         from mirage.learn.trees import tree_export, tree_training  # noqa: PLC0415 - an extra
@@ -155,7 +155,11 @@ class AgentTrainer:
     ) -> TrainedArtefact:
         import torch  # noqa: PLC0415 - an extra
 
-        from mirage.learn.agents import agent_card, agent_export, agent_training
+        from mirage.learn.agents import (  # noqa: PLC0415 - an extra
+            agent_card,
+            agent_export,
+            agent_training,
+        )
         from mirage.learn.agents.trajectories import Trajectories  # noqa: PLC0415
         from mirage.learn.artefact import safetensors_io  # noqa: PLC0415
         from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415

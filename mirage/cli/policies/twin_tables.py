@@ -13,7 +13,6 @@ from mirage.episodes.table import twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
-from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
 from mirage.services.replay.twin_tables import build_request, make_twin_table
 from mirage.sim.types import Params
@@ -29,7 +28,7 @@ def ask_twin_if_needed(
     Raises InputError where that cannot be and one of them would be judged by its fall-back;
     `auto` has others to choose from, and it is only said.
     """
-    wanting = [policy for policy in policies if should_ask_twin(policy)]
+    wanting = [policy for policy in policies if policy.needs.twin]
     if not wanting:
         return
     for path, table in zip(paths, tables, strict=True):

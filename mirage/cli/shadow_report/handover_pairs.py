@@ -93,7 +93,8 @@ def check_window(jobs: Sequence[SimJob], asked: ReportOptions) -> None:
     if since >= until or since > last or until < first:
         days = f"--since {asked.since} and --until {asked.until or 'its end'}"
         raise InputError(
-            f"no day of the log lies between {days}: it begins {_format_day(first)} and ends {_format_day(last)}"
+            f"no day of the log lies between {days}: "
+            f"it begins {_format_day(first)} and ends {_format_day(last)}"
         )
 
 

@@ -112,7 +112,7 @@ def report_shadow(
     ] = OVERLAP_PRICE,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.html", help="Write a render_page that needs no network."),
+        typer.Option(metavar="OUT.html", help="Write a page that needs no network."),
     ] = None,
     keep: Annotated[
         Path | None,

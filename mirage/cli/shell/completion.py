@@ -1,8 +1,8 @@
 """What a Tab completes to: the shell's line in, words out, in time for a person's fingers.
 
 Typer's own completion imports the command's module, a second or two. Here the tree comes from a
-file (`mirage.cli.shell.completion_tree`), and what only the service knows is asked for with little patience: a
-service that is away costs the suggestions, never the prompt.
+file (`mirage.cli.shell.completion_tree`), and what only the service knows is
+asked for with little patience: a service that is away costs the suggestions, never the prompt.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""`python -m mirage.cli.shell.completion_tree`: writes the command tree down for completion, as completions.json.
+"""`python -m mirage.cli.shell.completion_tree`: writes the command tree down for completion.
 
+Into completions.json.
 A Tab shall not import what the command needs: that takes up to two seconds.
 """
 

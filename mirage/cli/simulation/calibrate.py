@@ -85,7 +85,7 @@ def calibrate_cluster_file(
     The file is then judged on the weeks after those that it was fitted on.
 
     Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
-    while they waited would have run. Searched for (Optuna, the extra `calibrate_cluster_file`): weights,
+    while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
     half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
     nodes are written as drains. What is done is in docs/simulate.md.
 

@@ -95,9 +95,9 @@ def choose_window(
         )
     if stop - start <= plan.time_limit_s:
         raise InputError(
-            f"no hand-over fits: the first chains are submitted at {_format_second(start)}, the end is "
-            f"at {_format_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} h. "
-            "Choose an earlier --from or a later --until"
+            f"no hand-over fits: the first chains are submitted at {_format_second(start)}, the "
+            f"end is at {_format_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} "
+            "h. Choose an earlier --from or a later --until"
         )
     return start, stop
 

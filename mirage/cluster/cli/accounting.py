@@ -48,7 +48,10 @@ class SacctClient:
         self._fields: sacct.QueryFields | None = None
 
     def fetch_answers(self, which: Sequence[str]) -> SacctAnswers:
-        """Both answers about the records that `which`, options of `mirage.slurm.commands.sacct`, chooses."""
+        """Both answers about the records that `which` chooses.
+
+        `which`: options of `mirage.slurm.commands.sacct`.
+        """
         fields = self._get_fields()
         answer = self._query(sacct.build_argv(fields.facts, which))
         unread = Unread()

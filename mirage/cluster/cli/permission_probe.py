@@ -37,8 +37,10 @@ def probe_permissions(
     operator: bool | None,
     accounts: Collection[str] = frozenset(),
 ) -> list[ProbedPermission]:
-    """In the order of `ProbedPermission.move`. `hides_jobs`: PrivateData says so; `accounts`: that this
-    account coordinates."""
+    """In the order of `ProbedPermission.move`.
+
+    `hides_jobs`: PrivateData says so; `accounts`: that this account coordinates.
+    """
     found = [_probe_queue(runner, hidden=hides_jobs and operator is not True), _probe_sacct(runner)]
     if operator:
         found += [

@@ -98,7 +98,7 @@ def fork_handover(
     at_most: int,
     move_on: Advance = Simulator.advance_quietly,
 ) -> ReplayFork | None:
-    """The world in which a job like `build_handover_input` is submitted at `at`, later than `main.now`.
+    """The world in which a job like `link` is submitted at `at`, later than `main.now`.
 
     It waits its turn, and when it starts, the standby is put behind it. `main` is only forked.
     None where it does not start by `at_most`, or the user has as many jobs as may be submitted.

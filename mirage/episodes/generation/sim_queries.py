@@ -1,4 +1,7 @@
-"""Two quick looks at a simulated queue. `Simulator.get_live_columns` would copy every live job's record."""
+"""Two quick looks at a simulated queue.
+
+`Simulator.get_live_columns` would copy every live job's record.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

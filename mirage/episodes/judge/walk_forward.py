@@ -11,7 +11,6 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.results.comparison import Floats, Results, compute_load_h, merge_results
-from mirage.policy.twin.twin_policy import should_ask_twin
 from mirage.ports import Policy
 
 _HOUR_S = 3600.0
@@ -39,7 +38,7 @@ def _list_askable(auto: AutoPolicy, table: EpisodeTable) -> list[Candidate]:
         c
         for c in auto.candidates
         if not isinstance(c.policy, UnavailableModel)
-        and not (should_ask_twin(c.policy) and table.twins is None)
+        and not (c.policy.needs.twin and table.twins is None)
         and (c.scope is None or c.scope.explain_outside(about.nodes, about.time_limit_s) is None)
     ]
 

@@ -141,8 +141,9 @@ def count_beyond(values: Floats, held: int, least: float) -> int:
 def draw_shares(shares: RunShares, groups: Ints, least: Floats, dice: Floats) -> Floats:
     """One share of its limit for each job, float64[n], each beyond `least[n]`.
 
-    `assign_groups`: int64[n, 3] of `RunTimeDistribution.assign_groups`; `dice`: float64[n, 2] in [0, 1): which group a job
-    goes by, and which of its runs, the shortest for 0. 1.0 where nothing ever ran so long.
+    `groups`: int64[n, 3] of `RunTimeDistribution.assign_groups`; `dice`: float64[n, 2] in [0, 1):
+    which group a job goes by, and which of its runs, the shortest for 0. 1.0 where nothing ever
+    ran so long.
     """
     found = np.ones(len(groups))
     for i in range(len(groups)):

@@ -1,7 +1,7 @@
 """What a simulator's state shows of its queue, gathered into the columns of a view.
 
-Compiled; reads the state and the site of `mirage.sim.arrays.layout` and writes to neither. It takes of a
-job only what squeue shows: never its run time, its cancellation, or how it ends.
+Compiled; reads the state and the site of `mirage.sim.arrays.layout` and writes to neither. It
+takes of a job only what squeue shows: never its run time, its cancellation, or how it ends.
 """
 
 import numpy as np

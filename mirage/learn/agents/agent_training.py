@@ -189,7 +189,9 @@ def judge_agent(
     stages: Checkpoints,
     heard: tree_training.Heard = lambda *_: None,
 ) -> dict[str, Any]:
-    """As `tree_training.judge_family` does for trees, with the agent as it was before its algorithm beside it.
+    """As `tree_training.judge_family` does for trees.
+
+    Beside it stands the agent as it was before its algorithm.
 
     Where it goes on from another agent, windows that begin before that one's last day are left out.
     """

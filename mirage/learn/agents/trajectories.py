@@ -58,8 +58,9 @@ class Trajectories:
         )
 
     def build_input(self, part: int) -> NetInput:
-        """Of the E x (D + 1) decisions, ends included; `select_episodes` is how many instants make one part
-        of the day looked back on, 0 for none.
+        """Of the E x (D + 1) decisions, ends included.
+
+        `part` is how many instants make one part of the day looked back on, 0 for none.
         """
         now = self.observations[:, self.taken]
         if self.foretold is not None:
@@ -69,7 +70,7 @@ class Trajectories:
         return NetInput(*(torch.from_numpy(a) for a in (now, past, known)))
 
     def _summarize_past(self, part: int) -> tuple[Observations, Observations]:
-        """[N, K, F]: means over `select_episodes` instants each, the last of which is the decision's own."""
+        """[N, K, F]: means over `part` instants each, the last of which is the decision's own."""
         episodes, _, features = self.observations.shape
         parts = WINDOW // part if part else 0
         ends = self.taken[:, None] - part * np.arange(parts)[::-1]

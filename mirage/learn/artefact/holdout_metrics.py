@@ -18,7 +18,7 @@ from mirage.learn.trees import tree_training
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
 from mirage.policy.results.card_results import MODEL, format_column
 from mirage.policy.results.comparison import Results
-from mirage.ports import Policy
+from mirage.ports import Policy, SimplePolicy
 
 _HOUR_S = 3600
 
@@ -51,7 +51,10 @@ class HoldoutMetrics:
         return [found for found in sets if found is not None]
 
     def list_operating_points(self) -> list[dict[str, Any]]:
-        """`operating_points.find_operating_point` for each table as logged and each of `operating.OVERLAPS_H`."""
+        """`operating_points.find_operating_point` for each table as logged and each limit.
+
+        The limits: `OVERLAPS_H`.
+        """
         return [
             _describe_chain(table)
             | {"overlap_at_most_h": limit}
@@ -108,7 +111,7 @@ class HoldoutMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class _AtLearnedInstants:
+class _AtLearnedInstants(SimplePolicy):
     """A policy that is only asked at the instants that models learn from."""
 
     policy: Policy

@@ -33,8 +33,9 @@ _SEED = 20230213
 def find_operating_point(
     x_h: Mapping[float, Floats], start_point: Ints, limit_h: float
 ) -> dict[str, Any]:
-    """What a card tells: the least price at which the overlap's `compute_overlap_bound` is within the limit.
+    """What a card tells: the least price at which the overlap is within the limit.
 
+    Of the overlap its `compute_overlap_bound` counts.
     `x_h` by price: signed outcomes [E], hours, of hand-overs with these start points [E]. `price`
     is null where no price does it; else with means per hand-over, hours.
     """

@@ -44,7 +44,7 @@ class EnsembleTrees:
 
 
 def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
-    """By its name; `list_settings` by kind of trees (learn/settings.py)."""
+    """By its name; `settings` by kind of trees (learn/settings.py)."""
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))

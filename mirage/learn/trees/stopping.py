@@ -86,7 +86,10 @@ def compute_cost_shares(rows: Rows, probability: Floats, prices: Sequence[float]
 def compute_costs_at_factor(
     cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float
 ) -> Floats:
-    """[E, P]: what each hand-over costs, freed at that boundary; hours. `cost_h` as `compute_costs`."""
+    """[E, P]: what each hand-over costs, freed at that boundary; hours.
+
+    `cost_h` as `compute_costs`.
+    """
     chosen = [find_first_free(is_late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))
     return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])

@@ -14,17 +14,10 @@ from mirage.policy.models.scope import Scope
 from mirage.policy.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
 from mirage.policy.rules.lead_rules import Reactive
 from mirage.policy.rules.pinning import PinThenFree, move_off_nodes
-from mirage.policy.twin.twin_policy import should_ask_twin
-from mirage.ports import Policy, should_keep_window, should_observe
+from mirage.ports import Needs, Policy
 
 _PINS = PinThenFree()
 _PLAIN = Reactive()
-
-
-def explain_unfit(policy: Policy, view: HandoverView) -> str | None:
-    """Why it cannot be asked about this hand-over now, as its own `explain_unfit` says; None: it can."""
-    asked: Callable[[HandoverView], str | None] | None = getattr(policy, "unfit", None)
-    return None if asked is None else asked(view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +75,19 @@ class AutoPolicy:
     name: str = "auto"
 
     @property
-    def observes(self) -> bool:
-        return any(should_observe(c.policy) for c in self.candidates)
+    def needs(self) -> Needs:
+        """All that any of its candidates needs."""
+        needs = [c.policy.needs for c in self.candidates]
+        return Needs(
+            observation=any(n.observation for n in needs),
+            window=any(n.window for n in needs),
+            twin=any(n.twin for n in needs),
+        )
 
-    @property
-    def looks_back(self) -> bool:
-        return any(should_keep_window(c.policy) for c in self.candidates)
+    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
+        return None
 
-    @property
-    def asks_twin(self) -> bool:
-        return any(should_ask_twin(c.policy) for c in self.candidates)
-
-    def outright(self, view: HandoverView) -> Decision | None:
+    def decide_outright(self, view: HandoverView) -> Decision | None:
         """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
 
         Tables know neither, so over them candidates decide.
@@ -106,7 +100,7 @@ class AutoPolicy:
         return None
 
     def decide(self, view: HandoverView) -> Decision:
-        settled = self.outright(view)
+        settled = self.decide_outright(view)
         if settled is not None:
             return settled
         choice = self.choose_candidate(view)
@@ -126,7 +120,7 @@ class AutoPolicy:
         """As of the predecessor's start: were it chosen anew at each instant, the successor would
         be freed as soon as any that is chosen in passing frees it."""
         order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
-        faults = {c.name: explain_unfit(c.policy, view) for c in order}
+        faults = {c.name: c.policy.explain_unfit(view) for c in order}
         asked = [c for c in order if faults[c.name] is None]
         began = view.predecessor_start
         if began is None:

@@ -39,7 +39,7 @@ class AgentModel:
         least, greatest = map(float, told["prices"])
         self.prices = (least, greatest)
         """That it has learned from."""
-        self.window = int(told["window"])
+        self.window, self.factor = int(told["window"]), 1.0
         """How many observations it looks back on; 0 for none but the present one."""
         looks_back = {WINDOW, KNOWN} if self.window else set()
         check_signature(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})

@@ -1,9 +1,10 @@
 """The conformal adjustment: what each quantile of a forecast would have needed lately.
 
-Residuals are log(1 + wait in hours) less the forecast's log quantiles (`quantiles.normalize_quantiles`), of
-forecasts that had not learned from the wait. A quantile is moved by the residuals' quantile at its
-own level, over the hand-overs of a recent window, so that as many waits lie below it as it says
-(split conformal; Vovk, Gammerman and Shafer, 2005), for each size of chain apart.
+Residuals are log(1 + wait in hours) less the forecast's log quantiles
+(`quantiles.normalize_quantiles`), of forecasts that had not learned from the wait. A quantile is
+moved by the residuals' quantile at its own level, over the hand-overs of a recent window, so
+that as many waits lie below it as it says (split conformal; Vovk,
+Gammerman and Shafer, 2005), for each size of chain apart.
 
 The instants of a hand-over, and the hand-overs of a day, share the cluster's load: they are no
 samples of their own. So the finite-sample level of conformal prediction counts days: of n values in

@@ -19,6 +19,10 @@ class Model(Protocol):
 
     prices: tuple[float, float]
     """The least and the greatest overlap price that it may be asked at."""
+    window: int
+    """How many observations it is shown: the last ones; 0: only the present one."""
+    factor: float
+    """What its threshold is multiplied with (docs/decisions/0017)."""
 
     def predict_handover(self, view: HandoverView) -> ModelOutput | str:
         """Of a view whose observation is there and familiar; or why the model cannot say."""

@@ -1,7 +1,6 @@
 """A trained model as a policy."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from mirage.policy.models.unavailable_model import decide_without_model
 from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import NOT_ASKED
+from mirage.ports import Needs
 
 _RULE = Quantile()
 
@@ -22,22 +22,20 @@ class ModelPolicy:
 
     artefact: Artefact
     name: str
-    observes: ClassVar[bool] = True
 
     @property
-    def asks_twin(self) -> bool:
-        """Whether it was trained with what the twin foretells."""
-        return self.artefact.card.get("twin") is not None
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether it is an agent that is shown a window of observations."""
-        return bool(getattr(self.artefact.model, "window", 0))
+    def needs(self) -> Needs:
+        """A window if it is an agent that was shown one; the twin if it was trained with it."""
+        return Needs(
+            observation=True,
+            window=self.artefact.model.window > 0,
+            twin=self.artefact.card.get("twin") is not None,
+        )
 
     def decide(self, view: HandoverView) -> Decision:
-        unfit = self.unfit(view)
-        if unfit is not None:
-            return decide_without_model(view, self.name, unfit)
+        why = self.explain_unfit(view)
+        if why is not None:
+            return decide_without_model(view, self.name, why)
         verdict = self.artefact.model.predict_handover(self._clamp_view(view))
         if isinstance(verdict, str):
             return decide_without_model(view, self.name, verdict)
@@ -56,18 +54,20 @@ class ModelPolicy:
         """
         if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
             return _RULE.decide(view).release_at
-        least = compute_threshold(view.overlap_price, getattr(self.artefact.model, "factor", 1.0))
+        least = compute_threshold(view.overlap_price, self.artefact.model.factor)
         waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
         return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
 
-    def unfit(self, view: HandoverView) -> str | None:
-        """Why it cannot be asked about this hand-over now; None where it can."""
+    def decide_outright(self, view: HandoverView) -> Decision | None:  # noqa: ARG002 - see Policy
+        return None
+
+    def explain_unfit(self, view: HandoverView) -> str | None:
         outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)
         if outside is not None:
             return outside
         if view.observation is None:
             return view.unobserved
-        if self.asks_twin and view.twin_s is None:
+        if self.needs.twin and view.twin_s is None:
             return NOT_ASKED
         least, greatest = self.artefact.model.prices
         if not least <= view.overlap_price <= greatest:

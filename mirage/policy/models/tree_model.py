@@ -58,6 +58,7 @@ class TreeModel:
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
         check_signature(session, {INPUT}, {LATE, WAIT})
         self.prices = (0.0, inf)
+        self.window = 0
         self.factor = float(card["boundary"]["factor"])
         """Of the boundary (`policy.boundary`)."""
         if not 0.0 <= self.factor < inf:

@@ -6,18 +6,19 @@ from mirage.domain.decision import Decision, HandoverView
 from mirage.policy.rules.fallback import decide_by_fallback
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import TwinPolicy
+from mirage.ports import SimplePolicy
 
 _TWIN, _RULE = TwinPolicy(), Quantile()
 
 
 @dataclass(frozen=True, slots=True)
-class UnavailableModel:
+class UnavailableModel(SimplePolicy):
     """A model that is gone, damaged or made for other features."""
 
     name: str
     why: str
 
-    def unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - as `Served` has it
+    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
         return self.why
 
     def decide(self, view: HandoverView) -> Decision:
@@ -26,5 +27,5 @@ class UnavailableModel:
 
 def decide_without_model(view: HandoverView, name: str, why: str) -> Decision:
     """Of the model `name`, which cannot be asked."""
-    asked = _TWIN.unfit(view) is None
+    asked = _TWIN.explain_unfit(view) is None
     return decide_by_fallback(_TWIN if asked else _RULE, view, name, why)

@@ -31,7 +31,7 @@ class Results:
     known_at: Ints
     """[N]: when the predecessor and its successors under all policies had ended or started."""
     load_h: Floats
-    """[N]: `compute_load_h` of the waits that were known when the predecessor started."""
+    """[N]: `load_h` of the waits that were known when the predecessor started."""
     x_h: Floats
     """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
 

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
+from mirage.ports import SimplePolicy
 
 _MINUTE_S = 60
 _FEW_MINUTES = 3
 
 
-class Reactive:
+class Reactive(SimplePolicy):
     """Never moves the standby: it becomes eligible when its predecessor ends. Plain Slurm."""
 
     name = "reactive"
@@ -28,7 +29,7 @@ class Reactive:
         )
 
 
-class AtOnce:
+class AtOnce(SimplePolicy):
     """Frees the standby as soon as it stands: no interruption, and the most overlap there is."""
 
     name = "at-once"
@@ -38,7 +39,7 @@ class AtOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class Average:
+class Average(SimplePolicy):
     """Frees when no more time is left than started jobs waited on average (the paper's `avg`).
 
     The paper takes the mean once, when the predecessor starts; here it is taken at each decision.
@@ -56,7 +57,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(SimplePolicy):
     """Frees at the empirical quantile of like jobs' waits that the overlap price asks for.
 
     With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
@@ -81,7 +82,7 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLead:
+class FixedLead(SimplePolicy):
     """The constant lead that would have cost least over the past hand-overs of this size."""
 
     last: int = 100
@@ -104,7 +105,7 @@ class FixedLead:
         return compute_quantile(waits, compute_best_fractile(view.overlap_price))
 
 
-class SlurmEstimate:
+class SlurmEstimate(SimplePolicy):
     """Slurm's own plan: when a job that joins the line now would start.
 
     Slurm plans no start for a dependent job, so the plan is read from the queue: a newcomer of this
@@ -135,7 +136,7 @@ class SlurmEstimate:
 
 
 def decide_by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
-    """Free when no more time is left than `find_lead_s`."""
+    """Free when no more time is left than `lead_s`."""
     left, lead = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
         action, reason = Action.FREE, f"{left} left, and the lead is {lead}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.policy.rules.lead_rules import Average
-from mirage.ports import Policy
+from mirage.ports import Policy, SimplePolicy
 
 SLACK_S = 600
 """A plan that is later than the predecessor's end by no more is on time: plans are made in steps of
@@ -18,7 +18,7 @@ bf_resolution, and a link takes some minutes to end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(SimplePolicy):
     """Pins as soon as the standby stands, and leaves it there."""
 
     name: str = "pin"
@@ -35,7 +35,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class PinThenFree:
+class PinThenFree(SimplePolicy):
     """Pinned from the start; freed near the end where Slurm plans it later than that.
 
     Not sooner: plans go by time limits, most jobs end before theirs, and whoever has earned age

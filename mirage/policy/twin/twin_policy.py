@@ -4,6 +4,7 @@ It needs no training and no past hand-overs, only what is running and waiting no
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from mirage.features.twin_features import LEVELS, compute_late_probability
 from mirage.policy.rules.fallback import decide_by_fallback
 from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Quantile
-from mirage.ports import Policy
+from mirage.ports import Needs, SimplePolicy
 
 FACTOR = 0.6
 """Of the boundary. Less than the newsvendor's 1: the twin is too hopeful (docs/twin.md)."""
@@ -25,18 +26,18 @@ _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
 
 @dataclass(frozen=True, slots=True)
-class TwinPolicy:
+class TwinPolicy(SimplePolicy):
     """Where the twin was not asked, a rule decides, and the reason says so."""
 
     name: str = "twin"
     factor: float = FACTOR
-    asks_twin: bool = True
+    needs: ClassVar[Needs] = Needs(twin=True)
 
     def decide(self, view: HandoverView) -> Decision:
-        why = self.unfit(view)
+        why = self.explain_unfit(view)
         if why is not None:
             return decide_by_fallback(_RULE, view, self.name, why)
-        assert view.twin_s is not None  # noqa: S101 - `unfit` looked
+        assert view.twin_s is not None  # noqa: S101 - `explain_unfit` looked
         odds = float(compute_late_probability(view.twin_s, np.array(view.time_left_s)))
         least = compute_threshold(view.overlap_price, self.factor)
         frees = odds >= least
@@ -51,14 +52,8 @@ class TwinPolicy:
             release_at=view.predecessor_end - _find_lead_s(view.twin_s, least),
         )
 
-    def unfit(self, view: HandoverView) -> str | None:
-        """Why it cannot be asked; None: it can."""
+    def explain_unfit(self, view: HandoverView) -> str | None:
         return NOT_ASKED if view.twin_s is None else None
-
-
-def should_ask_twin(policy: Policy) -> bool:
-    """Whether it decides by what the twin foretells, where it can."""
-    return bool(getattr(policy, "asks_twin", False))
 
 
 def _find_lead_s(quantile_s: NDArray[np.int32], least: float) -> int:

@@ -1,7 +1,7 @@
 """What Slurm knows and seldom changes: asked rarely, kept while it does not answer, then let go.
 
-Whoever wants to know is told what is known: it is asked in a thread of its own (`poll_until_stopped`), so
-that no request asks Slurm, nor waits for it.
+Whoever wants to know is told what is known: it is asked in a thread of its own
+(`poll_until_stopped`), so that no request asks Slurm, nor waits for it.
 """
 
 import threading

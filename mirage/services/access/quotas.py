@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from mirage.errors import TooMany
 
 MOST_KEYS = 10_000
-"""Callers remembered by one `RateLimiter`, some 2 MB: more than a site has users. Beyond, who has been
-silent longest begins anew."""
+"""Callers remembered by one `RateLimiter`, some 2 MB: more than a site has users. Beyond, who
+has been silent longest begins anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """What owners and admins asked of their chains, carried out: Slurm is made to match the database.
 
-A request is a chain's state and who asked for it (`lifecycle.request_state`), durable before Slurm hears of it;
-the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
+A request is a chain's state and who asked for it (`lifecycle.request_state`), durable before Slurm
+hears of it; the queue shows what is still to be done, so a crash or a silent Slurm costs a
+tick, no more.
 """
 
 from collections import Counter

@@ -52,7 +52,10 @@ def list_running_links(tx: Transaction, cluster_id: int) -> list[Link]:
 
 
 def check_missed_pushes(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
-    """Whether the ends of those that ran at the last look were told. Run after `link_sync.sync_links`."""
+    """Whether the ends of those that ran at the last look were told.
+
+    Run after `link_sync.sync_links`.
+    """
     told = push_times.read_push_times(tx, cluster_id)
     if told.last is None or not ran:
         return

@@ -1,4 +1,6 @@
-"""Compiles what models and the twin run, by running it: `-m mirage.services.models.kernel_warmup [FILE]`.
+"""Compiles what models and the twin run, by running it.
+
+`python -m mirage.services.models.kernel_warmup [FILE]`.
 
 numba compiles what is called first, for a minute or more after an installation or an upgrade, and
 keeps it on disk (`sim.jit`). In the worker that would be a minute without a look at the queue, so

@@ -64,7 +64,8 @@ def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
     """Where it comes from, and how much of the gap it closed on later weeks. Raises UnfitModel."""
     learned = card.get("trained_on", [])
     spans = (
-        f"{t['trace']} {t['nodes']} node(s) {_format_day(t['since'])} to {_format_day(t['until'])}{_format_load(t)}"
+        f"{t['trace']} {t['nodes']} node(s) "
+        f"{_format_day(t['since'])} to {_format_day(t['until'])}{_format_load(t)}"
         for t in (learned if isinstance(learned, list) else [])
     )
     try:

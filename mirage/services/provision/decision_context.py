@@ -16,8 +16,7 @@ from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
-from mirage.policy.twin.twin_policy import should_ask_twin
-from mirage.ports import NextLink, Policy, decide_outright, should_keep_window, should_observe
+from mirage.ports import NextLink, Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.control.limits import Limits, Spent, apply_limits, compute_worst_overlap
@@ -227,12 +226,13 @@ class DecisionContext:
         name = handover.chain.policy or self._rules.default
         try:
             policy = self._get_policy(name)
-            settled = decide_outright(policy, view)
+            settled = policy.decide_outright(view)
             if settled is not None:
                 return settled
-            if should_observe(policy):
-                view = self._add_observation(handover, view, looks_back=should_keep_window(policy))
-            if should_ask_twin(policy):
+            needs = policy.needs
+            if needs.observation:
+                view = self._add_observation(handover, view, with_window=needs.window)
+            if needs.twin:
                 foretold, awaited = self._sight.forecast_handover(
                     handover.predecessor, handover.standby
                 )
@@ -254,14 +254,14 @@ class DecisionContext:
         return self._policies[name]
 
     def _add_observation(
-        self, handover: OpenHandover, view: HandoverView, *, looks_back: bool
+        self, handover: OpenHandover, view: HandoverView, *, with_window: bool
     ) -> HandoverView:
         observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
             self._seen[handover.standby.job_id] = {"observation": digest[:16]}
         window = None
-        if observation is not None and looks_back:
+        if observation is not None and with_window:
             window = self._sight.update_window(handover.standby, observation)
         return replace(view, observation=observation, unobserved=why, window=window)
 

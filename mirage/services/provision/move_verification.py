@@ -43,7 +43,8 @@ def verify_moves(
 ) -> None:
     """Look at the moves that Slurm took since the look before, at `since`; None: nobody knows it.
 
-    Run after `link_sync.sync_links`, so the links show what `queue` shows; but not those of `unread`.
+    Run after `link_sync.sync_links`, so the links show what `queue` shows; but not those of
+    `unread`.
     """
     begin = queue.taken_at - GRACE_S if since is None else since
     pending = {

@@ -1,7 +1,8 @@
 """One provision tick: look at each hand-over, decide, write it down, then tell Slurm.
 
 The decision is durable before Slurm hears of it, and its effect after: a crash between leaves an
-intention, which `reconcile_intentions` settles by what the queue shows. Nothing is ever sent twice blindly.
+intention, which `reconcile_intentions` settles by what the queue shows. Nothing is ever sent twice
+blindly.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,8 @@ def provision_handovers(
     for move in planned:
         tell = partial(_send_move, cluster, rules, snapshot)
         if not _execute_move(store, cluster, cluster_id, move, tell):
-            # No answer: the rest would wait as long for none. `reconcile_intentions` finds them not done.
+            # No answer: the rest would wait as long for none. `reconcile_intentions` finds them
+            # not done.
             return
 
 
@@ -172,7 +174,8 @@ def _execute_move(
     effect, error = tell(handover, decision)
     now = cluster.read_clock()
     with store.begin() as tx:
-        # What was submitted has no number here yet: the queue shows it, and `reconcile_intentions` settles it.
+        # What was submitted has no number here yet: the queue shows it, and
+        # `reconcile_intentions` settles it.
         if handover.submits and effect is Effect.DONE:
             decisions.mark_submitted(tx, decision_id, now)
         else:

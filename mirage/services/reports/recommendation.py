@@ -143,8 +143,9 @@ def _build_no_gain(seen: Evidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.NO_GAIN,
         "No gain is shown: keep plain afterany dependencies.",
-        f"Against them Mirage's cost differs by {_format_signed(seen.on_reactive)} h a hand-over, and "
-        f"ACCRUE_ALWAYS by {_format_signed(seen.early_on_reactive)} h; {_describe_threshold()}.",
+        f"Against them Mirage's cost differs by {_format_signed(seen.on_reactive)} h a hand-over, "
+        f"and ACCRUE_ALWAYS by {_format_signed(seen.early_on_reactive)} h; "
+        f"{_describe_threshold()}.",
     )
 
 
@@ -156,7 +157,8 @@ def _build_early_dependency(seen: Evidence) -> Recommendation:
         f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
         "Mirage.",
         f"Against it Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over "
-        f"({_describe_threshold()}); against afterany without the flag by {_format_signed(seen.on_reactive)} h.",
+        f"({_describe_threshold()}); against afterany without the flag by "
+        f"{_format_signed(seen.on_reactive)} h.",
     )
 
 
@@ -166,9 +168,10 @@ def _build_undecided(seen: Evidence) -> Recommendation:
         ReportVerdict.UNDECIDED,
         "This history cannot tell Mirage from a plain early dependency "
         "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and ask again with more of it.",
-        f"Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over from afterany under the "
-        f"flag, by {_format_signed(seen.on_reactive)} h from afterany without it, and the flag's by "
-        f"{_format_signed(seen.early_on_reactive)} h ({_describe_threshold()}). {_estimate_needed_history(seen.on_early)}",
+        f"Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over from afterany "
+        f"under the flag, by {_format_signed(seen.on_reactive)} h from afterany without it, and "
+        f"the flag's by {_format_signed(seen.early_on_reactive)} h ({_describe_threshold()}). "
+        f"{_estimate_needed_history(seen.on_early)}",
     )
 
 
@@ -192,8 +195,8 @@ def _build_saving(seen: Evidence) -> Recommendation:
         f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption a "
         f"hand-over at {seen.overlap_h:.2f} h of overlap.",
         f"Plain afterany interrupts by {seen.reactive_h:.2f} h. Mirage's cost differs by "
-        f"{_format_signed(seen.on_reactive)} h from it, and by {_format_signed(seen.on_early)} h from afterany "
-        f"under ACCRUE_ALWAYS; {_describe_threshold()}.",
+        f"{_format_signed(seen.on_reactive)} h from it, and by {_format_signed(seen.on_early)} h "
+        f"from afterany under ACCRUE_ALWAYS; {_describe_threshold()}.",
     )
 
 

@@ -5,9 +5,10 @@ the cache's folder is named after the contents of all files that hold kernels.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Final, TypeVar, cast
 
 import numba
@@ -26,10 +27,18 @@ def _hash_sources() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for room in _ROOMS:
         with suppress(ModuleNotFoundError):
-            for file in sorted(files(room).iterdir(), key=lambda f: f.name):
-                if file.name.endswith(".py"):
-                    digest.update(file.read_bytes())
+            for source in _list_sources(files(room)):
+                digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _list_sources(folder: Traversable) -> Iterator[Traversable]:
+    """The Python files of a room and of its packages, in a fixed order."""
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.name.endswith(".py"):
+            yield entry
+        elif entry.is_dir():
+            yield from _list_sources(entry)
 
 
 CACHE: Final = "/".join(

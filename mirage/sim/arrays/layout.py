@@ -381,7 +381,6 @@ def get_section(flat: Ints, which: int) -> Ints:
 section: Final = expand_inline(get_section)
 """The same within kernels."""
 
-
 column: Final = section
 """One column of the queue within kernels, one entry a place (queue.py)."""
 

@@ -92,8 +92,9 @@ def remove_own_term(dependency: str, predecessor: JobId) -> str:
         return normalize_dependency(dependency)
     if "?" in dependency:
         raise InputError(
-            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: without "
-            f"{_format_own_term(predecessor)} it would mean something else, so Mirage leaves it alone"
+            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: "
+            f"without {_format_own_term(predecessor)} it would mean something else, so Mirage "
+            "leaves it alone"
         )
     own = _format_own_term(predecessor)
     return ",".join(term for term in _split_terms(dependency, ",") if term != own)

@@ -14,7 +14,7 @@ def iter_job_owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId
 def refuse_two_owners(owners: Iterable[tuple[Hashable, int | None]]) -> None:
     """Raise ForgedAnswer where the same job is said to be of two users.
 
-    `iter_job_owners`: a job, by whatever names it once, and its owner's uid; None is not known.
+    `owners`: a job, by whatever names it once, and its owner's uid; None is not known.
     """
     known: dict[Hashable, int] = {}
     for job, uid in owners:

@@ -47,7 +47,8 @@ def describe_untested(release: Release) -> str:
     """A sentence; empty for a series that was tried."""
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
-    return f"Mirage was not tried on {format_series(release)}: it was on {', '.join(map(format_release, TRIED))}"
+    releases = ", ".join(map(format_release, TRIED))
+    return f"Mirage was not tried on {format_series(release)}: it was on {releases}"
 
 
 def describe_tested_match(release: Release) -> str:

@@ -48,7 +48,7 @@ class Unread:
     def parse_rows(
         self, rows: Iterable[R], read: Callable[[R], T], named: Callable[[R], UnreadRow]
     ) -> list[T]:
-        """What `parse_rows` makes of each row, without those of which it raises MalformedText."""
+        """What `read` makes of each row, without those of which it raises MalformedText."""
         found = []
         for row in rows:
             try:

@@ -112,7 +112,10 @@ class DecisionFilter:
 
 
 def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
-    """Store the decision, `list_intended` where Slurm is to be told; returns its id for `settle_decision`."""
+    """Store the decision, `intended` where Slurm is to be told.
+
+    Returns its id for `settle_decision`.
+    """
     return record_decisions(tx, cluster_id, [new])[0]
 
 

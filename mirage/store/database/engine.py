@@ -218,9 +218,8 @@ def _translate_errors(url: URL) -> Iterator[None]:
 
 
 def build_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"cannot use {describe_database(url)}: {_explain_unusable_file(url) or _format_error(error, url)}"
-    )
+    why = _explain_unusable_file(url) or _format_error(error, url)
+    return StoreUnavailable(f"cannot use {describe_database(url)}: {why}")
 
 
 def _explain_unusable_file(url: URL) -> str:

@@ -57,7 +57,7 @@ def save_summary(
     *,
     plans: Mapping[int, int] | None = None,
 ) -> None:
-    """`nodes` None: not asked for this time, so what is known of them stays. `read_planned_starts`: by job id,
+    """`nodes` None: not asked for this time, so what is known of them stays. `plans`: by job id,
     when Slurm plans to start it."""
     values: dict[str, Any] = {
         "cluster_id": cluster_id,

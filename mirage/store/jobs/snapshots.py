@@ -42,7 +42,7 @@ def add_snapshot(
     nodes: tuple[Node, ...] | None,
     features: Mapping[str, Any],
 ) -> None:
-    """Store a snapshot; one that is there already stays as it is. `read_nodes` None: not asked for."""
+    """Store a snapshot; one that is there already stays as it is. `nodes` None: not asked for."""
     values = {
         "cluster_id": cluster_id,
         "taken_at": queue.taken_at,

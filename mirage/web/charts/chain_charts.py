@@ -109,7 +109,8 @@ def _draw_handover(handover: TimelineHandover, scale: TimeScale, now: int) -> li
         made, y = handover.forecast, _get_lane_y(index)
         begin, end = (max(now, at) for at in (made.p10, made.p90))
         cls = "range free" if made.is_free else "range"
-        says = f"link {index} would start in {format_duration(begin - now)} to {format_duration(end - now)}"
+        soonest, latest = format_duration(begin - now), format_duration(end - now)
+        says = f"link {index} would start in {soonest} to {latest}"
         width = scale(end) - scale(begin)
         return [svg.draw_bar(scale(begin), y + 3, width, _LINK - 6, cls=cls, says=says)]
     return []

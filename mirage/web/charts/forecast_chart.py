@@ -90,8 +90,10 @@ def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list
 
 def _describe_course(found: Course, ends: int) -> str:
     first, last = found.points[0], found.points[-1]
-    words = f"By the median {_compute_lateness(first.p50, ends):+.1f} h about the end at the first decision, "
-    words += f"{_compute_lateness(last.p50, ends):+.1f} h at the last."
+    words = (
+        f"By the median {_compute_lateness(first.p50, ends):+.1f} h about the end at the first "
+        f"decision, {_compute_lateness(last.p50, ends):+.1f} h at the last."
+    )
     start = found.handover.successor.start
     return (
         words

@@ -88,7 +88,8 @@ def _describe_end(ends: int, now: int) -> str:
 def _describe_row(row: UpcomingHandover, ends: int, now: int) -> str:
     handover = row.handover
     words = [
-        f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_describe_end(ends, now)}"
+        f"Chain {handover.chain.chain_id}: "
+        f"link {handover.predecessor.index} {_describe_end(ends, now)}"
     ]
     if row.start is not None:
         words.append(_describe_range(row, row.start, now))

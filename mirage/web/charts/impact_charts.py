@@ -101,5 +101,6 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
         parts,
         name="days",
         title="Hours saved day by day",
-        desc=f"In all {format_hours(act)} acting and {format_hours(shadow)} in shadow, on {len(days)} days.",
+        desc=f"In all {format_hours(act)} acting and {format_hours(shadow)} in shadow, "
+        f"on {len(days)} days.",
     )

@@ -51,15 +51,18 @@ def summarize_waits(waits: WaitsOverTime) -> str:
     told = [p for p in waits.points if p.waits.p50_s is not None]
     worst = max(told, key=lambda p: p.waits.p50_s or 0.0, default=None)
     words = (
-        f"{format_count(whole.jobs, 'job')} started. One in ten waited less than {format_duration(whole.p10_s)}, "
-        f"half less than {format_duration(whole.p50_s)}, nine in ten less than {format_duration(whole.p90_s)}."
+        f"{format_count(whole.jobs, 'job')} started. "
+        f"One in ten waited less than {format_duration(whole.p10_s)}, "
+        f"half less than {format_duration(whole.p50_s)}, "
+        f"nine in ten less than {format_duration(whole.p90_s)}."
     )
     if worst is None:
         return words
     kind = "hour" if waits.asked.by is Span.HOUR else "day"
     at = render_instant(worst.at).striptags()
     day = at if kind == "hour" else at.removesuffix(" 00:00")
-    return f"{words} The {kind} with the longest median wait was {day}: {format_duration(worst.waits.p50_s)}."
+    longest = format_duration(worst.waits.p50_s)
+    return f"{words} The {kind} with the longest median wait was {day}: {longest}."
 
 
 def draw_forecast(forecast: Forecast) -> Markup:
@@ -84,7 +87,10 @@ def draw_forecast(forecast: Forecast) -> Markup:
             x(p50), 23, cls="median", says=f"half start within {format_duration(p50)}", radius=6
         ),
     ]
-    desc = f"p10 {format_duration(p10)}, p50 {format_duration(p50)}, p90 {format_duration(p90)}, on a logarithmic scale"
+    desc = (
+        f"p10 {format_duration(p10)}, p50 {format_duration(p50)}, p90 {format_duration(p90)}, "
+        "on a logarithmic scale"
+    )
     return svg.draw_figure(_STRIP, 62, parts, name="wait", title="The forecast wait", desc=desc)
 
 
@@ -114,10 +120,9 @@ def _draw_run(run: Sequence[WaitPoint], x: TimeScale, y: WaitScale) -> Iterator[
     else:
         yield svg.draw_band(low, high)
         yield svg.draw_line(middle)
+    radius = 3 if len(run) < 60 else 2  # noqa: PLR2004
     for point, (at, height) in zip(run, middle, strict=True):
-        yield svg.draw_dot(
-            at, height, says=_describe_point(point), radius=3 if len(run) < 60 else 2
-        )  # noqa: PLR2004
+        yield svg.draw_dot(at, height, says=_describe_point(point), radius=radius)
 
 
 def _draw_counts(points: Sequence[WaitPoint], x: TimeScale, top: float) -> Iterator[Markup]:
@@ -148,4 +153,5 @@ def _describe_point(point: WaitPoint) -> str:
     if point.waits.p50_s is None:
         return f"{at}: {jobs}"
     told = (point.waits.p10_s, point.waits.p50_s, point.waits.p90_s)
-    return f"{at}: {jobs}, p10 {format_duration(told[0])}, p50 {format_duration(told[1])}, p90 {format_duration(told[2])}"
+    p10, p50, p90 = map(format_duration, told)
+    return f"{at}: {jobs}, p10 {p10}, p50 {p50}, p90 {p90}"

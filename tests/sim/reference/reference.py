@@ -58,10 +58,10 @@ class Reference:
     def state(self, job_id: int) -> JobState | None:
         return self.queue.entries[job_id].state if job_id in self.queue.entries else None
 
-    def order(self) -> list[int]:
+    def list_pending_ids(self) -> list[int]:
         return [e.job_id for e in self._in_order()]
 
-    def planned_starts(self) -> dict[int, int]:
+    def compute_planned_starts(self) -> dict[int, int]:
         return {} if self.params.bf_interval_s == OFF else copy.deepcopy(self)._backfill()
 
     # The clock

@@ -1,38 +1,26 @@
-"""Slurm's two scheduling passes (docs/simulator.md 6 and 7)."""
+"""Slurm's backfill pass (docs/simulator.md 7)."""
 
 from typing import Final
 
-from mirage.sim.arrays.jit import expand_inline, inline_kernel, kernel, ones
+from mirage.sim.arrays.jit import expand_inline, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     BACKFILL_AT,
-    CAPACITY_CPUS,
     CHOSEN,
-    CLOSED,
     FAR,
-    FOUND,
-    FULL_AT,
-    GPUS,
     IDLE,
-    IDLE_BITS,
     LAST_BACKFILL,
     LAST_OLD,
     LAST_YOUNG,
     LIMIT,
     LIVE,
-    MAIN_DUE,
     MARK_ARRAY,
     MARK_PINNED,
     MEMO_STAMP,
-    NODE_CPUS,
     NODES,
     NONE,
     NOW,
-    OLD_FIRST,
-    PARTITION,
-    PARTITION_BITS,
     PASS,
     PIN,
-    PINNED,
     QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_SHAPE,
@@ -43,21 +31,15 @@ from mirage.sim.arrays.layout import (
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
-    SITE_DEPTH,
     SITE_LIMITS,
-    SITE_PARTITIONS,
     SITE_RELEASE,
-    SITE_SCHED_INTERVAL,
-    SITE_WORDS,
     SPARE,
     STAMP,
     UP_BITS,
-    USABLE,
     WALK_OLD,
     WALK_YOUNG,
     WANTED,
     WHOLE,
-    YOUNG_FIRST,
     Ints,
     column,
     copy_into,
@@ -70,8 +52,8 @@ from mirage.sim.scheduling import (
     fit_tables,
     node_timeline,
 )
+from mirage.sim.scheduling.main_pass import choose_idle_nodes, start_current_job
 from mirage.sim.scheduling.queue_cursor import (
-    adjust_after_start,
     begin_test_walk,
     begin_walk,
     find_run_end,
@@ -80,153 +62,12 @@ from mirage.sim.scheduling.queue_cursor import (
     pass_place,
 )
 from mirage.sim.slurm_release import V24_11
-from mirage.sim.state.job_lifecycle import start_job
-from mirage.sim.state.node_selection import (
-    choose_by_name,
-    choose_by_number,
-    collect_pinned_nodes,
-    copy_node_list,
-    find_fitting_nodes,
-    is_node_list_usable,
-    should_count_alike,
-)
+from mirage.sim.state.node_selection import copy_node_list, is_node_list_usable
 from mirage.sim.state.priority_queue import refresh_saturated
-from mirage.sim.state.usage_limits import (
-    claim_test,
-    count_planned,
-    is_over_limits,
-    is_skipped_for_limit,
-)
+from mirage.sim.state.usage_limits import claim_test, count_planned, is_skipped_for_limit
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
-
-
-@kernel
-def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
-    """Start jobs strictly in order; the first of a partition that does not fit closes it."""
-    state[MAIN_DUE] = 0
-    full = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
-    if full:
-        state[FULL_AT] = FAR
-    if not state[QUEUED]:
-        return
-    refresh_saturated(state, site)
-    usable = section(work, SPARE)
-    copy_into(section(state, UP_BITS), usable)
-    closed = section(work, CLOSED)
-    closed[:] = 0
-    live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
-    begin_walk(state, work)
-    while open_left:
-        at = find_turn(state, site, work)
-        if at < 0:
-            return
-        slot = column(state, QUEUE_SLOT)[at]
-        partition = live[slot * RECORD + PARTITION]
-        if closed[partition] or is_over_limits(state, site, slot):
-            pass_place(state, work, at)
-            continue
-        if attempts == site[SITE_DEPTH] and not full:
-            interval = site[SITE_SCHED_INTERVAL]
-            state[FULL_AT] = (state[NOW] // interval + 1) * interval
-            return
-        attempts += 1
-        # Planning by number every partition has all nodes: one that is closed leaves none.
-        none_left = not site[SITE_BY_NAME] and open_left < site[SITE_PARTITIONS]
-        if not none_left and try_start(state, site, work, slot, usable):
-            start_current_job(state, site, results, work, at)
-            continue
-        pass_place(state, work, at)
-        if live[slot * RECORD + PIN] == NONE:
-            closed[partition] = 1
-            open_left -= 1
-            close_partition(site, usable, partition)
-
-
-@kernel
-def close_partition(site: Ints, usable: Ints, partition: int) -> None:
-    """A closed partition's nodes are nobody's in this pass."""
-    bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
-    for w in range(words):
-        usable[w] &= ~bits[partition * words + w]
-
-
-@kernel
-def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """Whether the job can start now, on section CHOSEN then."""
-    live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PIN] != NONE:
-        return try_start_pinned(state, site, work, slot, usable)
-    need, chosen = live[at + NODES], section(work, CHOSEN)
-    if not site[SITE_BY_NAME]:
-        if need > state[IDLE] or (
-            state[PINNED] and not has_room_beside_pinned(state, work, slot, usable)
-        ):
-            return False
-        choose_idle_nodes(state, work, need, usable)
-        return True
-    mine, found = section(work, USABLE), section(work, FOUND)
-    filter_allowed_nodes(site, state, slot, usable, mine)
-    if find_fitting_nodes(state, site, live, at, mine, found) < need:
-        return False
-    if live[at + WHOLE]:
-        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
-    else:
-        alike = should_count_alike(site, live[at + GPUS])
-        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
-    return True
-
-
-@kernel
-def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """Whether enough idle nodes are left by the pinned jobs ahead."""
-    idle, found = section(state, IDLE_BITS), section(work, FOUND)
-    n = 0
-    for w in range(idle.size):
-        found[w] = idle[w] & usable[w]
-        n += ones(found[w])
-    return n >= section(state, LIVE)[slot * RECORD + NODES]
-
-
-@kernel
-def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
-    """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
-    chosen = section(work, CHOSEN)
-    if not state[PINNED]:
-        choose_by_number(section(state, IDLE_BITS), need, chosen[:0], chosen, chosen)
-        return
-    idle, mine, wanted = section(state, IDLE_BITS), section(work, USABLE), section(work, WANTED)
-    for w in range(idle.size):
-        mine[w] = idle[w] & usable[w]
-    collect_pinned_nodes(state, wanted)
-    choose_by_number(mine, need, wanted, section(work, FOUND), chosen)
-
-
-@kernel
-def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """As `try_start`, for a job with a node list, which leaves `usable` where it does not start."""
-    live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
-    copy_node_list(state, slot, wanted)
-    filter_allowed_nodes(site, state, slot, usable, mine)
-    fit = is_node_list_usable(state, site, live, slot * RECORD, mine, wanted)
-    if fit:
-        copy_into(wanted, section(work, CHOSEN))
-    else:
-        for w in range(site[SITE_WORDS]):
-            usable[w] &= ~wanted[w]
-    return fit
-
-
-@kernel
-def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
-    """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
-    live, bits = section(state, LIVE), section(site, PARTITION_BITS)
-    at, words = slot * RECORD, site[SITE_WORDS]
-    for w in range(words):
-        mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
-    bitmap_backfill.remove_reserved_nodes(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
 @expand_inline
@@ -246,15 +87,6 @@ def run_backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans:
         backfill_by_name(state, site, results, work, plans)
     else:
         backfill_by_number(state, site, results, work, plans)
-
-
-@kernel
-def start_current_job(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
-    """The job whose turn it is starts on section CHOSEN."""
-    was_old = at < state[YOUNG_FIRST]
-    first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
-    start_job(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
-    adjust_after_start(state, work, was_old, first)
 
 
 @inline_kernel
