@@ -51,7 +51,9 @@ class Alice:
 
     @property
     def _own(self) -> dict[str, str]:
-        return {"MIRAGE_STATE_DIR": f"{self.home}/state", "MIRAGE_URL": NOBODY}
+        """What sacct answered is kept for an hour: of no other test."""
+        own = {"MIRAGE_STATE_DIR": f"{self.home}/state", "XDG_CACHE_HOME": f"{self.home}/cache"}
+        return own | {"MIRAGE_URL": NOBODY}
 
     def write(self, name: str, text: str) -> None:
         (self.home / name).write_text(text)

@@ -52,7 +52,8 @@ def test_what_sacct_tells_of_like_jobs_is_the_forecast(alice: Alice) -> None:
     """They started at once: no plan is worth a change."""
     for _ in range(20):
         alice.sbatch("--time=5", "--output=/dev/null", "--wrap=true", wrapped=False)
-    alice.await_empty_queue(4 * MINUTE)
+    recorded = ("sacct", "--noheader", "--allocations", "--state=COMPLETED", "--format=JobID")
+    alice.until(lambda: len(alice.run(*recorded).split()) >= 20, "accounting", 4 * MINUTE)
     alice.asks_each_second()
     alice.submit(links=2)
     alice.until(lambda: "of like nodes and time limit waited" in log(alice), "a forecast")
