@@ -131,7 +131,7 @@ def test_scancel_of_the_running_link_ends_the_chain(alice: Alice) -> None:
     assert {second, third} & set(map(int, alice.run("squeue", "-h", "-o", "%A").split())) == set()
 
 
-# In real time: in fast time KillWait is half a second, which a busy machine may need for one sbatch.
+# In real time: in fast time KillWait is half a second, too short for an sbatch on a busy machine.
 @pytest.mark.parametrize("cluster", [1], indirect=True, ids="x{}".format)
 def test_scancel_of_the_waiting_link_is_scancel_of_a_standby(alice: Alice) -> None:
     first, second = start_both(alice, ANY_OVERLAP)
