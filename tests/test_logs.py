@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import sys, structlog
 from mirage import logs
-logs.set_up({how})
+logs.setup_logging({how})
 log = structlog.get_logger("x")
 log.info("first", job_id=7)
 try:
@@ -49,7 +49,7 @@ HOSTILE = "x\n[error] root did it\r\x1b[2J\x9b31m<b>\u2028"
 HOSTILE_PROGRAM = """
 import structlog
 from mirage import logs
-logs.set_up({how})
+logs.setup_logging({how})
 log = structlog.get_logger("x")
 log.warning("refused", name={hostile!r}, **{{"path": {hostile!r}}})
 try:

@@ -10,11 +10,11 @@ import pytest
 from tests.cli.shells import environment, typed
 
 PROGRAM = """
-from mirage.cli.ui.progress import counted, working
-with counted("counting steps", 3) as told:
+from mirage.cli.ui.progress import show_activity, show_progress
+with show_progress("counting steps", 3) as told:
     for _ in range(3):
         told()
-with working("at work"):
+with show_activity("at work"):
     pass
 print("over")
 """
@@ -50,8 +50,8 @@ def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
     """By a command whose modules are imported: what they cache in has its folder by then."""
     program = (
         "import mirage.cli.simulation.demo\n"
-        "from mirage.cli.ui.compile_notice import say_if_compiling as say\n"
-        "say()"
+        "from mirage.cli.ui.compile_notice import warn_if_compiling\n"
+        "warn_if_compiling()"
     )
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 

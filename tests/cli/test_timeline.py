@@ -134,8 +134,8 @@ def test_a_chain_without_links_draws_nothing() -> None:
 
 
 PROGRAM = """
-from mirage.cli.ui.terminal import console
-out = console()
+from mirage.cli.ui.terminal import create_console
+out = create_console()
 out.print("[red]x[/red]", out.options.ascii_only)
 """
 

@@ -171,14 +171,14 @@ def test_links_are_submitted_as_their_owner_through_slurmrestd(scene: Scene) -> 
 _ASKS_SUDO = """
 import os
 import pwd
-from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.errors import ClusterUnavailable
 nobody = pwd.getpwnam("nobody")
 os.setgroups([])
 os.setgid(nobody.pw_gid)
 os.setuid(nobody.pw_uid)
 try:
-    Runner(timeout_s=0.5).run(["sudo", "-n", "sleep", "40"])
+    CommandRunner(timeout_s=0.5).run(["sudo", "-n", "sleep", "40"])
 except ClusterUnavailable as error:
     print(error)
 """

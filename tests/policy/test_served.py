@@ -133,9 +133,10 @@ _ASKED = """
 import sys
 from pathlib import Path
 import numpy as np
-from mirage.features import spec
+from mirage.features.observation import spec
 from mirage.policy.models.artefact import Artefact
-Artefact.load(Path(sys.argv[1])).model.outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+model = Artefact.load(Path(sys.argv[1])).model
+model.predict_outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """
 

@@ -26,11 +26,11 @@ FORETELL = """
 import pickle, sys
 from pathlib import Path
 from numba.core.registry import CPUDispatcher
-from mirage.features.futures.submission_history import History
-from mirage.features.observation.running_stats import Memory
-from mirage.features.observation.feature_vector import Look
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.observation.running_stats import RunningStats
+from mirage.features.observation.feature_vector import SnapshotObserver
 from mirage.policy.twin.twin_forecast import Twin
-from mirage.services.models.kernel_warmup import compile_for
+from mirage.services.models.kernel_warmup import compile_kernels
 from tests.features.scene import BEGIN, link
 
 def compiled():
@@ -39,12 +39,13 @@ def compiled():
     return {(f.__module__, f.__name__, str(types)) for f in found for types in f.signatures}
 
 params, snapshot, past = pickle.loads(Path(sys.argv[1]).read_bytes())
-compile_for(params)
+compile_kernels(params)
 before, now = compiled(), snapshot.queue.taken_at
 assert len(before) > 10
-look = Look(snapshot, params, Memory.of_history(past, now))
-look.observe(link(now))
-Twin(samples=20).of_look(look, link(now), History.of_accounting(params, past, BEGIN, now), seed=1)
+look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, now))
+look.observe_link(link(now))
+history = SubmissionHistory.from_accounting(params, past, BEGIN, now)
+Twin(samples=20).forecast_from_queue(look, link(now), history, seed=1)
 print(sorted(compiled() - before))
 """
 

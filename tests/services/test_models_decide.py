@@ -161,7 +161,7 @@ from mirage.services.observation.cluster_observer import Observer
 from mirage.store.database.engine import Store
 from tests.services.scene import Scene
 with closing(Store(sys.argv[2])) as store:
-    scene = Scene(store, policies=partial(registry.policy, under=Path(sys.argv[1])))
+    scene = Scene(store, policies=partial(registry.get_policy, under=Path(sys.argv[1])))
     observer = Observer(params=scene.cluster.params)
     scene.rules = replace(scene.rules, default="models/made/1", observer=observer)
     scene.worker = scene.new_worker()

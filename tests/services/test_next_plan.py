@@ -104,7 +104,8 @@ def test_a_link_that_starts_by_its_predecessors_end_plans_though_that_is_not_see
 def test_a_link_that_may_run_beside_its_predecessor_plans_nothing(store: Store) -> None:
     shows(store, runs(), stands(shown_plan(600)))
     assert asked(store, 2).lead_s is None
-    shows(store, runs(), runs(2, start=NOW - 60, Dependency=PLAIN), now=NOW + 60)
+    began = runs(2, start=NOW - 60, SubmitTime=str(START), Dependency=PLAIN)
+    shows(store, runs(), began, now=NOW + 60)
     assert asked(store, 2).lead_s is None
 
 
