@@ -27,10 +27,10 @@ def main(argv):
 
 def ask(chain_id, environ):
     """GET the chain's next move; the body of the answer."""
-    import mirage_register
+    import mirage_client
 
-    path = "%s/%s/next" % (mirage_register.PATH, chain_id)
-    answer = mirage_register.ask("GET", path, b"", environ, acts_on_it=True)
+    path = "%s/%s/next" % (mirage_client.PATH, chain_id)
+    answer = mirage_client.ask("GET", path, b"", environ, acts_on_it=True)
     return answer.partition(b"\r\n\r\n")[2]
 
 

@@ -78,11 +78,11 @@ def _asked(link, environ):
     """What the service says now; where none answers, what it last said of the site's mode."""
     if link.asks_nobody:
         return Told(False, "--mirage-service=none")
-    import mirage_register
+    import mirage_client
 
-    path = "%s/%s/next?link=%d" % (mirage_register.PATH, link.chain, link.index)
+    path = "%s/%s/next?link=%d" % (mirage_client.PATH, link.chain, link.index)
     try:
-        code, body, is_known = mirage_register.look_up(path, environ)
+        code, body, is_known = mirage_client.look_up(path, environ)
     except Exception as error:  # nobody there, or nobody whom the system vouches for
         mode = link.told_mode(HEEDED_S)
         return Told(False, str(error), mode)

@@ -9,9 +9,8 @@ import time
 
 import mirage_forecast
 import mirage_service
-import mirage_settings
 import mirage_waits
-from mirage_request import Refused
+from mirage_duration import parse_duration
 
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
 RUNS = "RUNNING"
@@ -123,9 +122,8 @@ class Link(object):
             if said != OWN_PLANS:
                 return "plans = %s in client.conf" % ("".join(filter(str.isalnum, said)),)
         given = [self.max_lead, mirage_service.configured("max_lead", environ)]
-        try:
-            most = [mirage_settings.seconds("max_lead", text, 0) for text in given if text]
-        except Refused:
+        most = [parse_duration(text) for text in given if text]
+        if None in most:
             return "max_lead in client.conf is no time"
         self.wanted.max_lead_s = min(most) if most else None
         return None

@@ -5,10 +5,9 @@ else what this chain's own links have noted. Standard library, Python 3.6.
 import os
 import stat
 import subprocess
-import time
 
-import mirage_ask
 import mirage_forecast
+import mirage_places
 
 DAYS = 14
 ASK_S = 20
@@ -76,7 +75,7 @@ def _kept_at(key, environ):
     import zlib
 
     name = "waits-%08x" % (zlib.crc32(os.fsencode(key)) & 0xFFFFFFFF,)
-    return os.path.join(mirage_ask.cache(environ), name)
+    return os.path.join(mirage_places.cache(environ), name)
 
 
 def _read(path, key, now):
@@ -109,7 +108,7 @@ def _may_ask(path, job, now):
     """Once an hour, whatever comes of it: the mark is made first."""
     mark = path + ".asked"
     try:
-        mirage_ask.make_private(os.path.dirname(path))
+        mirage_places.make_private(os.path.dirname(path))
         try:
             age = now - os.lstat(mark).st_mtime
             if 0 <= age < AGAIN_S + job % 600:

@@ -178,7 +178,7 @@ def wrapper(path: str) -> tuple[Verdict, str]:
     if sbatch is None:
         return Verdict.WARNING, "there is none on PATH: no chain can be submitted on this host"
     folder = Path(sbatch).resolve().parent
-    if not (folder / "mirage_sbatch.py").exists():
+    if not (folder / "mirage_service.py").exists():
         return Verdict.GOOD, (
             f"{sbatch} is Slurm's own: chains are asked for by `mirage chain submit`, or with "
             f"{ours} first on PATH"

@@ -70,7 +70,7 @@ def _said(real: str, word: str) -> str:
 def test_each_option_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    options, ask = wrapper("mirage_options"), wrapper("mirage_ask")
+    options, ask = wrapper("mirage_wrapper.options"), wrapper("mirage_wrapper.discovery")
     known = ask.known(real, {**os.environ, "HOME": str(tmp_path)})
     assert known is not options.TABLE, "it did not answer"
     names = [name for name in sorted(known.names) if "help" not in name]
@@ -89,7 +89,7 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
 def test_each_abbreviation_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    ask = wrapper("mirage_ask")
+    ask = wrapper("mirage_wrapper.discovery")
     known = ask.known(real, {**os.environ, "HOME": str(tmp_path)})
     short = {name[:length] for name in known.names for length in range(2, len(name))}
     wrong = []

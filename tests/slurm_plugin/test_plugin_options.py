@@ -17,7 +17,7 @@ from tests.slurm_plugin.fakes import PLUGIN
 @pytest.fixture(scope="module")
 def options() -> Iterator[ModuleType]:
     sys.path.insert(0, str(PLUGIN))
-    yield importlib.import_module("mirage_options")
+    yield importlib.import_module("mirage_wrapper.options")
     sys.path.remove(str(PLUGIN))
 
 

@@ -8,8 +8,8 @@ Neither the script nor the environment leaves the user's own files: a link reads
 import json
 import os
 
-import mirage_carrier
-import mirage_request
+from mirage_wrapper import carrier, request
+
 
 MOST = 16384
 LETTERS = {
@@ -74,7 +74,7 @@ def of(chain):
         "directory": os.getcwd(),
         "name": chain.script.name,
         "comment": chain.comment,
-        "umask": mirage_carrier.umask(chain.call.environ),
+        "umask": carrier.umask(chain.call.environ),
         "options": options,
     }
     if any(c < " " or c == "\x7f" for c in recipe["carrier"] + recipe["directory"]):
@@ -90,7 +90,7 @@ def of(chain):
 def _options(chain):
     """As sbatch ranks them: directives, the environment, the command line."""
     call = chain.call
-    head = mirage_request.leading_block(chain.script.text)
+    head = request.leading_block(chain.script.text)
     if call.reading.components > 1 or chain.said.components > 1 or chain.said.has("dependency"):
         return None
     if any(word in head for word in OTHER_WORDS):

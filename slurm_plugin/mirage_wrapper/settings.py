@@ -4,13 +4,13 @@ An option wins over the environment, that over `#SBATCH --mirage-` and `#MIRAGE`
 and those over `--comment=mirage:...`. Not loaded by a call that asks for nothing.
 """
 
-import mirage_options
-from mirage_request import CARRIER_MARK, NotAsked, Refused, shown
+from mirage_duration import DIGITS, parse_duration
+from mirage_wrapper.options import MIRAGE, MIRAGE_FLAGS, MIRAGE_NAMES
+from mirage_wrapper.request import CARRIER_MARK, NotAsked, Refused, shown
 
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
 MAX_PRICE = 100.0  # what the service accepts
-MAX_SECONDS = 3650 * 86400  # likewise
 ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
@@ -28,10 +28,9 @@ CHOICES = {
 }
 # As sacct names them. CANCELLED is not among them: scancel ends a chain.
 END_STATES = frozenset("COMPLETED FAILED NODE_FAIL PREEMPTED TIMEOUT".split())
-NAMES = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_NAMES)
-FLAGS = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_FLAGS)
+NAMES = frozenset(name[len(MIRAGE) :] for name in MIRAGE_NAMES)
+FLAGS = frozenset(name[len(MIRAGE) :] for name in MIRAGE_FLAGS)
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
-DIGITS = frozenset("0123456789")
 TAG = "mirage:"
 ASKING = frozenset(["chain", "total"])  # the other settings ask for no chain
 
@@ -194,14 +193,14 @@ def _from_words(reading):
     unknown = reading.not_understood
     for word in reading.own_words():
         name = word[2:].split("=")[0]
-        if word.startswith("--" + mirage_options.MIRAGE):
-            if name not in mirage_options.MIRAGE_NAMES:
-                import mirage_help
+        if word.startswith("--" + MIRAGE):
+            if name not in MIRAGE_NAMES:
+                from mirage_wrapper import usage
 
                 given = shown(word.split("=")[0])
-                raise Refused("no option %s%s" % (given, mirage_help.meant(name)))
+                raise Refused("no option %s%s" % (given, usage.meant(name)))
             if word == unknown:
-                flag = name in mirage_options.MIRAGE_FLAGS
+                flag = name in MIRAGE_FLAGS
                 raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))
     return _from_options(reading)
 
@@ -209,8 +208,8 @@ def _from_words(reading):
 def _from_options(reading):
     said = {}
     for option in reading.options:
-        if option.name in mirage_options.MIRAGE_NAMES:
-            name = option.name[len(mirage_options.MIRAGE) :]
+        if option.name in MIRAGE_NAMES:
+            name = option.name[len(MIRAGE) :]
             _take(said, {name: option.value or ""})
     return said
 
@@ -299,22 +298,12 @@ def _path(name, text):
 
 
 def seconds(name, text, least):
-    """Slurm's time forms: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     if text is None:
         return None
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":") if not dash else [days] + rest.split(":")
-    fields = [int(part) for part in parts if 0 < len(part) < 9 and DIGITS.issuperset(part)]
-    if len(fields) != len(parts) or len(fields) > (4 if dash else 3):
-        fields = [-1]
-    if dash:
-        units = (86400, 3600, 60, 1)
-    else:
-        units = (3600, 60, 1) if len(fields) == 3 else (60, 1)
-    seconds = sum(unit * field for unit, field in zip(units, fields))
-    if not least <= seconds <= MAX_SECONDS:
+    found = parse_duration(text)
+    if found is None or found < least:
         raise Refused(
             "--mirage-%s is a time as Slurm writes it (minutes, H:M:S, D-H), not %s"
             % (name, shown(text))
         )
-    return seconds
+    return found

@@ -2,7 +2,7 @@
 
 `--autocomplete=--` (23.02 and later) lists every option with what it takes, but those of plug-ins;
 `--help` and `--usage` list what a person is meant to see. Each binary is asked once: the answer is
-kept in the user's own cache. Loaded only where mirage_options' table leaves a doubt.
+kept in the user's own cache. Loaded only where the table in options.py leaves a doubt.
 """
 
 import os
@@ -10,7 +10,7 @@ import stat
 import time
 
 import mirage_places
-from mirage_options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
+from mirage_wrapper.options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
 
 ASK_S = 2.0  # all questions together
 TRY_AGAIN_S = 3600  # after an sbatch that did not answer: each call would wait for it
@@ -58,28 +58,7 @@ def _kept_at(real, environ):
     found = os.stat(real)
     crc = zlib.crc32(os.fsencode(real)) & 0xFFFFFFFF
     name = "sbatch-%08x-%d-%d" % (crc, found.st_size, found.st_mtime_ns)
-    return os.path.join(cache(environ), name)
-
-
-def cache(environ):
-    """The folder of the user's own cache that is Mirage's."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    if not base.startswith("/"):
-        base = os.path.join(environ.get("HOME") or _home(), ".cache")
-    return os.path.join(os.path.abspath(base), "mirage")
-
-
-def make_private(folder):
-    """Make it where it is not there; PermissionError where others may write in it or above it."""
-    if not os.path.isdir(folder):
-        os.makedirs(folder, 0o700)
-    mirage_places.refuse_others(folder, {0, os.geteuid()})
-
-
-def _home():
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_dir
+    return os.path.join(mirage_places.cache(environ), name)
 
 
 def _read(path, real):
@@ -112,7 +91,7 @@ def _keep(path, real, told):
     lines = [HEAD + real] + ["%s %s" % pair for pair in sorted(told.items())]
     folder, own = os.path.dirname(path), "%s.%d" % (path, os.getpid())
     try:
-        make_private(folder)
+        mirage_places.make_private(folder)
         fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as kept:
             kept.write(os.fsencode("\n".join(lines) + "\n"))

@@ -2,7 +2,7 @@
 
 This is not sbatch's parser: what it does not know it reports as not understood, and the real
 sbatch speaks for itself. The table is that of 22.05, asked of the binary. What it does not know is
-asked of the sbatch that is there (mirage_ask.py).
+asked of the sbatch that is there (discovery.py).
 """
 
 NOTHING, MAYBE, VALUE = "-", "?", "="

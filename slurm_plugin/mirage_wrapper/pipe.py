@@ -7,7 +7,8 @@ import os
 import select
 import time
 
-import mirage_request
+from mirage_wrapper import request
+
 
 LONGEST_S = 1.0  # sbatch waits longer for whoever writes; but it refuses bad options before that
 SIZE = 65536
@@ -20,7 +21,7 @@ def head(fd):
     while True:
         is_all = _has_ended(fd)
         seen = _copy(fd)
-        block = mirage_request.leading_block(seen)
+        block = request.leading_block(seen)
         if is_all or len(block) < len(seen) or len(seen) >= SIZE or time.monotonic() > last:
             return block
         time.sleep(0.01)

@@ -1,11 +1,12 @@
 """Does this call ask for a chain, and may it be one?
 
-What exactly it asks for is read by mirage_settings, which a plain call does not load.
+What exactly it asks for is read in settings.py, which a plain call does not load.
 """
 
 import os
 
-import mirage_options
+from mirage_wrapper.options import Reading
+
 
 CARRIER_MARK = b"# mirage carrier "
 HET = ("hetjob", "packjob")  # a directive of one word: the next component begins
@@ -46,7 +47,7 @@ def directives(head, read):
 
     A line that is not understood is passed over: sbatch itself will speak of it.
     """
-    said = mirage_options.Reading([])
+    said = Reading([])
     for line in head.split(b"\n"):
         words = directive_words(line)
         if words and words[0] in HET:
@@ -92,66 +93,6 @@ def _split(text):
     return words if word is None else [*words, word]
 
 
-def check(reading, said, environ, head, links):
-    """Refuse what cannot be a link. `said` are the script's directives, `head` its first lines."""
-
-    def has(name):
-        return reading.has(name) or said.has(name)
-
-    if links > 1 and has_shared_log(reading, said, environ):
-        raise Refused(
-            "--open-mode=truncate with one output file for all links: a link that starts early"
-            " would empty the log of the one before it. Put %j into its name, or append"
-        )
-    pbs = _pbs(reading, environ, head)
-    if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
-        raise Refused("a job array cannot be a chain")
-    if said.has("hold") or b"-h" in pbs:
-        raise Refused("the script's own --hold would hold every link: give it to sbatch instead")
-    if has("wait") or environ.get("SBATCH_WAIT") is not None:
-        raise Refused("a job submitted with --wait cannot be a chain")
-    if has("uid") or has("gid"):
-        raise Refused("a job submitted for somebody else (--uid, --gid) cannot be a chain")
-    if has("cluster-constraint") or environ.get("SBATCH_CLUSTER_CONSTRAINT"):
-        raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
-    if (reading.last("export-file") or "").isdigit():
-        raise Refused("--export-file=N is open for this call alone; a chain needs a file's name")
-    clusters = clusters_of(reading, said, environ)
-    if "," in clusters or clusters == "all":
-        raise Refused("a chain stays on one cluster; name one with -M, not %s" % shown(clusters))
-
-
-def has_shared_log(reading, said, environ):
-    """Whether each link would empty a file that the link before it may still write."""
-    mode = _value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
-    if mode[:1] not in ("t", "T"):  # as sbatch reads it
-        return False
-    names = [
-        _value("output", "o", "SBATCH_OUTPUT", reading, said, environ),
-        _value("error", "e", "SBATCH_ERROR", reading, said, environ),
-    ]
-    return any(name and name != os.devnull and not _names_the_job(name) for name in names)
-
-
-def _value(name, letter, variable, reading, said, environ):
-    """An option as sbatch ranks it: the command line, the environment, the directives."""
-    found = None
-    for options, between in ((said.options, variable), (reading.options, None)):
-        for option in options:
-            if option.name in (name, letter):
-                found = option.value
-        if between and environ.get(between):
-            found = environ[between]
-    return found
-
-
-def _names_the_job(pattern):
-    """Whether a file's name has the job's number in it. A backslash in it makes all of it plain."""
-    import re  # which takes a while, and few calls come here
-
-    return "\\" not in pattern and re.search("%[0-9]*[AjJ]", pattern.replace("%%", "")) is not None
-
-
 def clusters_of(reading, said, environ):
     """Where sbatch sends the job, by name; "": to the cluster of this host."""
     return (
@@ -161,14 +102,6 @@ def clusters_of(reading, said, environ):
         or said.last("clusters")
         or ""
     )
-
-
-def _pbs(reading, environ, head):
-    """The short options in #PBS lines, which sbatch reads too: of these -J and -t make an array."""
-    if b"#PBS" not in head or reading.has("ignore-pbs") or "SBATCH_IGNORE_PBS" in environ:
-        return frozenset()
-    lines = [line.split() for line in head.split(b"\n") if line.startswith(b"#PBS")]
-    return frozenset(word[:2] for words in lines for word in words)
 
 
 def shown(text):

@@ -1,4 +1,4 @@
-"""Tell the Mirage service of a new chain, within two seconds in all or not at all."""
+"""Ask the Mirage service, or tell it something: one request for each call of this."""
 
 import os
 
@@ -6,90 +6,11 @@ import mirage_service
 from mirage_service import Unreachable
 
 LIMIT_S = 2.0
-RESERVE_S = 0.2  # of it for all that the wrapper does besides
-TAKEN = b"taken"
 PATH = "/api/v1/chains"
 
 
 class Misread(Unreachable):
     """The service takes none of the request for valid (422)."""
-
-
-def register(chain_id, job, settings, environ, recipe=None):
-    """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (mirage_recipe).
-
-    In a process of its own: neither a name server nor munged, silent both, can hold up the user.
-    """
-    import _signal
-
-    said, word = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
-            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
-            _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
-            os.close(said)
-            os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
-            fields = _fields(chain_id, job, settings, recipe)
-            os.write(word, _tried(fields, chain_id, environ))
-        finally:
-            os._exit(0)
-    os.close(word)
-    answer = _read_all(said)
-    os.waitpid(child, 0)
-    if answer != TAKEN:
-        why = answer.decode("utf-8", "replace") or "no answer in %g s" % (LIMIT_S - RESERVE_S,)
-        raise Unreachable(why)
-
-
-def _tried(fields, chain_id, environ):
-    """What came of it, in a line."""
-    key = ["Idempotency-Key: %s" % (chain_id,)]
-    try:
-        try:
-            ask("POST", PATH, _body(fields), environ, key)
-        except Misread:  # by a service that is older than the names of some styles
-            fields = [field for field in fields if field[0] != "style"]
-            ask("POST", PATH, _body(fields), environ, key)
-    except (OSError, Unreachable) as error:
-        return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
-    except Exception as error:
-        return ("%s: %s" % (type(error).__name__, error)).encode("utf-8", "replace")
-    return TAKEN
-
-
-def _body(fields):
-    """JSON by hand: nothing in here needs escaping, and json costs 6 ms to load."""
-    return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
-
-
-def _fields(chain_id, job, settings, recipe):
-    """What is told of a chain, in JSON's words.
-
-    What nobody asked for is left out, so that an older service understands the rest; but for the
-    style, whose default was another one before.
-    """
-    fields = [
-        ("chain_id", '"%s"' % (chain_id,)),
-        ("job_id", "%d" % (job,)),
-        ("links", "%d" % (settings.links,)),
-        ("policy", "null" if settings.policy is None else '"%s"' % (settings.policy,)),
-        ("overlap_price", "null" if settings.overlap_price is None else repr(settings.overlap_price)),
-    ]
-    for name, field, value in (
-        ("total", "total_s", settings.total_s),
-        ("max-overlap", "max_overlap_s", settings.max_overlap_s),
-        ("presubmit", "presubmit", '"%s"' % (settings.presubmit,)),
-        ("mode", "mode", '"%s"' % (settings.mode,)),
-        ("min-runtime", "min_runtime_s", settings.min_runtime_s),
-    ):
-        if name in settings.asked:
-            fields.append((field, value))
-    fields.append(("style", '"%s"' % (settings.style,)))
-    if recipe is not None:
-        fields.append(("recipe", recipe))
-    return fields
 
 
 def ask(method, path, body, environ, more=(), acts_on_it=False):
@@ -166,7 +87,7 @@ def _detail(answer):
 
 def _credential(method, path, body, environ):
     """What the munge command makes for this request to this cluster's service."""
-    payload = mirage_service.payload(method, path, _sha256(body), environ)
+    payload = mirage_service.payload(method, path, sha256(body), environ)
     munge = _find("munge", environ)
     ours, out = os.pipe()
     source, feed = os.pipe()
@@ -183,13 +104,13 @@ def _credential(method, path, body, environ):
         os.close(fd)
     os.write(feed, payload.encode("utf-8", "replace"))
     os.close(feed)
-    made = _read_all(ours).strip()
+    made = read_all(ours).strip()
     if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
         raise Unreachable("munge gave no credential")
     return made.decode("ascii")
 
 
-def _sha256(body):
+def sha256(body):
     """The hash by a built-in module where there is one: loading OpenSSL costs 5 ms."""
     for name in ("_sha256", "_sha2", "hashlib"):  # of Python up to 3.11, from 3.12, and any other
         try:
@@ -198,7 +119,7 @@ def _sha256(body):
             continue
 
 
-def _read_all(fd):
+def read_all(fd):
     parts = []
     while True:
         part = os.read(fd, 4096)

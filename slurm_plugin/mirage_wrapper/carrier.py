@@ -9,10 +9,11 @@ import pwd
 import re
 
 import mirage_places
-import mirage_request
 import mirage_service
+from mirage_wrapper import request
+from mirage_wrapper.chain import interpreter, later_words
 
-PLUGIN = os.path.dirname(os.path.realpath(__file__))
+PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links know it by this path
 SHELL = "/bin/sh"
 # Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
@@ -34,26 +35,6 @@ KEPT_SLURM = frozenset(["SLURM_CONF", "SLURM_UMASK"])
 NOT_KEPT = frozenset(
     "MIRAGE_CHAIN MIRAGE_TOTAL MIRAGE_CHAIN_ID MIRAGE_DEADLINE MIRAGE_DIR MIRAGE_RESUME".split()
 )
-
-
-class Script(object):
-    """A user's script: the name that sbatch gives the job by it, and its bytes."""
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name, text):
-        self.name = name
-        self.text = text
-
-
-def interpreter(text):
-    """The words that the kernel runs a script with: a path and, as one word, the rest."""
-    line = text.split(b"\n", 1)[0][2:].strip(b" \t")
-    path, _, rest = line.replace(b"\t", b" ").partition(b" ")
-    if not path:
-        return []
-    rest = line[len(path) :].strip(b" \t")
-    return [path, rest] if rest else [path]
 
 
 def lay_out(chain):
@@ -172,7 +153,7 @@ def _shell():
 
 
 def _top(chain):
-    block = mirage_request.leading_block(chain.script.text)
+    block = request.leading_block(chain.script.text)
     if not block.endswith(b"\n"):
         block += b"\n"
     settings = [
@@ -189,7 +170,7 @@ def _top(chain):
         ("plans", mirage_service.configured("plans", chain.call.environ)),
         ("max_lead", mirage_service.configured("max_lead", chain.call.environ)),
     ] + _asked(chain.settings)
-    lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
+    lines = [b"#!%s\n" % (_shell().encode(),), request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)
@@ -254,9 +235,7 @@ def _whole(path):
 def _functions(chain):
     """The places where the user's own words stand: sbatch's line, the interpreter's, and the link's
     own for a job that was submitted without words (mirage_enter)."""
-    import mirage_chain
-
-    before, after = mirage_chain.later_words(chain)
+    before, after = later_words(chain)
     words = [quoted(word) for word in before]
     words += [b'"$@"'] + [quoted(word) for word in [*after, chain.carrier()]]
     words += [b'"mirage:$mirage_chain:$mirage_next"']

@@ -6,9 +6,8 @@ such submission would be a job too many, and with a request in the script a chai
 
 import os
 
-import mirage_carrier
-import mirage_request
-from mirage_sbatch import become_sbatch, complain, script_bytes, settings_of
+from mirage_wrapper import invocation, request
+from mirage_wrapper.carrier import END_OF_CORE
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
 BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
@@ -48,7 +47,7 @@ class Link(object):
         folder = os.path.join(self.directory, "carrier")
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]
         own = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
-        return [text for text in map(self.read, own) if mirage_request.CARRIER_MARK in text[:200]]
+        return [text for text in map(self.read, own) if request.CARRIER_MARK in text[:200]]
 
 
 def find(environ):
@@ -70,26 +69,26 @@ def submit(call, link, head):
     """Do what is right for this call inside `link`: the exit code, or no return."""
     own = _is_own(call, link)
     if own:
-        block = mirage_request.leading_block(script_bytes(call))
-        call.said = mirage_request.directives(block, call.read)
+        block = request.leading_block(invocation.script_bytes(call))
+        call.said = request.directives(block, call.read)
     if own and _is_the_next_link(call, link):
         return _name_next(call, link)
     if call.piped is not None:
-        head = mirage_request.leading_block(call.piped)
+        head = request.leading_block(call.piped)
     if own or _asks(call, head):
         _make_plain(call, OTHER_ARGUMENTS if own else "no chain begins inside a link", AROUND)
-    return become_sbatch(call)
+    return invocation.become_sbatch(call)
 
 
 def submit_below(call, head):
     """The same in a job that a link has submitted as a plain one, and in those that follow it."""
     if _asks(call, head):
         _make_plain(call, "no chain begins in a plain job of a link", AROUND_BELOW)
-    return become_sbatch(call)
+    return invocation.become_sbatch(call)
 
 
 def _make_plain(call, why, around):
-    complain("mirage: %s: submitted as one plain job; %s submits a chain" % (why, around))
+    invocation.complain("mirage: %s: submitted as one plain job; %s submits a chain" % (why, around))
     # Its job's own sbatch would ask once more: by MIRAGE_CHAIN, by lines of the script, by options.
     call.environ["MIRAGE_CHAIN"] = "0"
     call.environ[BELOW] = "1"
@@ -97,10 +96,10 @@ def _make_plain(call, why, around):
 
 
 def _asks(call, head):
-    if mirage_request.CARRIER_MARK in head:
+    if request.CARRIER_MARK in head:
         return False
-    wants = mirage_request.wants(call.reading, call.environ, head)
-    return wants and settings_of(call, head) is not None
+    wants = request.wants(call.reading, call.environ, head)
+    return wants and invocation.settings_of(call, head) is not None
 
 
 def _is_own(call, link):
@@ -110,7 +109,7 @@ def _is_own(call, link):
     if reading.not_understood is not None or (named and call.path is None):
         return False
     try:
-        script = _lines(script_bytes(call))
+        script = _lines(invocation.script_bytes(call))
         return any(_holds(_lines(carrier), script) for carrier in link.carriers())
     except OSError:  # a closed input, or a directory that is gone
         return False
@@ -122,7 +121,7 @@ def _lines(text):
 
 
 def _holds(carrier, script):
-    return carrier == script or carrier.endswith(mirage_carrier.END_OF_CORE + script)
+    return carrier == script or carrier.endswith(END_OF_CORE + script)
 
 
 def _is_the_next_link(call, link):
@@ -163,9 +162,9 @@ def _name_next(call, link):
     """Say which job the next link is, as sbatch says it of a new one."""
     call.code = 0  # whatever happens to these words, nothing is submitted
     job, why = _next_of(link)
-    complain("mirage: %s: nothing was submitted; %s submits all the same" % (why, AROUND))
+    invocation.complain("mirage: %s: nothing was submitted; %s submits all the same" % (why, AROUND))
     if job and not call.reading.has("quiet"):
-        clusters = mirage_request.clusters_of(call.reading, call.said, call.environ)
+        clusters = request.clusters_of(call.reading, call.said, call.environ)
         cluster = call.environ.get("SLURM_CLUSTER_NAME") or clusters if clusters else ""
         parsable = call.reading.has("parsable")
         line = job if parsable else "Submitted batch job " + job
