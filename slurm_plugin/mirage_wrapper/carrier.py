@@ -10,7 +10,7 @@ import re
 
 import mirage_places
 import mirage_service
-from mirage_wrapper import request
+from mirage_wrapper import invocation
 from mirage_wrapper.chain import interpreter, later_words
 
 PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links know it by this path
@@ -18,7 +18,6 @@ SHELL = "/bin/sh"
 # Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
-END_OF_CORE = b"# --- the script as submitted ---\n"
 FOLDERS = tuple(
     "beat began carrier deadline ends jobs made plans ran requeued started waited waits".split()
 )
@@ -132,7 +131,7 @@ def _is_kept(name):
 
 def text_of(chain):
     """The carrier as bytes."""
-    text = _top(chain) + _core() + END_OF_CORE
+    text = _top(chain) + _core() + invocation.END_OF_CORE
     offset = b"mirage_offset=%010d\n"
     text = text.replace(offset % (0,), offset % (len(text) + 1,), 1)
     if b"\r\n" in text:
@@ -153,7 +152,7 @@ def _shell():
 
 
 def _top(chain):
-    block = request.leading_block(chain.script.text)
+    block = invocation.leading_block(chain.script.text)
     if not block.endswith(b"\n"):
         block += b"\n"
     settings = [
@@ -170,7 +169,7 @@ def _top(chain):
         ("plans", mirage_service.configured("plans", chain.call.environ)),
         ("max_lead", mirage_service.configured("max_lead", chain.call.environ)),
     ] + _asked(chain.settings)
-    lines = [b"#!%s\n" % (_shell().encode(),), request.CARRIER_MARK + b"1\n", block]
+    lines = [b"#!%s\n" % (_shell().encode(),), invocation.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)

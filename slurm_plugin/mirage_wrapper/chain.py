@@ -4,7 +4,7 @@ import os
 import time
 
 import mirage_client
-from mirage_wrapper import invocation, request
+from mirage_wrapper import invocation
 from mirage_wrapper.settings import from_comment
 
 ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without i, l, o, u; in ASCII order
@@ -41,7 +41,7 @@ class Chain(object):
         return "mirage:%s:%d" % (self.id, link)
 
     def clusters(self):
-        return request.clusters_of(self.call.reading, self.said, self.call.environ)
+        return invocation.clusters_of(self.call.reading, self.said, self.call.environ)
 
     def comment_for(self, link):
         return (self.comment + " " + self.tag(link)).lstrip(" ")

@@ -2,7 +2,7 @@
 
 import os
 
-from mirage_wrapper.request import Refused, clusters_of, shown
+from mirage_wrapper.invocation import Refused, clusters_of, shown
 
 
 def check(reading, said, environ, head, links):

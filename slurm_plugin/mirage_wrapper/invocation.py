@@ -1,16 +1,30 @@
-"""One call of sbatch: its words, its script as far as it is found, and the real sbatch behind it."""
+"""One call of sbatch: its words, its script as far as it is found, whether it asks for a chain.
+
+And the real sbatch behind it. What exactly is asked for is read in settings.py, which a plain call
+does not load.
+"""
 
 import os
 
-from mirage_wrapper import request
 from mirage_wrapper.options import Reading, read
 
 HEAD_BYTES = 65536
+CARRIER_MARK = b"# mirage carrier "
+END_OF_CORE = b"# --- the script as submitted ---\n"  # in a carrier; behind it the script stands
 LARGEST = 64 << 20  # of a script; slurmctld takes 4 MiB unless the site set max_script_size
+HET = ("hetjob", "packjob")  # a directive of one word: the next component begins
+
+
+class Refused(Exception):
+    """The request cannot be a chain; the message is the sentence that the user reads."""
 
 
 class TooLarge(Exception):
     """A script that no slurmctld takes, or that has no end."""
+
+
+class NotAsked(Exception):
+    """Words for Mirage that ask for no chain; the message is the sentence that the user reads."""
 
 
 class Call(object):
@@ -50,8 +64,7 @@ class Call(object):
 
 
 def find_real(own, environ):
-    """The sbatch behind this one: named, or the next on PATH, or the usual place."""
-    own = os.path.realpath(own)
+    """The sbatch behind the one at the real path `own`: named, or the next on PATH, or the usual."""
     named = environ.get("MIRAGE_REAL_SBATCH")
     if named and os.path.realpath(named) != own:
         return named
@@ -64,65 +77,26 @@ def find_real(own, environ):
     return None
 
 
-def settings_of(call, head):
-    """What this call asks of a chain; None where it asks for none."""
-    from mirage_wrapper import settings
-
-    call.said = request.directives(head, call.read)
-    return settings.find(call.reading, call.said, call.environ, head, call.comment())
-
-
 def read_head(call):
     """The script's leading comment lines, where they can be seen without disturbing sbatch."""
     reading = call.reading
     if reading.not_understood is not None or reading.last("wrap") is not None:
         return b""
     if reading.script is None:
-        return request.leading_block(_peek_stdin())
+        from mirage_wrapper import stdin
+
+        return leading_block(stdin.peek(leading_block, LARGEST))
     word = reading.words[reading.script]
-    call.path = request.find_script(word, reading.last("chdir"), call.environ)
+    call.path = find_script(word, reading.last("chdir"), call.environ)
     if call.path is None:
         return b""
     with open(call.path, "rb") as script:
-        head = request.leading_block(script.read(HEAD_BYTES))
-        return head if len(head) < HEAD_BYTES else request.leading_block(_all(script, head))
+        head = leading_block(script.read(HEAD_BYTES))
+        return head if len(head) < HEAD_BYTES else leading_block(_all(script, head))
 
 
 def _all(script, start):
     return start + script.read(LARGEST)
-
-
-def _peek_stdin():
-    """The head of a script on standard input, seen in place and left there.
-
-    What is read from a pipe could not be put back without waiting for its writer, and sbatch
-    refuses bad options before it reads.
-    """
-    import stat
-
-    try:
-        found = os.fstat(0)
-    except OSError:  # closed
-        return b""
-    if stat.S_ISREG(found.st_mode):
-        return os.pread(0, min(found.st_size, LARGEST), os.lseek(0, 0, os.SEEK_CUR))
-    if stat.S_ISFIFO(found.st_mode):
-        from mirage_wrapper import pipe
-
-        return pipe.head(0)
-    return b""
-
-
-def _read_all(fd):
-    parts = []
-    left = LARGEST
-    while left >= 0:
-        part = os.read(fd, 65536)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        left -= len(part)
-    raise TooLarge
 
 
 def script_bytes(call):
@@ -133,18 +107,25 @@ def script_bytes(call):
         return os.fsencode(text)
     if call.path is not None:
         with open(call.path, "rb") as script:
-            text = script.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise TooLarge
-        return text
+            return _refuse_large(script.read(LARGEST + 1))
     if call.piped is None:
-        call.piped = _read_all(0)
+        from mirage_wrapper import stdin
+
+        call.piped = _refuse_large(stdin.read_all(LARGEST))
     return call.piped
+
+
+def _refuse_large(text):
+    if len(text) > LARGEST:
+        raise TooLarge
+    return text
 
 
 def become_sbatch(call):
     if call.piped is not None:
-        _give_on(call.piped)
+        from mirage_wrapper import stdin
+
+        stdin.give_on(call.piped)
     words = call.reading.plain()
     signals_for_a_program()
     try:
@@ -152,38 +133,6 @@ def become_sbatch(call):
     except OSError as error:
         complain("mirage: %s: %s" % (call.real, error.strerror))
         return 127
-
-
-def _give_on(script):
-    """Make `script` standard input again."""
-    try:
-        end = _pipe_with(script)
-    except OSError:  # no process to be had
-        import tempfile
-
-        with tempfile.TemporaryFile() as unnamed:
-            unnamed.write(script)
-            unnamed.seek(0)
-            os.dup2(unnamed.fileno(), 0)
-        return
-    os.dup2(end, 0)
-    os.close(end)
-
-
-def _pipe_with(script):
-    """The end to read from. What fits into a pipe needs no writer beside it."""
-    end, start = os.pipe()
-    if len(script) <= 65536:
-        os.write(start, script)
-    elif os.fork() == 0:
-        os.close(end)
-        try:
-            while script:
-                script = script[os.write(start, script) :]
-        finally:
-            os._exit(0)
-    os.close(start)
-    return end
 
 
 def signals_for_a_program():
@@ -210,3 +159,104 @@ def complain(line):
     except OSError:
         pass  # closed: nobody wants to know
     _signal.signal(_signal.SIGPIPE, before)
+
+
+def wants(reading, environ, head):
+    """Whether anything at all may ask for a chain, however badly."""
+    if environ.get("MIRAGE_CHAIN") or environ.get("MIRAGE_TOTAL"):
+        return True
+    if b"#MIRAGE" in head or b"mirage:" in head:
+        return True
+    return any(w.startswith("--mirage-") or "mirage:" in w for w in reading.own_words())
+
+
+def leading_block(text):
+    """The lines up to the first command: those in which sbatch looks for directives."""
+    at = 0
+    while at < len(text):
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end + 1
+        line = text[at:end].strip(b" \t\n\v\f\r")
+        if line and not line.startswith(b"#"):
+            break
+        at = end
+    return text[:at]
+
+
+def directives(head, read):
+    """What the script's own #SBATCH lines say, read as options by `read`.
+
+    A line that is not understood is passed over: sbatch itself will speak of it.
+    """
+    said = Reading([])
+    for line in head.split(b"\n"):
+        words = directive_words(line)
+        if words and words[0] in HET:
+            said.components += 1
+        elif words:
+            for option in read(words).options:
+                option.component = said.components - 1
+                said.options.append(option)
+    return said
+
+
+def directive_words(line):
+    """The words of a directive line; #SLURM is sbatch's other name for #SBATCH."""
+    for mark in (b"#SBATCH", b"#SLURM"):
+        if line.startswith(mark):
+            return _split(line[len(mark) :].decode("utf-8", "surrogateescape"))
+    return []
+
+
+def _split(text):
+    """Split a directive as sbatch does: blanks, quotes, backslash, and `#` begins a comment."""
+    words = []
+    word = quote = None
+    i = 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\" and i + 1 < len(text):  # in quotes of either kind too
+            i += 1
+            word = (word or "") + text[i]
+        elif quote:
+            quote, word = (None, word) if c == quote else (quote, word + c)
+        elif c in "\"'":
+            quote, word = c, word or ""
+        elif c.isspace() or c == "#":
+            if word is not None:
+                words.append(word)
+            word = None
+            if c == "#":
+                return words
+        else:
+            word = (word or "") + c
+        i += 1
+    return words if word is None else [*words, word]
+
+
+def clusters_of(reading, said, environ):
+    """Where sbatch sends the job, by name; "": to the cluster of this host."""
+    return (
+        reading.last("clusters")
+        or environ.get("SBATCH_CLUSTERS")
+        or environ.get("SLURM_CLUSTERS")
+        or said.last("clusters")
+        or ""
+    )
+
+
+def shown(text):
+    """A user's word that is safe to print."""
+    return "'%s'" % ("".join(c if " " <= c <= "~" else "?" for c in text[:60]),)
+
+
+def find_script(word, directory, environ):
+    """Where sbatch finds a script: in --chdir's directory, on PATH, here; None if nowhere."""
+    places = [directory or "."]
+    if "/" not in word:
+        places += [p for p in environ.get("PATH", "").split(":") if p]
+    for place in places + ["."]:
+        path = os.path.join(place, word)
+        if os.path.isfile(path) and os.access(path, os.R_OK):
+            return path
+    return None

@@ -6,7 +6,7 @@ Nothing is imported that a plain call does not need.
 
 import os
 
-from mirage_wrapper import invocation, request
+from mirage_wrapper import invocation
 from mirage_wrapper.options import MIRAGE
 
 ASKS_NOTHING = frozenset(["autocomplete", "help", "usage", "version"])
@@ -22,7 +22,7 @@ def main(argv):
     call = invocation.Call(real, argv[1:], os.environ)
     try:
         return _decide(call)
-    except request.Refused as refusal:
+    except invocation.Refused as refusal:
         invocation.complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
         return _error_code(call.environ)
     except invocation.TooLarge:  # as slurmctld says it
@@ -31,7 +31,7 @@ def main(argv):
             " Pathname of a file, directory or other parameter too long"
         )
         return _error_code(call.environ)
-    except request.NotAsked as why:
+    except invocation.NotAsked as why:
         invocation.say(call, "%s; submitted without a chain" % (why,))
         return invocation.become_sbatch(call)
     except Exception as error:
@@ -92,20 +92,22 @@ def _decide(call):
         from mirage_wrapper import resubmission
 
         return resubmission.submit_below(call, head)
-    if request.CARRIER_MARK in head:
+    if invocation.CARRIER_MARK in head:
         return invocation.become_sbatch(call)
     _say_what_the_script_gets(call, head)
-    if not request.wants(reading, environ, head):
+    if not invocation.wants(reading, environ, head):
         return invocation.become_sbatch(call)
-    settings = invocation.settings_of(call, head)
+    from mirage_wrapper.settings import settings_of
+
+    settings = settings_of(call, head)
     # Behind a word that is not understood no option is found: a chain's may stand there.
     lost = reading.not_understood is not None and _names_mirage(reading)
     if (settings is None and not lost) or not _understood(call):
         return invocation.become_sbatch(call)
     if reading.script is None and reading.last("wrap") is None:  # it may come through a pipe
-        head = request.leading_block(invocation.script_bytes(call))
-        settings = invocation.settings_of(call, head)
-        if request.CARRIER_MARK in head:
+        head = invocation.leading_block(invocation.script_bytes(call))
+        settings = settings_of(call, head)
+        if invocation.CARRIER_MARK in head:
             return invocation.become_sbatch(call)
     from mirage_wrapper import eligibility, submission
 
@@ -124,7 +126,7 @@ def _say_what_the_script_gets(call, head):
     words = [] if reading.script is None or b"--mirage-" in head else reading.words[reading.script + 1 :]
     for word in words:
         if word.startswith("--" + MIRAGE):
-            shown = request.shown(word)
+            shown = invocation.shown(word)
             invocation.say(call, "%s stands behind the script: the script gets it, not sbatch" % (shown,))
             return
 
@@ -142,7 +144,7 @@ def _understood(call):
     if reading.has("test-only") or ASKS_NOTHING.intersection(o.name for o in reading.options):
         return False
     if reading.not_understood is not None:
-        shown = request.shown(reading.not_understood)
+        shown = invocation.shown(reading.not_understood)
         invocation.say(call, "%s is not known here, so this is no chain" % (shown,))
         return False
     if reading.last("wrap") is not None:

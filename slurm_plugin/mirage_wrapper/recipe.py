@@ -8,8 +8,7 @@ Neither the script nor the environment leaves the user's own files: a link reads
 import json
 import os
 
-from mirage_wrapper import carrier, request
-
+from mirage_wrapper import carrier, invocation
 
 MOST = 16384
 LETTERS = {
@@ -90,7 +89,7 @@ def of(chain):
 def _options(chain):
     """As sbatch ranks them: directives, the environment, the command line."""
     call = chain.call
-    head = request.leading_block(chain.script.text)
+    head = invocation.leading_block(chain.script.text)
     if call.reading.components > 1 or chain.said.components > 1 or chain.said.has("dependency"):
         return None
     if any(word in head for word in OTHER_WORDS):

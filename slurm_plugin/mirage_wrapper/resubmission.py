@@ -6,8 +6,7 @@ such submission would be a job too many, and with a request in the script a chai
 
 import os
 
-from mirage_wrapper import invocation, request
-from mirage_wrapper.carrier import END_OF_CORE
+from mirage_wrapper import invocation
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
 BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
@@ -47,7 +46,7 @@ class Link(object):
         folder = os.path.join(self.directory, "carrier")
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]
         own = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
-        return [text for text in map(self.read, own) if request.CARRIER_MARK in text[:200]]
+        return [text for text in map(self.read, own) if invocation.CARRIER_MARK in text[:200]]
 
 
 def find(environ):
@@ -69,12 +68,12 @@ def submit(call, link, head):
     """Do what is right for this call inside `link`: the exit code, or no return."""
     own = _is_own(call, link)
     if own:
-        block = request.leading_block(invocation.script_bytes(call))
-        call.said = request.directives(block, call.read)
+        block = invocation.leading_block(invocation.script_bytes(call))
+        call.said = invocation.directives(block, call.read)
     if own and _is_the_next_link(call, link):
         return _name_next(call, link)
     if call.piped is not None:
-        head = request.leading_block(call.piped)
+        head = invocation.leading_block(call.piped)
     if own or _asks(call, head):
         _make_plain(call, OTHER_ARGUMENTS if own else "no chain begins inside a link", AROUND)
     return invocation.become_sbatch(call)
@@ -96,10 +95,13 @@ def _make_plain(call, why, around):
 
 
 def _asks(call, head):
-    if request.CARRIER_MARK in head:
+    if invocation.CARRIER_MARK in head:
         return False
-    wants = request.wants(call.reading, call.environ, head)
-    return wants and invocation.settings_of(call, head) is not None
+    if not invocation.wants(call.reading, call.environ, head):
+        return False
+    from mirage_wrapper.settings import settings_of
+
+    return settings_of(call, head) is not None
 
 
 def _is_own(call, link):
@@ -121,7 +123,7 @@ def _lines(text):
 
 
 def _holds(carrier, script):
-    return carrier == script or carrier.endswith(END_OF_CORE + script)
+    return carrier == script or carrier.endswith(invocation.END_OF_CORE + script)
 
 
 def _is_the_next_link(call, link):
@@ -164,7 +166,7 @@ def _name_next(call, link):
     job, why = _next_of(link)
     invocation.complain("mirage: %s: nothing was submitted; %s submits all the same" % (why, AROUND))
     if job and not call.reading.has("quiet"):
-        clusters = request.clusters_of(call.reading, call.said, call.environ)
+        clusters = invocation.clusters_of(call.reading, call.said, call.environ)
         cluster = call.environ.get("SLURM_CLUSTER_NAME") or clusters if clusters else ""
         parsable = call.reading.has("parsable")
         line = job if parsable else "Submitted batch job " + job

@@ -5,8 +5,8 @@ and those over `--comment=mirage:...`. Not loaded by a call that asks for nothin
 """
 
 from mirage_duration import DIGITS, parse_duration
+from mirage_wrapper.invocation import CARRIER_MARK, NotAsked, Refused, directives, shown
 from mirage_wrapper.options import MIRAGE, MIRAGE_FLAGS, MIRAGE_NAMES
-from mirage_wrapper.request import CARRIER_MARK, NotAsked, Refused, shown
 
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
@@ -85,6 +85,12 @@ class Settings(object):
             )
         if self.presubmit == "all" and self.mode == "submit":
             raise Refused("--mirage-presubmit=all and --mirage-mode=submit exclude each other")
+
+
+def settings_of(call, head):
+    """What this call asks of a chain; None where it asks for none."""
+    call.said = directives(head, call.read)
+    return find(call.reading, call.said, call.environ, head, call.comment())
 
 
 def find(reading, directives, environ, head, comment):

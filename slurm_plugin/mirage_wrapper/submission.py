@@ -3,7 +3,7 @@
 import os
 
 import mirage_client
-from mirage_wrapper import carrier, invocation, process, registration, request
+from mirage_wrapper import carrier, invocation, process, registration
 from mirage_wrapper.chain import Chain, Unsound, first_words
 from mirage_wrapper.settings import ANY_LINKS
 
@@ -36,7 +36,7 @@ def submit(call, settings):
         presubmit.submit_later(chain, job)
     _tell(chain, job)
     if _calls_itself(chain):
-        name = request.shown(chain.script.name)
+        name = invocation.shown(chain.script.name)
         invocation.say(call, "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,))
     return call.code
 
