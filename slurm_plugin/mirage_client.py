@@ -13,7 +13,7 @@ class Misread(Unreachable):
     """The service takes none of the request for valid (422)."""
 
 
-def ask(method, path, body, environ, more=(), acts_on_it=False):
+def send_request(method, path, body, environ, more=(), acts_on_it=False):
     """Send a request; the answer, of one of success its head at least, of a GET all.
 
     `acts_on_it`: only to somebody of whom the system says that it is the service. Raises
@@ -22,38 +22,36 @@ def ask(method, path, body, environ, more=(), acts_on_it=False):
     peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
     if acts_on_it and not peer.is_known:
         raise Unreachable("without https anybody may have answered: " + mirage_service.ADVICE)
-    answer = _exchange(peer, method, path, body, environ, more)
-    _understand(answer)
+    answer = _query_peer(peer, method, path, body, environ, more)
+    _check_answer(answer)
     return answer
 
 
-def look_up(path, environ):
+def fetch_answer(path, environ):
     """GET: the answer's code, its body, and whether the system says that it is the service's.
 
     Raises Unreachable, OSError.
     """
     peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
-    answer = _exchange(peer, "GET", path, b"", environ, ())
-    return _code(answer), answer.partition(b"\r\n\r\n")[2], peer.is_known
+    answer = _query_peer(peer, "GET", path, b"", environ, ())
+    return _parse_code(answer), answer.partition(b"\r\n\r\n")[2], peer.is_known
 
 
-def _exchange(peer, method, path, body, environ, more):
+def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
     if not peer.is_socket:
-        head.append("Authorization: MUNGE %s" % (_credential(method, path, body, environ),))
+        head.append("Authorization: MUNGE %s" % (_make_credential(method, path, body, environ),))
     if body:
         head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
     head += more
     peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
-    return _answer(peer.stream, method == "GET")
+    return _read_answer(peer.stream, method == "GET")
 
 
-def _answer(stream, whole):
+def _read_answer(stream, whole):
     """The answer's head, and where it is no welcome one its words too; or all of it."""
     answer = b""
-    while len(answer) < 65536 and (
-        whole or not (b"\r\n\r\n" in answer and b" 2" == answer[8:10])
-    ):
+    while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and b" 2" == answer[8:10])):
         part = stream.recv(4096)
         if not part:
             break
@@ -61,21 +59,21 @@ def _answer(stream, whole):
     return answer
 
 
-def _understand(answer):
-    code = _code(answer)
+def _check_answer(answer):
+    code = _parse_code(answer)
     if not 200 <= code < 300:
         refusal = Misread if code == 422 else Unreachable
-        raise refusal("%d%s" % (code, _detail(answer)))
+        raise refusal("%d%s" % (code, _parse_detail(answer)))
 
 
-def _code(answer):
+def _parse_code(answer):
     words = answer.split(b"\r\n", 1)[0].split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise Unreachable("the answer was not HTTP")
     return int(words[1])
 
 
-def _detail(answer):
+def _parse_detail(answer):
     """What a problem's answer says in words (RFC 9457), if it does."""
     import json
 
@@ -85,10 +83,10 @@ def _detail(answer):
         return ""
 
 
-def _credential(method, path, body, environ):
+def _make_credential(method, path, body, environ):
     """What the munge command makes for this request to this cluster's service."""
-    payload = mirage_service.payload(method, path, sha256(body), environ)
-    munge = _find("munge", environ)
+    payload = mirage_service.format_payload(method, path, hash_sha256(body), environ)
+    munge = _find_command("munge", environ)
     ours, out = os.pipe()
     source, feed = os.pipe()
     child = os.fork()
@@ -104,13 +102,13 @@ def _credential(method, path, body, environ):
         os.close(fd)
     os.write(feed, payload.encode("utf-8", "replace"))
     os.close(feed)
-    made = read_all(ours).strip()
+    made = read_to_end(ours).strip()
     if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
         raise Unreachable("munge gave no credential")
     return made.decode("ascii")
 
 
-def sha256(body):
+def hash_sha256(body):
     """The hash by a built-in module where there is one: loading OpenSSL costs 5 ms."""
     for name in ("_sha256", "_sha2", "hashlib"):  # of Python up to 3.11, from 3.12, and any other
         try:
@@ -119,7 +117,7 @@ def sha256(body):
             continue
 
 
-def read_all(fd):
+def read_to_end(fd):
     parts = []
     while True:
         part = os.read(fd, 4096)
@@ -129,7 +127,7 @@ def read_all(fd):
         parts.append(part)
 
 
-def _find(command, environ):
+def _find_command(command, environ):
     for directory in environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]:
         path = os.path.join(directory, command)
         if directory and os.access(path, os.X_OK):

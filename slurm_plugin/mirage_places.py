@@ -38,19 +38,19 @@ def _is_open(found):
     return not (own and set(group.gr_mem) <= {me.pw_name})
 
 
-def cache(environ):
+def get_cache_folder(environ):
     """The folder of the user's own cache that is Mirage's."""
     base = environ.get("XDG_CACHE_HOME", "")
     if not base.startswith("/"):
-        base = os.path.join(environ.get("HOME") or _home(), ".cache")
+        base = os.path.join(environ.get("HOME") or _get_home(), ".cache")
     return os.path.join(os.path.abspath(base), "mirage")
 
 
-def _home():
+def _get_home():
     return pwd.getpwuid(os.geteuid()).pw_dir
 
 
-def make_private(folder):
+def make_private_folder(folder):
     """Make it where it is not there; PermissionError where others may write in it or above it."""
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o700)

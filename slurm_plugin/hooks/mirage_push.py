@@ -23,7 +23,7 @@ def main(argv):
 
     body = ('{"job_id": %s}' % (argv[1],)).encode("ascii")
     try:
-        mirage_client.ask("POST", PATH, body, os.environ)
+        mirage_client.send_request("POST", PATH, body, os.environ)
     except (OSError, mirage_client.Unreachable) as error:
         return "mirage_push: %s" % (error,)
     return 0

@@ -6,7 +6,7 @@ does not load.
 
 import os
 
-from mirage_wrapper.options import Reading, read
+from mirage_wrapper.options import Reading, read_words
 
 HEAD_BYTES = 65536
 CARRIER_MARK = b"# mirage carrier "
@@ -36,34 +36,34 @@ class Call(object):
         self.real = real
         self.code = None  # the real sbatch's exit code, once it has submitted a chain's first link
         self.known = None  # the options of the real sbatch, once it was asked
-        self.reading = read(words)
+        self.reading = read_words(words)
         self.said = Reading([])  # the script's own directives, once they are read
         self.environ = environ
         self.path = None
         self.piped = None  # what was read from a pipe, to be given on
 
-    def read(self, words):
+    def read_words(self, words):
         """Read sbatch's words. Where our table leaves a doubt, by the options of the real sbatch."""
-        reading = read(words)
+        reading = read_words(words)
         if reading.sure:
             return reading
         if self.known is None:
             from mirage_wrapper import discovery
 
-            self.known = discovery.known(self.real, self.environ)
-        return read(words, self.known)
+            self.known = discovery.find_options(self.real, self.environ)
+        return read_words(words, self.known)
 
-    def quiet(self):
+    def is_quiet(self):
         both = (self.reading, self.said)
-        return any(r.has("quiet") or r.has("parsable") for r in both)
+        return any(r.has_option("quiet") or r.has_option("parsable") for r in both)
 
-    def comment(self):
+    def get_comment(self):
         """The comment that the job would have: an option goes before a directive."""
-        given = self.reading.last("comment")
-        return (self.said.last("comment") or "") if given is None else given
+        given = self.reading.get_value("comment")
+        return (self.said.get_value("comment") or "") if given is None else given
 
 
-def find_real(own, environ):
+def find_real_sbatch(own, environ):
     """The sbatch behind the one at the real path `own`: named, or the next on PATH, or the usual."""
     named = environ.get("MIRAGE_REAL_SBATCH")
     if named and os.path.realpath(named) != own:
@@ -80,28 +80,28 @@ def find_real(own, environ):
 def read_head(call):
     """The script's leading comment lines, where they can be seen without disturbing sbatch."""
     reading = call.reading
-    if reading.not_understood is not None or reading.last("wrap") is not None:
+    if reading.not_understood is not None or reading.get_value("wrap") is not None:
         return b""
     if reading.script is None:
         from mirage_wrapper import stdin
 
-        return leading_block(stdin.peek(leading_block, LARGEST))
+        return cut_leading_block(stdin.peek_script(cut_leading_block, LARGEST))
     word = reading.words[reading.script]
-    call.path = find_script(word, reading.last("chdir"), call.environ)
+    call.path = find_script(word, reading.get_value("chdir"), call.environ)
     if call.path is None:
         return b""
     with open(call.path, "rb") as script:
-        head = leading_block(script.read(HEAD_BYTES))
-        return head if len(head) < HEAD_BYTES else leading_block(_all(script, head))
+        head = cut_leading_block(script.read(HEAD_BYTES))
+        return head if len(head) < HEAD_BYTES else cut_leading_block(_read_rest(script, head))
 
 
-def _all(script, start):
+def _read_rest(script, start):
     return start + script.read(LARGEST)
 
 
-def script_bytes(call):
+def read_script(call):
     """The whole script that sbatch would submit."""
-    wrapped = call.reading.last("wrap")
+    wrapped = call.reading.get_value("wrap")
     if wrapped is not None:
         text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n" % (wrapped,)
         return os.fsencode(text)
@@ -121,39 +121,41 @@ def _refuse_large(text):
     return text
 
 
-def become_sbatch(call):
+def exec_sbatch(call):
     if call.piped is not None:
         from mirage_wrapper import stdin
 
-        stdin.give_on(call.piped)
-    words = call.reading.plain()
-    signals_for_a_program()
+        stdin.restore_script(call.piped)
+    words = call.reading.list_plain_words()
+    restore_signals()
     try:
         os.execv(call.real, ["sbatch"] + words)  # noqa: S606 - an argument vector
     except OSError as error:
-        complain("mirage: %s: %s" % (call.real, error.strerror))
+        print_error("mirage: %s: %s" % (call.real, error.strerror))
         return 127
 
 
-def signals_for_a_program():
+def restore_signals():
     """The rest of it, last of all: until then a file over `ulimit -f` is an error and no death."""
     import _signal
 
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
 
 
-def say(call, words):
+def report(call, words):
     """One line for the user, unless only the job id is wanted."""
-    if not call.quiet():
-        complain("mirage: %s" % (words,))
+    if not call.is_quiet():
+        print_error("mirage: %s" % (words,))
 
 
-def complain(line):
+def print_error(line):
     """Write a line to standard error, if there is one; what it quotes cannot steer a terminal."""
     import _signal
 
     line = "".join(c if c.isprintable() else "?" for c in line)
-    before = _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a reader that left is no reason to die
+    before = _signal.signal(
+        _signal.SIGPIPE, _signal.SIG_IGN
+    )  # a reader that left is no reason to die
     try:
         os.write(2, line.encode("utf-8") + b"\n")
     except OSError:
@@ -161,16 +163,16 @@ def complain(line):
     _signal.signal(_signal.SIGPIPE, before)
 
 
-def wants(reading, environ, head):
+def has_request(reading, environ, head):
     """Whether anything at all may ask for a chain, however badly."""
     if environ.get("MIRAGE_CHAIN") or environ.get("MIRAGE_TOTAL"):
         return True
     if b"#MIRAGE" in head or b"mirage:" in head:
         return True
-    return any(w.startswith("--mirage-") or "mirage:" in w for w in reading.own_words())
+    return any(w.startswith("--mirage-") or "mirage:" in w for w in reading.list_own_words())
 
 
-def leading_block(text):
+def cut_leading_block(text):
     """The lines up to the first command: those in which sbatch looks for directives."""
     at = 0
     while at < len(text):
@@ -183,32 +185,32 @@ def leading_block(text):
     return text[:at]
 
 
-def directives(head, read):
+def read_directives(head, read):
     """What the script's own #SBATCH lines say, read as options by `read`.
 
     A line that is not understood is passed over: sbatch itself will speak of it.
     """
     said = Reading([])
     for line in head.split(b"\n"):
-        words = directive_words(line)
+        words = split_directive(line)
         if words and words[0] in HET:
             said.components += 1
         elif words:
-            for option in read(words).options:
+            for option in read_words(words).options:
                 option.component = said.components - 1
                 said.options.append(option)
     return said
 
 
-def directive_words(line):
+def split_directive(line):
     """The words of a directive line; #SLURM is sbatch's other name for #SBATCH."""
     for mark in (b"#SBATCH", b"#SLURM"):
         if line.startswith(mark):
-            return _split(line[len(mark) :].decode("utf-8", "surrogateescape"))
+            return _split_words(line[len(mark) :].decode("utf-8", "surrogateescape"))
     return []
 
 
-def _split(text):
+def _split_words(text):
     """Split a directive as sbatch does: blanks, quotes, backslash, and `#` begins a comment."""
     words = []
     word = quote = None
@@ -234,18 +236,18 @@ def _split(text):
     return words if word is None else [*words, word]
 
 
-def clusters_of(reading, said, environ):
+def find_clusters(reading, said, environ):
     """Where sbatch sends the job, by name; "": to the cluster of this host."""
     return (
-        reading.last("clusters")
+        reading.get_value("clusters")
         or environ.get("SBATCH_CLUSTERS")
         or environ.get("SLURM_CLUSTERS")
-        or said.last("clusters")
+        or said.get_value("clusters")
         or ""
     )
 
 
-def shown(text):
+def format_word(text):
     """A user's word that is safe to print."""
     return "'%s'" % ("".join(c if " " <= c <= "~" else "?" for c in text[:60]),)
 

@@ -5,7 +5,7 @@ import os
 from mirage_wrapper import invocation
 
 
-def start(real, words, environ):
+def start_sbatch(real, words, environ):
     """Start the real sbatch: its process, and what it says on standard output.
 
     Raises OSError where no sbatch came to run, be it for want of processes, files or memory.
@@ -16,7 +16,7 @@ def start(real, words, environ):
     if child == 0:
         try:
             os.dup2(theirs, 1)
-            invocation.signals_for_a_program()
+            invocation.restore_signals()
             os.execve(real, ["sbatch"] + words, environ)  # noqa: S606 - an argument vector
         except OSError as error:
             os.write(their_trouble, b"%d" % (error.errno,))
@@ -32,14 +32,14 @@ def start(real, words, environ):
     return child, out
 
 
-def await_end(call, child, out):
+def await_sbatch(call, child, out):
     """Pass sbatch's output on until it has ended; its exit code is the answer from then on."""
     import _signal
 
     # The child decides what ^C means; that nobody reads matters less than the submission.
     before = [(n, _signal.signal(n, _signal.SIG_IGN)) for n in (_signal.SIGINT, _signal.SIGPIPE)]
     try:
-        said = _pass_on(out)
+        said = _pass_output(out)
     finally:
         status = os.waitpid(child, 0)[1]
         signalled = os.WIFSIGNALED(status)
@@ -53,7 +53,7 @@ def await_end(call, child, out):
     return said
 
 
-def _pass_on(out):
+def _pass_output(out):
     said = b""
     while True:
         part = os.read(out, 65536)
@@ -67,7 +67,7 @@ def _pass_on(out):
             continue  # nobody reads; the submission matters more
 
 
-def job_id(said):
+def parse_job_id(said):
     """The id in `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7`, `7;x`."""
     for line in said.decode("ascii", "replace").split("\n"):
         words = line.replace(";", " ").split()
@@ -78,7 +78,7 @@ def job_id(said):
     return None
 
 
-def ask_silently(real, words, environ):
+def run_silently(real, words, environ):
     """Run the real sbatch in silence: its exit code, what it said and what it complained of."""
     out, theirs = os.pipe()
     errors, their_errors = os.pipe()
@@ -88,7 +88,7 @@ def ask_silently(real, words, environ):
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(theirs, 1)
             os.dup2(their_errors, 2)
-            invocation.signals_for_a_program()
+            invocation.restore_signals()
             os.execve(real, ["sbatch"] + words, environ)  # noqa: S606 - an argument vector
         finally:
             os._exit(127)

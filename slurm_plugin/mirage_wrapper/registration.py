@@ -2,14 +2,14 @@
 
 import os
 
-from mirage_client import LIMIT_S, PATH, Misread, Unreachable, ask, read_all
+from mirage_client import LIMIT_S, PATH, Misread, Unreachable, read_to_end, send_request
 
 RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
 
 
-def register(chain_id, job, settings, environ, recipe=None):
-    """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (mirage_recipe).
+def register_chain(chain_id, job, settings, environ, recipe=None):
+    """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (recipe.py).
 
     In a process of its own: neither a name server nor munged, silent both, can hold up the user.
     """
@@ -24,27 +24,27 @@ def register(chain_id, job, settings, environ, recipe=None):
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
             os.close(said)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
-            fields = _fields(chain_id, job, settings, recipe)
-            os.write(word, _tried(fields, chain_id, environ))
+            fields = _list_fields(chain_id, job, settings, recipe)
+            os.write(word, _try_request(fields, chain_id, environ))
         finally:
             os._exit(0)
     os.close(word)
-    answer = read_all(said)
+    answer = read_to_end(said)
     os.waitpid(child, 0)
     if answer != TAKEN:
         why = answer.decode("utf-8", "replace") or "no answer in %g s" % (LIMIT_S - RESERVE_S,)
         raise Unreachable(why)
 
 
-def _tried(fields, chain_id, environ):
+def _try_request(fields, chain_id, environ):
     """What came of it, in a line."""
     key = ["Idempotency-Key: %s" % (chain_id,)]
     try:
         try:
-            ask("POST", PATH, _body(fields), environ, key)
+            send_request("POST", PATH, _format_body(fields), environ, key)
         except Misread:  # by a service that is older than the names of some styles
             fields = [field for field in fields if field[0] != "style"]
-            ask("POST", PATH, _body(fields), environ, key)
+            send_request("POST", PATH, _format_body(fields), environ, key)
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
@@ -52,12 +52,12 @@ def _tried(fields, chain_id, environ):
     return TAKEN
 
 
-def _body(fields):
+def _format_body(fields):
     """JSON by hand: nothing in here needs escaping, and json costs 6 ms to load."""
     return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
 
 
-def _fields(chain_id, job, settings, recipe):
+def _list_fields(chain_id, job, settings, recipe):
     """What is told of a chain, in JSON's words.
 
     What nobody asked for is left out, so that an older service understands the rest; but for the
@@ -68,7 +68,10 @@ def _fields(chain_id, job, settings, recipe):
         ("job_id", "%d" % (job,)),
         ("links", "%d" % (settings.links,)),
         ("policy", "null" if settings.policy is None else '"%s"' % (settings.policy,)),
-        ("overlap_price", "null" if settings.overlap_price is None else repr(settings.overlap_price)),
+        (
+            "overlap_price",
+            "null" if settings.overlap_price is None else repr(settings.overlap_price),
+        ),
     ]
     for name, field, value in (
         ("total", "total_s", settings.total_s),

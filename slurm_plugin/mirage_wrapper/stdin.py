@@ -13,7 +13,7 @@ SIZE = 65536
 WITHOUT_WAITING = 2  # SPLICE_F_NONBLOCK
 
 
-def peek(cut_block, most):
+def peek_script(cut_block, most):
     """What stands there of the script, seen in place and left there; of a pipe what is written
     within a second, until there is more than `cut_block` cuts out of it: the leading comments.
 
@@ -42,10 +42,10 @@ def read_all(most):
     return b"".join(parts)
 
 
-def give_on(script):
+def restore_script(script):
     """Make `script` standard input again."""
     try:
-        end = _pipe_with(script)
+        end = _fill_pipe(script)
     except OSError:  # no process to be had
         import tempfile
 
@@ -58,7 +58,7 @@ def give_on(script):
     os.close(end)
 
 
-def _pipe_with(script):
+def _fill_pipe(script):
     """The end to read from. What fits into a pipe needs no writer beside it."""
     end, start = os.pipe()
     if len(script) <= 65536:
@@ -78,7 +78,7 @@ def _peek_pipe(cut_block):
     last = time.monotonic() + LONGEST_S
     while True:
         is_all = _has_ended()
-        seen = _copy()
+        seen = _copy_pipe()
         is_enough = len(cut_block(seen)) < len(seen) or len(seen) >= SIZE
         if is_all or is_enough or time.monotonic() > last:
             return seen
@@ -93,7 +93,7 @@ def _has_ended():
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
-def _copy():
+def _copy_pipe():
     """What is in the pipe now; b"" where this Python or system cannot tell."""
     try:
         import ctypes  # which a small Python comes without

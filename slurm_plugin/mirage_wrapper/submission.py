@@ -4,7 +4,7 @@ import os
 
 import mirage_client
 from mirage_wrapper import carrier, invocation, process, registration
-from mirage_wrapper.chain import Chain, Unsound, first_words
+from mirage_wrapper.chain import Chain, Unsound, build_first_words
 from mirage_wrapper.settings import ANY_LINKS
 
 ASK_S = 0.5
@@ -12,32 +12,37 @@ ASK_S = 0.5
 NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
 
 
-def submit(call, settings):
+def submit_chain(call, settings):
     """Submit the first link; the exit code is the real sbatch's."""
     _open_streams()
     try:
         chain = Chain(call, settings)
     except Unsound:
-        return invocation.become_sbatch(call)
-    carrier.lay_out(chain)
+        return invocation.exec_sbatch(call)
+    carrier.make_directory(chain)
     try:
-        child, out = process.start(call.real, first_words(chain), first_environment(call.environ))
+        child, out = process.start_sbatch(
+            call.real, build_first_words(chain), build_first_environment(call.environ)
+        )
     except Exception:
-        carrier.take_away(chain)
+        carrier.remove_directory(chain)
         raise
-    said_by_sbatch = process.await_end(call, child, out)
+    said_by_sbatch = process.await_sbatch(call, child, out)
     if call.code != 0:
-        carrier.take_away(chain)
+        carrier.remove_directory(chain)
         return call.code
-    job = process.job_id(said_by_sbatch) or _ask_queue(chain)
+    job = process.parse_job_id(said_by_sbatch) or _ask_queue(chain)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 
-        presubmit.submit_later(chain, job)
-    _tell(chain, job)
-    if _calls_itself(chain):
-        name = invocation.shown(chain.script.name)
-        invocation.say(call, "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,))
+        presubmit.submit_later_links(chain, job)
+    _register_chain(chain, job)
+    if _is_calling_itself(chain):
+        name = invocation.format_word(chain.script.name)
+        invocation.report(
+            call,
+            "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,),
+        )
     return call.code
 
 
@@ -49,7 +54,7 @@ def _open_streams():
     os.close(fd)
 
 
-def first_environment(environ):
+def build_first_environment(environ):
     return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
 
 
@@ -59,7 +64,7 @@ def _ask_queue(chain):
 
     squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
     words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
-    clusters = chain.clusters()
+    clusters = chain.find_clusters()
     words += ["-M", clusters] if clusters else []
     environ = chain.call.environ  # which may narrow the answer
     environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
@@ -72,7 +77,7 @@ def _ask_queue(chain):
             _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
-            invocation.signals_for_a_program()
+            invocation.restore_signals()
             os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
         finally:
             os._exit(127)
@@ -80,39 +85,43 @@ def _ask_queue(chain):
     with os.fdopen(out, "rb") as answer:
         shown = answer.read().decode("utf-8", "replace")
     os.waitpid(child, 0)
-    after = shown.rpartition(chain.tag(1) + " ")[2].split()
+    after = shown.rpartition(chain.format_tag(1) + " ")[2].split()
     return int(after[0]) if after and after[0].isdigit() else None
 
 
-def _tell(chain, job):
+def _register_chain(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
     settings = chain.settings
     if settings.service == "none":
         told = "chain %s: %s, planned by its links alone%s"
-        invocation.say(chain.call, told % (chain.id, _length(settings), _ruled(settings)))
+        invocation.report(
+            chain.call, told % (chain.id, _format_length(settings), _describe_rule(settings))
+        )
         return
     try:
         if job is None:
             raise mirage_client.Unreachable("sbatch named no job")
-        registration.register(chain.id, job, chain.settings, chain.call.environ, _recipe(chain))
+        registration.register_chain(
+            chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
+        )
     except Exception as error:
-        invocation.say(
+        invocation.report(
             chain.call,
             "chain %s is not registered (%s); it runs all the same, its links plan by themselves,"
-            " until Mirage finds it by its comment%s" % (chain.id, error, _ruled(settings)),
+            " until Mirage finds it by its comment%s" % (chain.id, error, _describe_rule(settings)),
         )
     else:
-        invocation.say(chain.call, "chain %s: %s" % (chain.id, _length(chain.settings)))
+        invocation.report(chain.call, "chain %s: %s" % (chain.id, _format_length(chain.settings)))
 
 
-def _ruled(settings):
+def _describe_rule(settings):
     """By which rule links plan, where another was asked for."""
     if settings.policy in (None, "quantile"):
         return ""
     return "; without a service `quantile` decides, not %s" % (settings.policy,)
 
 
-def _calls_itself(chain):
+def _is_calling_itself(chain):
     """Does a line of the script name sbatch and, behind it, the script?"""
     import re
 
@@ -124,16 +133,16 @@ def _calls_itself(chain):
     return any(calls.search(line) for line in lines if not line.lstrip().startswith(b"#"))
 
 
-def _length(settings):
+def _format_length(settings):
     if settings.links == ANY_LINKS and settings.total_s is not None:
         return "links until they have run for %d min in all" % (settings.total_s // 60,)
     return "%d link%s" % (settings.links, "s" * (settings.links != 1))
 
 
-def _recipe(chain):
+def _build_recipe(chain):
     """For a chain without standing jobs: what another needs who submits the next link."""
     if chain.settings.mode != "submit":
         return None
     from mirage_wrapper import recipe
 
-    return recipe.of(chain)
+    return recipe.build_recipe(chain)

@@ -1,6 +1,5 @@
 """What `sbatch --mirage-help` says, and which option was meant. Loaded when somebody asks, or errs."""
 
-
 from mirage_wrapper.options import MIRAGE, MIRAGE_NAMES
 
 SETTINGS = (
@@ -34,11 +33,11 @@ it and MIRAGE_CHAIN=8 in the environment are the same. Then: mirage chain show, 
 """
 
 
-def text():
+def render_help():
     return TEXT % ("\n".join("  --mirage-%-20s %s" % one for one in SETTINGS),)
 
 
-def meant(name):
+def suggest_option(name):
     """` (did you mean ...?)` of a name that nearly is one of ours, else where they are listed."""
     import difflib
 

@@ -57,7 +57,7 @@ from mirage_client import Unreachable
 from mirage_wrapper import registration, settings
 asked = settings.Settings({"chain": "8", "overlap-price": "0.25"})
 try:
-    registration.register(sys.argv[1], 101, asked, dict(os.environ))
+    registration.register_chain(sys.argv[1], 101, asked, dict(os.environ))
 except Unreachable as error:
     print(error)
 """

@@ -261,7 +261,7 @@ settings = SimpleNamespace(
     total_s=0, min_runtime_s=0,
 )
 try:
-    registration.register(sys.argv[2], int(sys.argv[3]), settings, dict(os.environ))
+    registration.register_chain(sys.argv[2], int(sys.argv[3]), settings, dict(os.environ))
 except Unreachable as error:
     sys.exit(str(error))
 """

@@ -198,7 +198,7 @@ class People(Site):
         """Ids of chains as the wrapped sbatch makes them, tied to that user."""
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from mirage_wrapper import chain\n"
-            "for _ in range(int(sys.argv[2])): print(chain.new_id())"
+            "for _ in range(int(sys.argv[2])): print(chain.make_id())"
         )
         plugin = str(self.root / "slurm_plugin")
         argv = ("/usr/bin/python3", "-c", program, plugin, str(number))

@@ -21,7 +21,7 @@ ASK = """
 import sys
 sys.path.insert(0, {plugin!r})
 from mirage_wrapper import recipe, submission
-submission._tell = lambda chain, job: print(recipe.of(chain))
+submission._register_chain = lambda chain, job: print(recipe.build_recipe(chain))
 from mirage_wrapper.main import main
 sys.exit(main([{wrapper!r}] + sys.argv[1:]))
 """

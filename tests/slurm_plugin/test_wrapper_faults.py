@@ -87,9 +87,9 @@ def test_a_comment_that_leaves_no_room_for_the_chains_mark_is_submitted_plain(
     ("what", "code"),
     [
         ("submission._ask_queue", 0),
-        ("process._pass_on", 0),
-        ("process._pass_on", 7),
-        ("carrier.take_away", 7),
+        ("process._pass_output", 0),
+        ("process._pass_output", 7),
+        ("carrier.remove_directory", 7),
     ],
 )
 def test_once_sbatch_has_run_its_code_is_the_answer(slurm: FakeSlurm, what: str, code: int) -> None:
