@@ -97,8 +97,14 @@ def _handle_call(call):
     _report_script_words(call, head)
     if not invocation.has_request(reading, environ, head):
         return invocation.exec_sbatch(call)
+    return _submit_request(call, head)
+
+
+def _submit_request(call, head):
+    """Submit a chain where this call asks for one that can be, else the job."""
     from mirage_wrapper.settings import read_settings
 
+    reading = call.reading
     settings = read_settings(call, head)
     # Behind a word that is not understood no option is found: a chain's may stand there.
     lost = reading.not_understood is not None and _has_own_option(reading)
@@ -111,7 +117,7 @@ def _handle_call(call):
             return invocation.exec_sbatch(call)
     from mirage_wrapper import eligibility, submission
 
-    eligibility.check_eligibility(reading, call.said, environ, head, settings.links)
+    eligibility.check_eligibility(reading, call.said, call.environ, head, settings.links)
     return submission.submit_chain(call, settings)
 
 
@@ -123,12 +129,9 @@ def _report_script_words(call, head):
     """An option behind the script is the script's own word: whoever meant it for us is told."""
     reading = call.reading
     # A directive of ours is SPANK's, by which such a call comes here twice.
-    words = (
-        []
-        if reading.script is None or b"--mirage-" in head
-        else reading.words[reading.script + 1 :]
-    )
-    for word in words:
+    if reading.script is None or b"--mirage-" in head:
+        return
+    for word in reading.words[reading.script + 1 :]:
         if word.startswith("--" + MIRAGE):
             shown = invocation.format_word(word)
             invocation.report(

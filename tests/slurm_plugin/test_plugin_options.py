@@ -69,7 +69,8 @@ def test_what_sbatch_would_refuse_is_not_understood(options: ModuleType, words: 
 def test_options_are_taken_out_and_the_rest_is_kept(
     options: ModuleType, words: str, left: str
 ) -> None:
-    assert options.read_words(words.split()).list_words_without({"dependency", "hold"}) == left.split()
+    reading = options.read_words(words.split())
+    assert reading.list_words_without({"dependency", "hold"}) == left.split()
 
 
 WORDS = st.lists(
