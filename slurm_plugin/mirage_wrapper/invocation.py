@@ -196,7 +196,7 @@ def read_directives(head, read):
         if words and words[0] in HET:
             said.components += 1
         elif words:
-            for option in read_words(words).options:
+            for option in read(words).options:
                 option.component = said.components - 1
                 said.options.append(option)
     return said
