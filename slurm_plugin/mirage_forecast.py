@@ -28,12 +28,12 @@ class Forecast(object):
         self.waits = waits
         self.basis = basis  # in words
 
-    def at(self, fractile):
+    def find_quantile(self, fractile):
         """The least wait at or above the fractile: nothing is interpolated."""
         ordered = sorted(self.waits)
         return ordered[max(0, min(len(ordered), int(math.ceil(fractile * len(ordered)))) - 1)]
 
-    def missed_s(self, lead_s):
+    def compute_missed(self, lead_s):
         """The interruption to be expected at this lead."""
         return sum(max(0, wait - lead_s) for wait in self.waits) / float(len(self.waits))
 
@@ -62,17 +62,17 @@ class Wanted(object):
         self.max_lead_s = max_lead_s
 
 
-def choose(forecast, limit_s, start_up_s, wanted):
+def choose_lead(forecast, limit_s, start_up_s, wanted):
     """The Choice for a link with this time limit; `forecast` of None: nothing is known."""
     lead_s, price = 0, None
     if wanted.lead_s is not None:
         lead_s = wanted.lead_s
     elif forecast is not None:
-        price = _price(forecast, limit_s, start_up_s, wanted)
-        lead_s = forecast.at(fractile(price))
-    early_s = forecast.at(0.1) if forecast is not None else 0
+        price = _choose_price(forecast, limit_s, start_up_s, wanted)
+        lead_s = forecast.find_quantile(compute_fractile(price))
+    early_s = forecast.find_quantile(0.1) if forecast is not None else 0
     bounds = [(limit_s, "the time limit")]
-    bound_s = max_overlap_s(limit_s, wanted)
+    bound_s = compute_max_overlap(limit_s, wanted)
     if bound_s is not None:
         # Freed by so much more it starts no earlier, but one time in ten.
         bounds.append((bound_s + early_s if bound_s else 0, "max-overlap"))
@@ -82,7 +82,7 @@ def choose(forecast, limit_s, start_up_s, wanted):
     return Choice(lead_s, price, None) if lead_s <= most_s else Choice(most_s, price, by)
 
 
-def max_overlap_s(limit_s, wanted):
+def compute_max_overlap(limit_s, wanted):
     """How long before its predecessor's end a link may start; None: as early as it likes."""
     if wanted.max_overlap_s is not None:
         return wanted.max_overlap_s
@@ -91,67 +91,67 @@ def max_overlap_s(limit_s, wanted):
     return min(OVERLAP_S, limit_s // OVERLAP_SHARE)
 
 
-def fractile(price):
+def compute_fractile(price):
     """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
     return 1.0 / (1.0 + price)
 
 
-def _price(forecast, limit_s, start_up_s, wanted):
+def _choose_price(forecast, limit_s, start_up_s, wanted):
     if wanted.price is not None:
         return wanted.price
     if wanted.style != "switch":
         return PRICE
     # Nothing runs twice: a lead too long makes more links, each with its start and its interruption.
-    first = _within(start_up_s / float(limit_s))
-    missed_s = forecast.missed_s(forecast.at(fractile(first)))
-    return _within((start_up_s + missed_s) / limit_s)
+    first = _clamp_price(start_up_s / float(limit_s))
+    missed_s = forecast.compute_missed(forecast.find_quantile(compute_fractile(first)))
+    return _clamp_price((start_up_s + missed_s) / limit_s)
 
 
-def _within(price):
+def _clamp_price(price):
     return max(LEAST_PRICE, min(MOST_PRICE, price))
 
 
 # --- the sample ------------------------------------------------------------------------------------
 
 
-def of_like_jobs(rows, nodes, limit_s, price):
+def forecast_like_jobs(rows, nodes, limit_s, price):
     """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
-    same = [row for row in rows if _near(row[0], nodes)]
+    same = [row for row in rows if _is_near(row[0], nodes)]
     for alike, what in (
-        ([row for row in same if _near(row[1], limit_s)], "of like nodes and time limit"),
+        ([row for row in same if _is_near(row[1], limit_s)], "of like nodes and time limit"),
         (same, "of like nodes"),
         (rows, "of the partition"),
     ):
         if len(alike) >= ENOUGH:
-            waits = since_change([row[2] for row in alike[-LAST:]], fractile(price))
+            waits = cut_before_change([row[2] for row in alike[-LAST:]], compute_fractile(price))
             return Forecast(waits, "%d jobs %s" % (len(waits), what))
     return None
 
 
-def of_hand_overs(waits):
+def forecast_handovers(waits):
     """A Forecast of what this chain's own links waited; None of too few."""
     if len(waits) < ENOUGH_OWN:
         return None
     return Forecast(waits, "%d of the chain's own links" % (len(waits),))
 
 
-def _near(one, other):
+def _is_near(one, other):
     return other <= 2 * one and one <= 2 * other
 
 
-def since_change(waits, level, keep=20, significance=0.05):
+def cut_before_change(waits, level, keep=20, significance=0.05):
     """The waits after the last change point, as mirage/policy/rules/lead_rules.py has it (QBETS)."""
-    limit = Forecast(waits, "").at(level)
+    limit = Forecast(waits, "").find_quantile(level)
     above = [wait > limit for wait in waits]
     if len(waits) <= keep or all(above) or not above[-1]:
         return waits
     run = above[::-1].index(False)
-    rho = _lag_correlation(above[:-run])
+    rho = _compute_lag_correlation(above[:-run])
     needed = math.log(significance) / math.log(1.0 - level) * (1 + rho) / (1 - rho)
     return waits if run < needed else waits[-max(run, keep) :]
 
 
-def _lag_correlation(above):
+def _compute_lag_correlation(above):
     earlier, later = above[:-1], above[1:]
     if len(above) < 3 or len(set(earlier)) < 2 or len(set(later)) < 2:
         return 0.0
@@ -167,13 +167,13 @@ def _lag_correlation(above):
 COLUMNS = "Submit,Eligible,Start,NNodes,TimelimitRaw,ElapsedRaw,State"
 
 
-def row_of(line):
+def parse_row(line):
     """(start, nodes, time limit, wait) of a line of sacct with times in seconds; None of a job that
     never started, or whose line does not read."""
     words = line.split("|")
     if len(words) != 7:
         return None
-    submit, eligible, start, nodes, minutes, ran = [whole(word) for word in words[:6]]
+    submit, eligible, start, nodes, minutes, ran = [parse_whole(word) for word in words[:6]]
     if None in (submit, eligible, start, nodes, ran) or not nodes:
         return None
     if ran == 0 and words[6].split(" ")[0] in NEVER_RAN:
@@ -183,7 +183,7 @@ def row_of(line):
     return (start, nodes, limit_s, start - since) if start >= since else None
 
 
-def whole(text):
+def parse_whole(text):
     """A whole number that is not absurd; else None."""
     if not (text and len(text) <= 11 and set(text) <= set("0123456789")):
         return None

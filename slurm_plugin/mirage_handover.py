@@ -48,7 +48,7 @@ class Handover(object):
                  takeover_s=60.0, stale_s=20.0, save_s=60.0, poll_s=None):  # fmt: skip
         environ = os.environ
         self._chain = directory or environ.get("MIRAGE_DIR") or None
-        self._named = style or mirage_lease.asked_style(environ)
+        self._named = style or mirage_lease.read_style(environ)
         self.style = self._named or "wait"
         if self.style not in STYLES or on_timeout not in ("wait", "exit"):
             raise ValueError("style is one of %s; on_timeout is wait or exit" % ("|".join(STYLES),))
@@ -81,28 +81,28 @@ class Handover(object):
         """
         if self._leases is None:
             return True
-        mirage_lease.advise(self._chain, self._leases, self.me, self._named)
+        mirage_lease.suggest_style(self._chain, self._leases, self.me, self._named)
         asker = Asker(self._leases, self.me.link, self._patience_s if self.style != "wait" else 0)
         try:
             verdict = self._await_turn(asker)
         finally:
             asker.withdraw()
         if verdict is not None:
-            self._conclude(*verdict)
+            self._record_verdict(*verdict)
             return False
-        self._hold("took")
+        self._hold_lease("took")
         if address is not None:
             self._address = address
-            mirage_lease.write(self._leases.path("address"), address + "\n")
+            mirage_lease.write_file(self._leases.get_path("address"), address + "\n")
         return True
 
     def _await_turn(self, asker):
         """None when the lease is ours, else (verdict, sentence)."""
         while True:
-            lease = self._leases.newest()
+            lease = self._leases.read_newest()
             if self._is_ours(lease):
                 return None
-            verdict = self._turned_away(lease)
+            verdict = self._find_refusal(lease)
             if verdict is not None:
                 return verdict
             if self._is_open(lease):
@@ -113,20 +113,20 @@ class Handover(object):
             elif self._on_timeout == "exit":
                 return "timed-out", "link %d did not let go" % (lease.holder.link,)
             else:
-                self._conclude("waits", "for the end of link %d" % (lease.holder.link,))
+                self._record_verdict("waits", "for the end of link %d" % (lease.holder.link,))
 
     def _is_open(self, lease):
         """May the next lease be made: was this one let go, or is its holder gone?"""
         if lease is None or lease.free:
             return True
         if self._watch is None or self._watch.lease.number != lease.number:
-            self._conclude("waits", "link %d has the lease" % (lease.holder.link,))
+            self._record_verdict("waits", "link %d has the lease" % (lease.holder.link,))
             self._watch = mirage_watch.Watch(self._leases, lease, self._stale_s)
-        if not self._watch.gone():
+        if not self._watch.is_gone():
             return False
-        if self._watch.cancelled():  # the next look finds it, as each guard does
+        if self._watch.is_cancelled():  # the next look finds it, as each guard does
             why = "link %d was cancelled\n" % (lease.holder.link,)
-            mirage_lease.write(os.path.join(self._chain, "stop"), why)
+            mirage_lease.write_file(os.path.join(self._chain, "stop"), why)
             return False
         return True
 
@@ -141,7 +141,7 @@ class Handover(object):
         """Go on with the lease that this job holds; False where it holds none."""
         if self._leases is None:
             return True
-        if not self._is_ours(self._leases.newest()):
+        if not self._is_ours(self._leases.read_newest()):
             return False
         self._address = self._address or self._read_address() or None
         return True
@@ -153,7 +153,7 @@ class Handover(object):
         self._leases.settle(lease.number)  # who took it may have been killed before it had
         return True
 
-    def _turned_away(self, lease):
+    def _find_refusal(self, lease):
         for marker in ("done", "stop"):
             if os.path.exists(os.path.join(self._chain, marker)):
                 return marker, "the chain has a %s marker" % (marker,)
@@ -161,11 +161,11 @@ class Handover(object):
             return "superseded", "link %d has had the lease" % (lease.holder.link,)
         return None
 
-    def _hold(self, verdict, why=""):
+    def _hold_lease(self, verdict, why=""):
         self._asked = self._asker = None
         self._requests = self._read_requests()
         self._look_at = self._beat_at = 0.0
-        self._conclude(verdict, ("lease %d %s" % (self._number, why)).rstrip())
+        self._record_verdict(verdict, ("lease %d %s" % (self._number, why)).rstrip())
         deadline = os.environ.get("MIRAGE_DEADLINE", "")
         if deadline.isdigit() and self._save_at is None:
             left_s = int(deadline) - time.time()
@@ -196,7 +196,7 @@ class Handover(object):
             return self._asked is not None
         self._look_at = now + self._poll_s
         try:
-            self._beat(now)
+            self._write_beat(now)
             self._note_requests()
             self._keep_address()
             self.check()  # last: whoever was stopped in here does no further step
@@ -215,7 +215,7 @@ class Handover(object):
         try:
             self._leases.check(self._number)
         except LeaseLost as error:
-            self._conclude("lost", str(error))
+            self._record_verdict("lost", str(error))
             raise
 
     @contextlib.contextmanager
@@ -238,7 +238,7 @@ class Handover(object):
             finally:
                 leases.unstage(number, staged)
         except LeaseLost as error:
-            self._conclude("lost", str(error))
+            self._record_verdict("lost", str(error))
             raise
 
     def committed(self, path):
@@ -248,13 +248,13 @@ class Handover(object):
         mirage_lease.sync_folder(os.path.dirname(path))
         self.check()
         if self._leases is not None:
-            mirage_lease.write(self._leases.path("ready", self._number), path + "\n")
+            mirage_lease.write_file(self._leases.get_path("ready", self._number), path + "\n")
 
     def latest(self):
         """The newest complete checkpoint of the chain, or None."""
         if self._leases is None or self._number is None:
             return None
-        return (self._leases.ready(self._number) or "").rstrip("\n") or None
+        return (self._leases.read_ready(self._number) or "").rstrip("\n") or None
 
     def release(self, drain_s=0.0):
         """Let go, after saving. True: end now. False: nobody took the lease and we hold it again.
@@ -269,10 +269,10 @@ class Handover(object):
         if self._asker is not None:
             if not self._await_takeover() and self._leases.take(self._number + 1, self.me):
                 self._number += 1
-                self._hold("took-back", "since %s asked but did not come" % (self._asker,))
+                self._hold_lease("took-back", "since %s asked but did not come" % (self._asker,))
                 return False
-            self._drain(drain_s)
-        self._conclude("handed-over", "lease %d is let go" % (self._number,))
+            self._drain_server(drain_s)
+        self._record_verdict("handed-over", "lease %d is let go" % (self._number,))
         self._number = None
         return True
 
@@ -282,20 +282,20 @@ class Handover(object):
             return
         self.check()
         marker = os.path.join(self._chain, "done")
-        mirage_lease.write(marker, "by handover, job %s\n" % (self.me.job,))
+        mirage_lease.write_file(marker, "by handover, job %s\n" % (self.me.job,))
         self._leases.free(self._number)
-        self._conclude("done", "the work is finished")
+        self._record_verdict("done", "the work is finished")
         self._number = None
 
     def _await_takeover(self):
         until = time.monotonic() + self._takeover_s
-        while self._leases.newest_number() == self._number:
+        while self._leases.read_newest_number() == self._number:
             if time.monotonic() >= until:
                 return False
             time.sleep(min(self._poll_s, 0.1))
         return True
 
-    def _drain(self, drain_s):
+    def _drain_server(self, drain_s):
         if self._address is None:
             return
         until = time.monotonic() + self._takeover_s
@@ -305,27 +305,29 @@ class Handover(object):
 
     # --- files ------------------------------------------------------------------------------------
 
-    def _beat(self, now):
+    def _write_beat(self, now):
         if now >= self._beat_at:
             self._beat_at = now + min(BEAT_S, self._stale_s / 4)
             self._beats += 1
-            mirage_lease.write(self._leases.path("beat", self._number), "%d\n" % (self._beats,))
+            mirage_lease.write_file(
+                self._leases.get_path("beat", self._number), "%d\n" % (self._beats,)
+            )
 
     def _read_address(self):
-        return (mirage_lease.read(self._leases.path("address")) or "").rstrip("\n")
+        return (mirage_lease.read_file(self._leases.get_path("address")) or "").rstrip("\n")
 
     def _keep_address(self):
         """A predecessor that was stopped while it wrote its address may have come back since."""
         if self._address is not None and self._read_address() != self._address:
             self.check()
-            mirage_lease.write(self._leases.path("address"), self._address + "\n")
+            mirage_lease.write_file(self._leases.get_path("address"), self._address + "\n")
 
     def _read_requests(self):
         """By who asks: the text. Those of this link and earlier ones are of no account."""
         found = {}
-        for name in os.listdir(self._leases.path("request")):
+        for name in os.listdir(self._leases.get_path("request")):
             if not name.startswith(".") and not (name.isdigit() and int(name) <= self.me.link):
-                found[name] = mirage_lease.read(self._leases.path("request", name))
+                found[name] = mirage_lease.read_file(self._leases.get_path("request", name))
         return found
 
     def _note_requests(self):
@@ -341,21 +343,23 @@ class Handover(object):
             self._note_requests()
             time.sleep(self._poll_s / 4)
 
-    def _conclude(self, verdict, why):
+    def _record_verdict(self, verdict, why):
         """Verdicts stand in files: an exit code is lost among launchers (NVRx #397)."""
         said = "%s: %s" % (verdict, why)
         try:
-            mirage_lease.write(self._leases.path("verdict", self.me.link), "%s\n" % (said,))
+            mirage_lease.write_file(
+                self._leases.get_path("verdict", self.me.link), "%s\n" % (said,)
+            )
         except OSError:
             pass  # told for people; the lease itself is what counts
-        mirage_lease.log(self._chain, self.me, "hand-over " + said)
+        mirage_lease.log_line(self._chain, self.me, "hand-over " + said)
 
 
 class Asker(object):
     """A request to let go, renewed while its writer lives and has patience."""
 
     def __init__(self, leases, name, patience_s):
-        self._path = leases.path("request", name)
+        self._path = leases.get_path("request", name)
         self._patience_s = patience_s
         self._until = None
         self._count = 0
@@ -374,7 +378,7 @@ class Asker(object):
         self._count += 1
         said = (os.uname().nodename, os.getpid(), self._count)
         try:
-            mirage_lease.write(self._path, "%s %d %d\n" % said)
+            mirage_lease.write_file(self._path, "%s %d %d\n" % said)
         except OSError:
             pass  # a full disk, say: the lease may come free without being asked for
         return True

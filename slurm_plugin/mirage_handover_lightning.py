@@ -22,7 +22,7 @@ import os
 def callback(handover, path):
     """A Callback that saves to `path` and stops the fit when the lease is asked for."""
 
-    class HandOver(_lightning().Callback):
+    class HandOver(_import_lightning().Callback):
         def on_train_batch_end(self, trainer, *_, **__):
             asked = handover is not None and handover.should_release()
             if trainer.strategy.reduce_boolean_decision(asked, all=False):
@@ -39,7 +39,7 @@ def checkpoint_io(handover, inner=None):
 
     For checkpoints that are one file; sharded ones need their own name each time.
     """
-    plugins = importlib.import_module(_lightning().__name__ + ".plugins.io")
+    plugins = importlib.import_module(_import_lightning().__name__ + ".plugins.io")
 
     class FencedIO(plugins.TorchCheckpointIO):
         def save_checkpoint(self, checkpoint, path, storage_options=None):
@@ -55,7 +55,7 @@ def latest(path):
     return path if os.path.exists(path) else None
 
 
-def _lightning():
+def _import_lightning():
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             return importlib.import_module(name)

@@ -29,12 +29,12 @@ class Loop(object):
         self._every = every
         self._steps = 0
         self.handover = None
-        if self._rank() == 0:
+        if self._get_rank() == 0:
             self.handover = handover or mirage_handover.Handover()
 
     def begin(self, map_location="cpu"):
         """Return what was saved last, or None. Ends the process where it has no turn."""
-        if not self._agreed(lambda: self.handover.begin()):
+        if not self._broadcast_answer(lambda: self.handover.begin()):
             sys.exit(0)
         if not os.path.exists(self._path):
             return None
@@ -43,9 +43,9 @@ class Loop(object):
     def step(self, state):
         """Call after each step with a function that gives the state; saves, and ends when asked."""
         self._steps += 1
-        if self._agreed(lambda: self.handover.should_release()):
+        if self._broadcast_answer(lambda: self.handover.should_release()):
             self.save(state())
-            if self._agreed(lambda: self.handover.release()):
+            if self._broadcast_answer(lambda: self.handover.release()):
                 sys.exit(0)
         elif self._every and self._steps % self._every == 0:
             self.save(state())
@@ -58,17 +58,17 @@ class Loop(object):
                 self._torch.save(state, name)
             return True
 
-        self._agreed(write)
+        self._broadcast_answer(write)
 
     def done(self):
-        self._agreed(lambda: self.handover.done() or True)
+        self._broadcast_answer(lambda: self.handover.done() or True)
 
-    def _agreed(self, ask):
+    def _broadcast_answer(self, ask):
         """Rank 0's answer, on every rank; its error ends them all."""
-        if not self._distributed():
+        if not self._is_distributed():
             return ask()
         answer = [False]
-        if self._rank() == 0:
+        if self._get_rank() == 0:
             try:
                 answer = [bool(ask())]
             except Exception as error:
@@ -78,9 +78,9 @@ class Loop(object):
             raise answer[0]
         return answer[0]
 
-    def _distributed(self):
+    def _is_distributed(self):
         distributed = self._torch.distributed
         return distributed.is_available() and distributed.is_initialized()
 
-    def _rank(self):
-        return self._torch.distributed.get_rank() if self._distributed() else 0
+    def _get_rank(self):
+        return self._torch.distributed.get_rank() if self._is_distributed() else 0

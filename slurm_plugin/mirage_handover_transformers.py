@@ -25,26 +25,26 @@ def callback(handover):
         asked = False
 
         def on_step_end(self, args, state, control, **_):
-            self.asked = _agreed(lambda: handover.should_release(), handover is None)
+            self.asked = _broadcast_answer(lambda: handover.should_release(), handover is None)
             if self.asked:
                 control.should_save = True
             if control.should_save:  # the Trainer writes right after this, by itself
-                _agreed(lambda: handover.check(), handover is None)
+                _broadcast_answer(lambda: handover.check(), handover is None)
             return control
 
         def on_save(self, args, state, control, **_):
             folder = os.path.join(args.output_dir, "checkpoint-%d" % (state.global_step,))
-            _agreed(lambda: handover.committed(folder), handover is None)
+            _broadcast_answer(lambda: handover.committed(folder), handover is None)
             if self.asked:
                 self.asked = False
-                if _agreed(lambda: handover.release(), handover is None):
+                if _broadcast_answer(lambda: handover.release(), handover is None):
                     control.should_training_stop = True
             return control
 
     return HandOver()
 
 
-def _agreed(ask, follower):
+def _broadcast_answer(ask, follower):
     """The holder's answer, on every rank; its error ends them all."""
     torch = importlib.import_module("torch")
     distributed = torch.distributed

@@ -30,98 +30,104 @@ has the lease, or this job is no link), 4 timed out. What became of each link: $
 
 
 def main(words):
-    given = _parser().parse_args(words)
+    given = _build_parser().parse_args(words)
     try:
         return given.run(given)
     except (mirage_handover.LeaseLost, mirage_handover.NotALink) as error:
-        return _say(error, NOT_OURS)
+        return _report(error, NOT_OURS)
     except (mirage_handover.HandoverError, OSError) as error:
-        return _say(error, FAILED)
+        return _report(error, FAILED)
     except KeyboardInterrupt:
         return 130
 
 
 def wait(given):
     """wait: for the lease; with --asked: until the successor asks this link to let go."""
-    handover = _handover(given)
+    handover = _make_handover(given)
     if given.asked:
-        return _until_asked(handover)
-    return _begin(handover, given, None)
+        return _wait_until_asked(handover)
+    return _begin_turn(handover, given, None)
 
 
 def ready(given):
     """ready: this server is healthy; take the lease, and publish its address."""
-    given.style = given.style or mirage_lease.asked_style(os.environ) or "serve"
-    return _begin(_handover(given), given, given.address)
+    given.style = given.style or mirage_lease.read_style(os.environ) or "serve"
+    return _begin_turn(_make_handover(given), given, given.address)
 
 
 def release(given):
     """release: saved; let go. With --when-asked: wait for a successor that asks, first."""
-    handover = _handover(given)
+    handover = _make_handover(given)
     while True:
         if given.when_asked:
-            _until_asked(handover)
+            _wait_until_asked(handover)
         elif not handover.adopt():
             raise mirage_handover.LeaseLost("this job does not hold the lease")
         if handover.release(given.drain):
             return DONE
         if not given.when_asked:
-            return _say("nobody came: this link holds the lease again", TIMED_OUT)
+            return _report("nobody came: this link holds the lease again", TIMED_OUT)
 
 
 def request(given):
     """request: ask whoever holds the lease to save and let go, from anywhere."""
-    leases = mirage_lease.Leases(_chain(given))
-    first = leases.newest()
+    leases = mirage_lease.Leases(_find_chain(given))
+    first = leases.read_newest()
     if first is None or first.free:
-        return _say("nobody holds the lease", NOT_OURS)
+        return _report("nobody holds the lease", NOT_OURS)
     asker = mirage_handover.Asker(leases, "by-hand", given.patience)
     try:
         while asker.ask():
-            lease = leases.newest()
+            lease = leases.read_newest()
             if lease.free or lease.number != first.number:
                 return DONE
-            time.sleep(_poll_s())
+            time.sleep(_get_poll_s())
     finally:
         asker.withdraw()
-    return _say("link %d has not let go" % (first.holder.link,), TIMED_OUT)
+    return _report("link %d has not let go" % (first.holder.link,), TIMED_OUT)
 
 
 def status(given):
     """status: who holds the lease, who asks, the newest checkpoint, verdicts, address."""
-    leases = mirage_lease.Leases(_chain(given))
-    lease = leases.newest()
+    leases = mirage_lease.Leases(_find_chain(given))
+    lease = leases.read_newest()
     if lease is None:
         print("lease\tnone yet")
     else:
         what = "free, last held by" if lease.free else "held by"
         print("lease\t%d %s link %d job %s run %d" % ((lease.number, what) + tuple(lease.holder)))
-        _show("checkpoint", leases.ready(lease.number))
-    _show("address", mirage_lease.read(leases.path("address")))
+        _print_line("checkpoint", leases.read_ready(lease.number))
+    _print_line("address", mirage_lease.read_file(leases.get_path("address")))
     for folder, title in (("request", "asks"), ("verdict", "verdict")):
-        names = [n for n in os.listdir(leases.path(folder)) if not n.startswith(".")]
+        names = [n for n in os.listdir(leases.get_path(folder)) if not n.startswith(".")]
         for name in sorted(names, key=lambda name: (len(name), name)):
-            _show("%s of link %s" % (title, name), mirage_lease.read(leases.path(folder, name)))
+            _print_line(
+                "%s of link %s" % (title, name),
+                mirage_lease.read_file(leases.get_path(folder, name)),
+            )
     return DONE
 
 
-def _begin(handover, given, address):
+def _begin_turn(handover, given, address):
     if handover.begin(address):
         return DONE
-    said = mirage_lease.read(os.path.join(_chain(given), "handover", "verdict", _link())) or ""
-    return _say(said.strip(), TIMED_OUT if said.startswith("timed-out") else NOT_OURS)
+    said = (
+        mirage_lease.read_file(os.path.join(_find_chain(given), "handover", "verdict", _get_link()))
+        or ""
+    )
+    return _report(said.strip(), TIMED_OUT if said.startswith("timed-out") else NOT_OURS)
 
 
-def _until_asked(handover):
+def _wait_until_asked(handover):
     if not handover.adopt():
         raise mirage_handover.LeaseLost("this job does not hold the lease")
     while not handover.should_release():
-        time.sleep(_poll_s())
+        time.sleep(_get_poll_s())
     return DONE
 
 
-def _handover(given):
-    chain = _chain(given)
+def _make_handover(given):
+    chain = _find_chain(given)
     return mirage_handover.Handover(
         chain,
         style=given.style,
@@ -133,7 +139,7 @@ def _handover(given):
     )
 
 
-def _chain(given):
+def _find_chain(given):
     chain = given.chain or os.environ.get("MIRAGE_DIR") or ""
     if not chain:
         raise mirage_handover.HandoverError("name a chain: MIRAGE_DIR is not set here")
@@ -143,26 +149,26 @@ def _chain(given):
     return chain
 
 
-def _link():
+def _get_link():
     return os.environ.get("MIRAGE_LINK") or "0"
 
 
-def _poll_s():
+def _get_poll_s():
     return float(os.environ.get("MIRAGE_HANDOVER_POLL_S") or 1.0)
 
 
-def _show(title, text):
+def _print_line(title, text):
     if text and text.strip():
         shown = "".join(c if c.isprintable() else "?" for c in text.strip())
         print("%s\t%s" % (title, shown))
 
 
-def _say(what, code):
+def _report(what, code):
     sys.stderr.write("mirage-link handover: %s\n" % (what,))
     return code
 
 
-def _parser():
+def _build_parser():
     parser = argparse.ArgumentParser(
         prog="mirage-link handover",
         epilog=EPILOG,

@@ -44,7 +44,7 @@ def check_link(chain, holder):
     or cannot be read, prove nothing.
     """
     places = [os.path.join(chain, folder, str(holder.link)) for folder in ("started", "jobs")]
-    jobs = [word for word in [(read(place) or "").strip() for place in places] if word]
+    jobs = [word for word in [(read_file(place) or "").strip() for place in places] if word]
     if jobs and holder.job not in jobs:
         raise NotALink(
             "job %s is no link of this chain, whose link %d is job %s: submit it with"
@@ -53,13 +53,13 @@ def check_link(chain, holder):
         )
 
 
-def asked_style(environ):
+def read_style(environ):
     """The style of hand-over that the environment asks for; None where it asks for none."""
     style = environ.get("MIRAGE_STYLE")
     return None if style in WITHOUT_HANDOVER else style or None
 
 
-def log(chain, holder, said):
+def log_line(chain, holder, said):
     """A line in the chain's log. For people: the files beside it are what counts."""
     at = int(time.time())
     try:
@@ -71,12 +71,12 @@ def log(chain, holder, said):
         pass
 
 
-def advise(chain, leases, holder, style):
+def suggest_style(chain, leases, holder, style):
     """Tell a program in a sequential chain, once, which style its hand-over needs."""
     try:
-        if (read(os.path.join(chain, "style")) or "").strip() != "sequential":
+        if (read_file(os.path.join(chain, "style")) or "").strip() != "sequential":
             return
-        if not make_once(leases.path("advised"), ""):
+        if not make_once(leases.get_path("advised"), ""):
             return
     except OSError:
         return
@@ -85,7 +85,7 @@ def advise(chain, leases, holder, style):
         " go of the lease. For a hand-over between running links submit it with --mirage-style=%s"
         % (style or "switch",)
     )
-    log(chain, holder, said)
+    log_line(chain, holder, said)
     sys.stderr.write("mirage: %s\n" % (said,))
 
 
@@ -102,30 +102,30 @@ class Leases(object):
                 pass
         _check_owner(self.root)
 
-    def path(self, *names):
+    def get_path(self, *names):
         return os.path.join(self.root, *[str(name) for name in names])
 
-    def newest_number(self):
+    def read_newest_number(self):
         """0 where there is none."""
-        return _largest(self._names())
+        return _find_largest(self._list_names())
 
-    def newest(self):
-        names = self._names()
-        number = _largest(names)
+    def read_newest(self):
+        names = self._list_names()
+        number = _find_largest(names)
         if number == 0:
             return None
-        words = (read(self.path("lease", number)) or "").split()
+        words = (read_file(self.get_path("lease", number)) or "").split()
         if len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
             raise HandoverError(
                 "%s cannot be read: once no job of the chain runs, remove %s"
-                % (self.path("lease", number), self.root)
+                % (self.get_path("lease", number), self.root)
             )
         holder = Holder(int(words[0]), words[1], int(words[2]))
         return Lease(number, holder, "%d.free" % (number,) in names)
 
-    def _names(self):
+    def _list_names(self):
         """A listing asks the file server; looking one name up may be answered by NFS's cache."""
-        return os.listdir(self.path("lease"))
+        return os.listdir(self.get_path("lease"))
 
     def take(self, number, holder):
         """Make lease `number`; False when another was first.
@@ -133,32 +133,32 @@ class Leases(object):
         From here on nobody with a lower number makes a checkpoint current: those who look see this
         lease, and what they had staged when they last looked is taken away.
         """
-        if not make_once(self.path("lease", number), "%d %s %d\n" % holder):
+        if not make_once(self.get_path("lease", number), "%d %s %d\n" % holder):
             return False
         self.settle(number)
         return True
 
     def settle(self, number):
         """What a taker owes before it reads a checkpoint; doing it again changes nothing."""
-        for name in os.listdir(self.path("stage")):
+        for name in os.listdir(self.get_path("stage")):
             if name[:1].isdigit() and int(name.split("-")[0]) < number:
-                _remove_staged(read(self.path("stage", name)) or "")
-                _unlink(self.path("stage", name))
-        if read(self.path("ready", number)) is None:
-            write(self.path("ready", number), self.ready(number - 1) or "\n")
+                _remove_staged(read_file(self.get_path("stage", name)) or "")
+                _remove_file(self.get_path("stage", name))
+        if read_file(self.get_path("ready", number)) is None:
+            write_file(self.get_path("ready", number), self.read_ready(number - 1) or "\n")
 
     def free(self, number):
-        write(self.path("lease", "%d.free" % (number,)), "")  # a full disk holds this too
+        write_file(self.get_path("lease", "%d.free" % (number,)), "")  # a full disk holds this too
 
-    def ready(self, number):
+    def read_ready(self, number):
         """The checkpoint that stood last under lease `number` or an earlier one, or None."""
-        names = [name for name in os.listdir(self.path("ready")) if name.isdigit()]
-        last = _largest([name for name in names if int(name) <= number])
-        return read(self.path("ready", last)) if last else None
+        names = [name for name in os.listdir(self.get_path("ready")) if name.isdigit()]
+        last = _find_largest([name for name in names if int(name) <= number])
+        return read_file(self.get_path("ready", last)) if last else None
 
     def check(self, number):
         """Raise LeaseLost unless lease `number` is the newest."""
-        newest = self.newest_number()
+        newest = self.read_newest_number()
         if newest != number:
             raise LeaseLost(
                 "lease %d is over, %d is the newest: this process must stop and write nothing"
@@ -172,7 +172,7 @@ class Leases(object):
         staged = os.path.join(folder, "." + name + mark)
         if "\n" in staged:
             raise HandoverError("a checkpoint's name cannot hold a line break")
-        write(self._stage_record(number, staged), staged + "\n")
+        write_file(self._get_stage_path(number, staged), staged + "\n")
         self.check(number)
         _remove_staged(staged)
         return staged
@@ -192,14 +192,14 @@ class Leases(object):
             self.check(number)
             raise
         sync_folder(os.path.dirname(path))
-        write(self.path("ready", number), path + "\n")
+        write_file(self.get_path("ready", number), path + "\n")
 
     def unstage(self, number, staged):
         _remove_staged(staged)
-        _unlink(self._stage_record(number, staged))
+        _remove_file(self._get_stage_path(number, staged))
 
-    def _stage_record(self, number, staged):
-        return self.path("stage", "%d-%08x" % (number, zlib.crc32(os.fsencode(staged))))
+    def _get_stage_path(self, number, staged):
+        return self.get_path("stage", "%d-%08x" % (number, zlib.crc32(os.fsencode(staged))))
 
 
 class NoLeases(object):
@@ -218,24 +218,24 @@ class NoLeases(object):
         _remove_staged(staged)
 
 
-def _largest(names):
+def _find_largest(names):
     return max([int(name) for name in names if name.isdigit()] or [0])
 
 
-def write(path, text):
+def write_file(path, text):
     """Write a file whole or not at all; it is on the disk when this returns."""
-    temporary = _temporary(path, text)
+    temporary = _write_temporary(path, text)
     try:
         os.rename(temporary, path)
     except OSError:
-        _unlink(temporary)
+        _remove_file(temporary)
         raise
     sync_folder(os.path.dirname(path))
 
 
 def make_once(path, text):
     """Make a file, whole, unless it exists: of several processes on any nodes one is told True."""
-    temporary = _temporary(path, text)
+    temporary = _write_temporary(path, text)
     try:
         try:
             os.link(temporary, path)
@@ -246,12 +246,12 @@ def make_once(path, text):
             if not made and error.errno != errno.EEXIST:
                 raise
     finally:
-        _unlink(temporary)
+        _remove_file(temporary)
     sync_folder(os.path.dirname(path))
     return made
 
 
-def read(path):
+def read_file(path):
     """The text of a small file, or None where there is none; never through a symbolic link."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -268,23 +268,23 @@ def read(path):
 def sync_tree(path):
     """Bring a file, or a folder with all that is in it, to the disk."""
     if not os.path.isdir(path):
-        return _sync(path)
+        return _sync_file(path)
     for folder, _, names in os.walk(path):
         for name in names:
             if not os.path.islink(os.path.join(folder, name)):
-                _sync(os.path.join(folder, name))
+                _sync_file(os.path.join(folder, name))
         sync_folder(folder)
 
 
 def sync_folder(path):
     try:
-        _sync(path)
+        _sync_file(path)
     except OSError as error:  # not every file system knows it of folders
         if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
             raise
 
 
-def _sync(path):
+def _sync_file(path):
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -292,7 +292,7 @@ def _sync(path):
         os.close(fd)
 
 
-def _temporary(path, text):
+def _write_temporary(path, text):
     folder, name = os.path.split(path)
     made = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
     fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -302,7 +302,7 @@ def _temporary(path, text):
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        _unlink(made)
+        _remove_file(made)
         raise
     return made
 
@@ -321,10 +321,10 @@ def _remove_staged(name):
             return
         shutil.rmtree(gone, ignore_errors=True)
     else:
-        _unlink(name)
+        _remove_file(name)
 
 
-def _unlink(path):
+def _remove_file(path):
     try:
         os.unlink(path)
     except FileNotFoundError:

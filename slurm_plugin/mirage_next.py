@@ -18,23 +18,23 @@ def main(argv):
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
     signal.alarm(LIMIT_S)  # ends this process; whoever asked goes on as after any other failure
     try:
-        print(understood(ask(argv[1], os.environ)))
+        print(format_answer(fetch_next_move(argv[1], os.environ)))
     except Exception as error:
         sys.stderr.write("mirage: not reached (%s)\n" % (error,))
         return 1
     return 0
 
 
-def ask(chain_id, environ):
+def fetch_next_move(chain_id, environ):
     """GET the chain's next move; the body of the answer."""
-    import mirage_register
+    import mirage_client
 
-    path = "%s/%s/next" % (mirage_register.PATH, chain_id)
-    answer = mirage_register.ask("GET", path, b"", environ, acts_on_it=True)
+    path = "%s/%s/next" % (mirage_client.PATH, chain_id)
+    answer = mirage_client.send_request("GET", path, b"", environ, acts_on_it=True)
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def understood(body):
+def format_answer(body):
     """The answer in a shell's words; ValueError where it is none."""
     import json
 

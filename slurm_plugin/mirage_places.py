@@ -36,3 +36,22 @@ def _is_open(found):
         return True
     own = group.gr_name == me.pw_name and me.pw_gid == found.st_gid
     return not (own and set(group.gr_mem) <= {me.pw_name})
+
+
+def get_cache_folder(environ):
+    """The folder of the user's own cache that is Mirage's."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(environ.get("HOME") or _get_home(), ".cache")
+    return os.path.join(os.path.abspath(base), "mirage")
+
+
+def _get_home():
+    return pwd.getpwuid(os.geteuid()).pw_dir
+
+
+def make_private_folder(folder):
+    """Make it where it is not there; PermissionError where others may write in it or above it."""
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o700)
+    refuse_others(folder, {0, os.geteuid()})

@@ -29,32 +29,34 @@ def main(argv):
         sys.stderr.write("mirage: mirage_plan.py NAME=VALUE...: %s\n" % (error,))
         return 2
     try:
-        return plan(link, os.environ)
+        return plan_release(link, os.environ)
     except Exception as error:
-        link.log("no plan: %s: %s" % (type(error).__name__, error))
+        link.log_line("no plan: %s: %s" % (type(error).__name__, error))
         return LATER
 
 
-def plan(link, environ):
+def plan_release(link, environ):
     """One look and at most one change."""
     import mirage_planned
 
     if link.has_company():
         return LATER  # while an earlier link runs the next one has no plan
-    before = mirage_planned.read(link)
-    if link.refused():  # in this chain's life: nobody is asked again
-        return link.say(before, 0, "no plan: %s" % (link.refused(),))
-    told = _asked(link, environ)
+    before = mirage_planned.read_plan(link)
+    if link.read_refusal():  # in this chain's life: nobody is asked again
+        return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))
+    told = _ask_service(link, environ)
     if told.mode in ("observe", "shadow"):
-        return _without(link, before, environ, "the site's Mirage is in %s" % (told.mode,))
+        return _drop_plan(link, before, environ, "the site's Mirage is in %s" % (told.mode,))
     if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
-        return link.say(before, link.after(told.again_s), "no plan of the service's: %s" % (told.why,))
+        return link.record_outcome(
+            before, link.schedule_after(told.again_s), "no plan of the service's: %s" % (told.why,)
+        )
     if told.is_planned and link.wanted.lead_s is None:
-        return _write(link, before, environ, told.lead_s)
-    why = link.may_plan(environ)
+        return _plan_by_service(link, before, environ, told.lead_s)
+    why = link.find_objection(environ)
     if why is not None:
-        return _without(link, before, environ, why)
-    return _own(link, before, environ)
+        return _drop_plan(link, before, environ, why)
+    return _plan_by_waits(link, before, environ)
 
 
 class Told(object):
@@ -74,25 +76,25 @@ class Told(object):
         return self.lead_s is not None
 
 
-def _asked(link, environ):
+def _ask_service(link, environ):
     """What the service says now; where none answers, what it last said of the site's mode."""
     if link.asks_nobody:
         return Told(False, "--mirage-service=none")
-    import mirage_register
+    import mirage_client
 
-    path = "%s/%s/next?link=%d" % (mirage_register.PATH, link.chain, link.index)
+    path = "%s/%s/next?link=%d" % (mirage_client.PATH, link.chain, link.index)
     try:
-        code, body, is_known = mirage_register.look_up(path, environ)
+        code, body, is_known = mirage_client.fetch_answer(path, environ)
     except Exception as error:  # nobody there, or nobody whom the system vouches for
-        mode = link.told_mode(HEEDED_S)
+        mode = link.read_mode(HEEDED_S)
         return Told(False, str(error), mode)
-    return understood(link, code, is_known, body)
+    return parse_answer(link, code, is_known, body)
 
 
-def understood(link, code, is_known, body):
+def parse_answer(link, code, is_known, body):
     """An answer. From whom nobody vouches for, only what keeps the link from planning is taken."""
     if code >= 500:
-        return Told(False, "the service answers %d" % (code,), link.told_mode(HEEDED_S))
+        return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
     if code != 200:  # of one that is older, or does not follow this chain
         return Told(True, "it answers %d" % (code,))
     try:
@@ -104,7 +106,7 @@ def understood(link, code, is_known, body):
     except (AttributeError, KeyError, TypeError, ValueError):
         return Told(True, "its answer does not read")
     if mode in ("observe", "shadow"):
-        link.note_mode(mode)
+        link.record_mode(mode)
         return Told(True, mode, mode)
     link.forget_mode()
     is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
@@ -113,63 +115,65 @@ def understood(link, code, is_known, body):
     return Told(True, "", mode, int(lead_s), again_s)
 
 
-def _own(link, before, environ):
+def _plan_by_waits(link, before, environ):
     """Plan by what is known here."""
     import mirage_planned
 
-    rows = link.like_jobs(environ)
+    rows = link.fetch_like_jobs(environ)
     if link.turn == 2 and before.own is not None:  # a question to Slurm only where the plan moves
-        forecast = link.forecast(rows, before.own)
-        choice = link.choose(forecast, before.own)
-        minutes = mirage_planned.minutes_of(before.own, choice)
+        forecast = link.forecast_wait(rows, before.own)
+        choice = link.choose_lead(forecast, before.own)
+        minutes = mirage_planned.compute_minutes(before.own, choice)
         if mirage_planned.is_near(minutes, before.minutes):
             release = before.own.end if minutes is None else before.own.start + 60 * minutes
-            said = mirage_planned.describe(link, choice, forecast, minutes, before.own)
-            return link.say(before, link.before(release), "as it stands: " + said)
-    seen = _look(link, before, environ)
+            said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)
+            return link.record_outcome(
+                before, link.schedule_before(release), "as it stands: " + said
+            )
+    seen = _look_at_jobs(link, before, environ)
     if seen is None:
         return 0
-    forecast = link.forecast(rows, seen.own)
-    choice = link.choose(forecast, seen.own)
-    return mirage_planned.write(link, seen, before, choice, forecast, environ)
+    forecast = link.forecast_wait(rows, seen.own)
+    choice = link.choose_lead(forecast, seen.own)
+    return mirage_planned.write_plan(link, seen, before, choice, forecast, environ)
 
 
-def _write(link, before, environ, lead_s):
+def _plan_by_service(link, before, environ, lead_s):
     """Plan by this lead, which is the service's."""
     import mirage_forecast
     import mirage_planned
 
-    seen = _look(link, before, environ)
+    seen = _look_at_jobs(link, before, environ)
     if seen is None:
         return 0
     choice = mirage_forecast.Choice(min(lead_s, seen.own.limit_s), None, mirage_forecast.SERVICE)
-    return mirage_planned.write(link, seen, before, choice, None, environ)
+    return mirage_planned.write_plan(link, seen, before, choice, None, environ)
 
 
-def _look(link, before, environ):
+def _look_at_jobs(link, before, environ):
     """What Slurm says; None where nothing is to be planned, which is written down."""
     import mirage_planned
 
-    seen = link.look(environ)
-    link.note(seen)
-    why = mirage_planned.hindrance(link, seen, before)
+    seen = link.look_at_jobs(environ)
+    link.record_handover(seen)
+    why = mirage_planned.find_hindrance(link, seen, before)
     if why is None:
         return seen
     if seen.company:
         raise mirage_planned.Unseen(why)  # for the time being
-    link.say(before, 0, "no plan: %s" % (why,))
+    link.record_outcome(before, 0, "no plan: %s" % (why,))
     return None
 
 
-def _without(link, before, environ, why):
+def _drop_plan(link, before, environ, why):
     """Plan nothing; a plan that the link made before is taken back."""
     import mirage_planned
 
     if before.minutes is not None:
-        if _look(link, before, environ) is None:
+        if _look_at_jobs(link, before, environ) is None:
             return 0
-        mirage_planned.update(link, None, environ)
-    return link.say(mirage_planned.NOTHING, 0, "no plan: %s" % (why,))
+        mirage_planned.update_dependency(link, None, environ)
+    return link.record_outcome(mirage_planned.NOTHING, 0, "no plan: %s" % (why,))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ import time
 
 import mirage_forecast
 import mirage_service
-import mirage_settings
 import mirage_waits
-from mirage_request import Refused
+from mirage_duration import parse_duration
 
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
 RUNS = "RUNNING"
@@ -77,116 +76,123 @@ class Link(object):
         self.wanted = mirage_forecast.Wanted(
             told["style"],
             price=float(told["price"]) if told.get("price") else None,
-            max_overlap_s=_whole_or_none(told.get("max_overlap")),
-            lead_s=_whole_or_none(told.get("lead")),
+            max_overlap_s=_parse_whole(told.get("max_overlap")),
+            lead_s=_parse_whole(told.get("lead")),
         )
-        self.successor = _whole_or_none(self.file("jobs", self.index + 1))
+        self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
 
-    def file(self, *names):
-        return mirage_waits.own_line(self.path(*names), self.now)
+    def read_line(self, *names):
+        return mirage_waits.read_own_line(self.get_path(*names), self.now)
 
-    def path(self, *names):
+    def get_path(self, *names):
         return os.path.join(self.directory, *[str(name) for name in names])
 
-    def log(self, said):
+    def log_line(self, said):
         line = "%d link %d job %d: %s\n" % (self.now, self.index, self.job, said)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            with os.fdopen(os.open(self.path("log"), flags, 0o600), "w") as file:
+            with os.fdopen(os.open(self.get_path("log"), flags, 0o600), "w") as file:
                 file.write("".join(c if c.isprintable() or c == "\n" else "?" for c in line))
         except OSError:
             pass
 
     # What holds it back.
 
-    def earlier(self):
+    def list_earlier_links(self):
         """The earlier links that have begun and have written no end, the last fifty: their jobs."""
         found = []
         for one in range(max(1, self.index - 50), self.index):
-            begun = os.path.exists(self.path("started", one))
-            if begun and not os.path.exists(self.path("ends", one)):
-                job = _whole_or_none(self.file("jobs", one))
+            begun = os.path.exists(self.get_path("started", one))
+            if begun and not os.path.exists(self.get_path("ends", one)):
+                job = _parse_whole(self.read_line("jobs", one))
                 found += [(one, job)] if job else []
         return found
 
     def has_company(self):
         """By their files alone, which costs no question: does an earlier link still run?"""
-        for one, _ in self.earlier():
-            until = mirage_forecast.whole(self.file("deadline", one))
+        for one, _ in self.list_earlier_links():
+            until = mirage_forecast.parse_whole(self.read_line("deadline", one))
             if until is None or self.now < until + 300:
                 return True
         return False
 
-    def may_plan(self, environ):
+    def find_objection(self, environ):
         """Why this link plans nothing by itself; None where it may."""
-        for said in (self.plans, mirage_service.configured("plans", environ) or OWN_PLANS):
+        for said in (self.plans, mirage_service.read_configured("plans", environ) or OWN_PLANS):
             if said != OWN_PLANS:
                 return "plans = %s in client.conf" % ("".join(filter(str.isalnum, said)),)
-        given = [self.max_lead, mirage_service.configured("max_lead", environ)]
-        try:
-            most = [mirage_settings.seconds("max_lead", text, 0) for text in given if text]
-        except Refused:
+        given = [self.max_lead, mirage_service.read_configured("max_lead", environ)]
+        most = [parse_duration(text) for text in given if text]
+        if None in most:
             return "max_lead in client.conf is no time"
         self.wanted.max_lead_s = min(most) if most else None
         return None
 
-    def refused(self):
+    def read_refusal(self):
         """What the site said as it refused a plan of this chain: it is not asked again."""
-        return self.file("unplanned")
+        return self.read_line("unplanned")
 
     # What the service last said of the site's mode.
 
-    def note_mode(self, mode):
-        mirage_waits.replace(self.path("told_mode"), "%s %d\n" % (mode, self.now))
+    def record_mode(self, mode):
+        mirage_waits.replace_file(self.get_path("told_mode"), "%s %d\n" % (mode, self.now))
 
     def forget_mode(self):
         try:
-            os.unlink(self.path("told_mode"))
+            os.unlink(self.get_path("told_mode"))
         except OSError:
             pass
 
-    def told_mode(self, heeded_s):
-        mode, _, at = self.file("told_mode").partition(" ")
-        told = mirage_forecast.whole(at)
+    def read_mode(self, heeded_s):
+        mode, _, at = self.read_line("told_mode").partition(" ")
+        told = mirage_forecast.parse_whole(at)
         is_new = told is not None and 0 <= self.now + mirage_waits.CLOCK_S - told < heeded_s
         return mode if is_new and mode in ("observe", "shadow") else None
 
     # What it knows.
 
-    def like_jobs(self, environ):
+    def fetch_like_jobs(self, environ):
         if not self.partition:
             return []
-        return mirage_waits.of_like_jobs(self.partition, self.qos, self.job, environ, self.now)
+        return mirage_waits.read_like_jobs(self.partition, self.qos, self.job, environ, self.now)
 
-    def forecast(self, rows, own):
+    def forecast_wait(self, rows, own):
         """By like jobs; else by the chain's own hand-overs; None: nothing is known."""
         price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
-        alike = mirage_forecast.of_like_jobs(rows, own.nodes or 1, own.limit_s, price)
+        alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price)
         if alike is not None:
             return alike
-        notes = mirage_waits.noted(self.directory, self.index, self.now)
-        return mirage_forecast.of_hand_overs([wait for _, _, wait in notes])
+        notes = mirage_waits.read_handovers(self.directory, self.index, self.now)
+        return mirage_forecast.forecast_handovers([wait for _, _, wait in notes])
 
-    def choose(self, forecast, own):
-        known = mirage_waits.start_up_s(self.directory, self.index, self.now)
+    def choose_lead(self, forecast, own):
+        known = mirage_waits.compute_start_up(self.directory, self.index, self.now)
         start_up_s = mirage_forecast.START_UP_S if known is None else known
-        return mirage_forecast.choose(forecast, own.limit_s, start_up_s, self.wanted)
+        return mirage_forecast.choose_lead(forecast, own.limit_s, start_up_s, self.wanted)
 
-    def note(self, seen):
+    def record_handover(self, seen):
         """This link's own hand-over, once."""
         own = seen.own
-        if self.index == 1 or own.eligible is None or os.path.exists(self.path("waited", self.index)):
+        if (
+            self.index == 1
+            or own.eligible is None
+            or os.path.exists(self.get_path("waited", self.index))
+        ):
             return
-        end = mirage_forecast.whole(self.file("deadline", self.index - 1)) or own.eligible
+        end = (
+            mirage_forecast.parse_whole(self.read_line("deadline", self.index - 1)) or own.eligible
+        )
         wait_s = max(0, own.start - own.eligible)
-        mirage_waits.note(self.directory, self.index, own.start, end - own.eligible, wait_s)
+        mirage_waits.record_handover(
+            self.directory, self.index, own.start, end - own.eligible, wait_s
+        )
 
-    def look(self, environ):
+    def look_at_jobs(self, environ):
         """Raises Unseen where squeue does not tell of both jobs."""
         if self.successor is None:
             raise Unseen("the next link does not stand yet")
-        others = [job for _, job in self.earlier()]
-        rows = _rows([self.job, self.successor] + others, environ)
+        others = [job for _, job in self.list_earlier_links()]
+        rows = _fetch_rows([self.job, self.successor] + others, environ)
         own = rows.get(self.job)
         if own is None or self.successor not in rows:
             raise Unseen("squeue does not tell of jobs %d and %d" % (self.job, self.successor))
@@ -197,46 +203,46 @@ class Link(object):
 
     # When to plan again, and what is said.
 
-    def after(self, seconds):
+    def schedule_after(self, seconds):
         """The instant of the next turn; 0 where this is the last one."""
         return self.now + max(60, seconds) if self.turn < TURNS else 0
 
-    def before(self, release):
+    def schedule_before(self, release):
         """Three quarters of the way to the release: nearer, more is known."""
-        return self.after(3 * (release - self.now) // 4) if release > self.now else 0
+        return self.schedule_after(3 * (release - self.now) // 4) if release > self.now else 0
 
-    def say(self, plan, again, said):
+    def record_outcome(self, plan, again, said):
         """Write down what came of it, and log it."""
-        Planned(self.successor, plan.minutes, again, said, plan.own).keep(self)
-        self.log(said)
+        Planned(self.successor, plan.minutes, again, said, plan.own).save(self)
+        self.log_line(said)
         return 0
 
 
 TURNS = 3
 
 
-def _whole_or_none(text):
-    return mirage_forecast.whole(text or "")
+def _parse_whole(text):
+    return mirage_forecast.parse_whole(text or "")
 
 
-def _rows(jobs, environ):
+def _fetch_rows(jobs, environ):
     """Slurm's word on these jobs, by id."""
     form = ",".join("%s:%d" % column for column in COLUMNS)
     ids = ",".join(map(str, jobs))
-    out = _run(["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form], environ)[1]
+    out = _run_command(["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form], environ)[1]
     found = {}
     for line in out.split("\n"):
         fields, at = [], 0
         for _, width in COLUMNS:
             fields.append(line[at : at + width].strip())
             at += width
-        job = mirage_forecast.whole(fields[0])
+        job = mirage_forecast.parse_whole(fields[0])
         if job is not None:
-            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.whole, fields[3:]))
+            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
     return found
 
 
-def _run(words, environ):
+def _run_command(words, environ):
     """(exit code, output, errors) of one of Slurm's commands, whatever narrows its answers."""
     own = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
     own["SLURM_TIME_FORMAT"] = "%s"
@@ -268,35 +274,35 @@ class Planned(object):
         self.own = own  # this link's Row, as it was seen then
         self.was = was
 
-    def keep(self, link):
+    def save(self, link):
         own = self.own
         known = (own.nodes, own.start, own.end) if own is not None else (None,) * 3
         numbers = (self.again, self.job, self.minutes) + known + tuple(self.was)
         words = ["-" if number is None else str(number) for number in numbers]
         text = "%s\n%s\n" % (" ".join(words), self.said)
-        mirage_waits.replace(link.path("plans", link.index), text)
+        mirage_waits.replace_file(link.get_path("plans", link.index), text)
 
 
 NOTHING = Planned(None, None, 0, "")
 
 
-def read(link):
+def read_plan(link):
     """What was planned for this very job; nothing where another stands now."""
-    words = link.file("plans", link.index).split(" ")
+    words = link.read_line("plans", link.index).split(" ")
     if len(words) not in (6, 7) or link.successor is None or words[1] != str(link.successor):
         return NOTHING
-    minutes, nodes, start, end = map(_whole_or_none, words[2:6])
+    minutes, nodes, start, end = map(_parse_whole, words[2:6])
     own = Row(RUNS, "", None, start, end, nodes) if start is not None and end is not None else None
-    return Planned(link.successor, minutes, 0, "", own, tuple(map(_whole_or_none, words[6:])))
+    return Planned(link.successor, minutes, 0, "", own, tuple(map(_parse_whole, words[6:])))
 
 
-def term(job, minutes):
+def format_dependency(job, minutes):
     """Met when `job` has ended, or so many minutes after its start; None: when it has ended."""
     plain = "afterany:%d" % (job,)
     return plain if minutes is None else "%s?after:%d+%d" % (plain, job, minutes)
 
 
-def hindrance(link, seen, before):
+def find_hindrance(link, seen, before):
     """Why the successor's dependency is not to be touched now; None where it may be."""
     own, successor = seen.own, seen.successor
     if own.state != RUNS:
@@ -305,38 +311,40 @@ def hindrance(link, seen, before):
         return "job %d has no time limit" % (link.job,)
     if seen.company:
         return "job %d of an earlier link still runs" % (seen.company[0],)
-    if os.path.exists(link.path("requeued", link.index + 1)):
+    if os.path.exists(link.get_path("requeued", link.index + 1)):
         return "the next link has started too early once"
     if successor.state != "PENDING":
         return "the next link, job %d, is %s" % (link.successor, successor.state)
     stands = successor.dependency.replace("(unfulfilled)", "")
-    if stands not in [term(link.job, minutes) for minutes in (before.minutes,) + before.was]:
+    if stands not in [
+        format_dependency(link.job, minutes) for minutes in (before.minutes,) + before.was
+    ]:
         return "the dependency of job %d is not as this link wrote it: it is left alone" % (
             link.successor,
         )
     return None
 
 
-def minutes_of(own, choice):
+def compute_minutes(own, choice):
     """Of this lead, after the start; None: at the end. Rounded up: never earlier than it may be."""
     if choice.lead_s < LEAST_LEAD_S:
         return None
     return max(1, -((own.start + choice.lead_s - own.end) // 60))
 
 
-def write(link, seen, before, choice, forecast, environ):
+def write_plan(link, seen, before, choice, forecast, environ):
     """Plan the release by this lead; leave what stands where it would move by little."""
-    own, minutes = seen.own, minutes_of(seen.own, choice)
-    said = describe(link, choice, forecast, minutes, own)
-    again = link.before(own.end if minutes is None else own.start + 60 * minutes)
+    own, minutes = seen.own, compute_minutes(seen.own, choice)
+    said = describe_plan(link, choice, forecast, minutes, own)
+    again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
     if is_near(minutes, before.minutes):
-        return link.say(Planned(None, before.minutes, 0, "", own), again, said)
+        return link.record_outcome(Planned(None, before.minutes, 0, "", own), again, said)
     # First, so that what stands is known as this link's own whatever ends it now.
-    Planned(link.successor, minutes, again, said, own, (before.minutes,)).keep(link)
-    why = update(link, minutes, environ)
+    Planned(link.successor, minutes, again, said, own, (before.minutes,)).save(link)
+    why = update_dependency(link, minutes, environ)
     if why is None:
-        return link.say(Planned(None, minutes, 0, "", own), again, said)
-    return link.say(Planned(None, before.minutes, 0, "", own), 0, "no plan: %s" % (why,))
+        return link.record_outcome(Planned(None, minutes, 0, "", own), again, said)
+    return link.record_outcome(Planned(None, before.minutes, 0, "", own), 0, "no plan: %s" % (why,))
 
 
 def is_near(minutes, before):
@@ -345,25 +353,29 @@ def is_near(minutes, before):
     return abs(minutes - before) < MOVED_MINUTES
 
 
-def update(link, minutes, environ):
+def update_dependency(link, minutes, environ):
     """Change the dependency; None, or in words why Slurm did not."""
-    change = "Dependency=%s" % (term(link.job, minutes),)
-    code, _, errors = _run(["scontrol", "update", "JobId=%d" % (link.successor,), change], environ)
+    change = "Dependency=%s" % (format_dependency(link.job, minutes),)
+    code, _, errors = _run_command(
+        ["scontrol", "update", "JobId=%d" % (link.successor,), change], environ
+    )
     if code == 0:
         return None
     why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
     if code != 124 and not any(word in why for word in PASSING):
-        mirage_waits.replace(link.path("unplanned"), "the site refuses plans: %s\n" % (why,))
+        mirage_waits.replace_file(
+            link.get_path("unplanned"), "the site refuses plans: %s\n" % (why,)
+        )
     return why
 
 
-def describe(link, choice, forecast, minutes, own):
+def describe_plan(link, choice, forecast, minutes, own):
     """A sentence for people."""
     known = "nothing is known of waits"
     if choice.cut == mirage_forecast.SERVICE:
         known = "as the service plans it"
     elif forecast is not None:
-        p10, p50, p90 = [forecast.at(level) // 60 for level in (0.1, 0.5, 0.9)]
+        p10, p50, p90 = [forecast.find_quantile(level) // 60 for level in (0.1, 0.5, 0.9)]
         known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
     if choice.price is not None:
         known += ", price %.2g" % (choice.price,)

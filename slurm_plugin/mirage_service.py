@@ -12,7 +12,9 @@ import sys
 
 UNIX = "unix://"
 DEFAULT_URL = "unix:///run/mirage/api.sock"
-CONFIGURATION = "/etc/mirage/client.conf"  # lines NAME = VALUE: url, cluster, account, plans, max_lead
+CONFIGURATION = (
+    "/etc/mirage/client.conf"  # lines NAME = VALUE: url, cluster, account, plans, max_lead
+)
 ACCOUNT = "mirage"  # that the package makes
 SLURM_CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 SERVICE = "mirage"  # in a credential: whom it is for, beside the cluster's name
@@ -34,16 +36,18 @@ class Peer(object):
         self.stream = stream
         self.host = host  # for the head of a request
         self.prefix = prefix  # the path before Mirage's own
-        self.is_known = is_known  # whether the system vouches for it: else its answers prove nothing
+        self.is_known = (
+            is_known  # whether the system vouches for it: else its answers prove nothing
+        )
         self.is_socket = is_socket  # there the service needs no credential: the kernel names us
 
 
 def url(environ):
     """Where the service is: as MIRAGE_URL says, or client.conf, or the package's socket."""
-    return environ.get("MIRAGE_URL") or configured("url", environ) or DEFAULT_URL
+    return environ.get("MIRAGE_URL") or read_configured("url", environ) or DEFAULT_URL
 
 
-def configured(name, environ):
+def read_configured(name, environ):
     """What client.conf says; "" where it says nothing."""
     try:
         with open(environ.get("MIRAGE_CLIENT_CONF") or CONFIGURATION, errors="replace") as lines:
@@ -63,16 +67,16 @@ def cluster(environ):
     """
     name = (
         environ.get("MIRAGE_CLUSTER_NAME")
-        or configured("cluster", environ)
+        or read_configured("cluster", environ)
         or environ.get("SLURM_CLUSTER_NAME")  # in a job
-        or _of_slurm(environ)
+        or _read_cluster_name(environ)
     )
     if not name:
         raise Unreachable("no cluster's name: set cluster = NAME in " + CONFIGURATION)
     return name.lower()  # as Slurm takes it
 
 
-def _of_slurm(environ):
+def _read_cluster_name(environ):
     """ClusterName, where the configuration is a file on this host: `scontrol` takes too long."""
     named = environ.get("SLURM_CONF")
     for path in (named,) if named else SLURM_CONFIGURATIONS:
@@ -87,7 +91,7 @@ def _of_slurm(environ):
     return ""
 
 
-def payload(method, target, digest, environ):
+def format_payload(method, target, digest, environ):
     """What a MUNGE credential holds: it is good for one request to this cluster's service alone."""
     return "%s %s %s %s %s" % (method, target, digest, cluster(environ), SERVICE)
 
@@ -104,7 +108,7 @@ def connect(where, environ, limit_s):
     authority, slash, prefix = rest.partition("/")
     if scheme not in ("http", "https") or not authority:
         raise Unreachable("MIRAGE_URL is no address: https://HOST, http://HOST or unix:///PATH")
-    host, port = _parts(authority, 443 if scheme == "https" else 80)
+    host, port = _split_authority(authority, 443 if scheme == "https" else 80)
     if scheme == "https":
         stream, is_known = _connect_by_tls(host, port, limit_s), True
     else:
@@ -112,7 +116,7 @@ def connect(where, environ, limit_s):
     return Peer(stream, authority, (slash + prefix).rstrip("/"), is_known)
 
 
-def _parts(authority, port):
+def _split_authority(authority, port):
     name, colon, number = authority.rpartition(":")
     if colon and number.isdigit():
         return name.strip("[]"), int(number)
@@ -133,18 +137,18 @@ def _connect_by_tls(host, port, limit_s):
 def _connect_to_socket(path, environ, limit_s):
     import _socket  # the built-in one: loading `socket` costs 5 ms
 
-    _look_at_socket(path, environ)
+    _check_socket(path, environ)
     stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     stream.settimeout(limit_s)
     stream.connect(path)
     found = stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
     uid = int.from_bytes(found[4:8], sys.byteorder)
     if not _is_trusted(uid, environ):
-        raise Unreachable(_not_ours("%s is listened on by" % (path,), uid, environ))
+        raise Unreachable(_describe_stranger("%s is listened on by" % (path,), uid, environ))
     return Peer(stream, "mirage", "", True, is_socket=True)
 
 
-def _look_at_socket(path, environ):
+def _check_socket(path, environ):
     """Before we connect: else whoever could swap it may send us to another service of root's."""
     import stat
 
@@ -159,8 +163,8 @@ def _look_at_socket(path, environ):
         raise Unreachable("%s is no socket" % (path,))
     for uid in (found.st_uid, os.lstat(path).st_uid):
         if not _is_trusted(uid, environ):
-            raise Unreachable(_not_ours("%s belongs to" % (path,), uid, environ))
-    owners = {0, os.geteuid(), _uid_of_account(environ)}
+            raise Unreachable(_describe_stranger("%s belongs to" % (path,), uid, environ))
+    owners = {0, os.geteuid(), _look_up_account(environ)}
     for place in (path, os.path.realpath(path)):
         mirage_places.refuse_others(os.path.dirname(place), owners)
 
@@ -178,14 +182,14 @@ def _connect_plainly(host, port, environ, limit_s):
     ):
         stream = _socket.socket(family, kind, protocol)
         stream.settimeout(limit_s)
-        here = _of_this_host(_socket.inet_pton(family, address[0].partition("%")[0]))
+        here = _to_local_address(_socket.inet_pton(family, address[0].partition("%")[0]))
         try:
             if here:
-                _knock((family, kind, protocol), address, limit_s)
-            before = here and _trusted_listeners(here, port, environ)
+                _probe_port((family, kind, protocol), address, limit_s)
+            before = here and _find_trusted_listeners(here, port, environ)
             stream.connect(address)
             if here:
-                _must_be(before, here, port, environ)
+                _check_listeners(before, here, port, environ)
         except (OSError, Unreachable) as error:
             stream.close()
             if not isinstance(failed, Unreachable):
@@ -195,7 +199,7 @@ def _connect_plainly(host, port, environ, limit_s):
     raise failed
 
 
-def _knock(made_as, address, limit_s):
+def _probe_port(made_as, address, limit_s):
     """Raises OSError where nobody listens. Nothing is said: it saves 10 ms of looking who it is."""
     import _socket
 
@@ -207,7 +211,7 @@ def _knock(made_as, address, limit_s):
         stream.close()
 
 
-def _of_this_host(packed):
+def _to_local_address(packed):
     """An address that leads to this host, as the kernel looks for its listener; else b""."""
     if packed[:12] == MAPPED:
         packed = packed[12:]
@@ -217,23 +221,25 @@ def _of_this_host(packed):
     return packed if is_loopback else b""
 
 
-def _must_be(before, here, port, environ):
+def _check_listeners(before, here, port, environ):
     """The listeners are those that were there before we connected, when another's may have been."""
-    if not before or _trusted_listeners(here, port, environ) != before:
+    if not before or _find_trusted_listeners(here, port, environ) != before:
         raise Unreachable("who listens on port %d cannot be seen from here: %s" % (port, ADVICE))
 
 
-def _trusted_listeners(here, port, environ):
+def _find_trusted_listeners(here, port, environ):
     """(uid, inode) of who takes connections to this address of ours; raises Unreachable where one
     of them is neither root, the service's account nor the caller. Empty: nobody is seen."""
-    found = _listeners(here, port)
+    found = _find_listeners(here, port)
     for uid, _ in found:
         if not _is_trusted(uid, environ):
-            raise Unreachable(_not_ours("port %d of this host is held by" % (port,), uid, environ))
+            raise Unreachable(
+                _describe_stranger("port %d of this host is held by" % (port,), uid, environ)
+            )
     return found
 
 
-def _listeners(here, port):
+def _find_listeners(here, port):
     """As the kernel chooses: the exact address before any address. Of two that overlap only one
     can listen, so the first table that shows somebody is enough: each costs 5 ms."""
     tables = [("/proc/net/tcp6", here, b"\0" * 16)]
@@ -241,20 +247,22 @@ def _listeners(here, port):
         tables = [("/proc/net/tcp", here, b"\0" * 4), ("/proc/net/tcp6", MAPPED + here, b"\0" * 16)]
     for path, exact, anywhere in tables:
         try:
-            rows = _rows(path, port)
+            rows = _read_rows(path, port)
         except OSError as error:
             if path != tables[0][0]:
                 break  # a kernel without IPv6
             told = "who listens on port %d cannot be seen (%s: %s): %s"
             raise Unreachable(told % (port, path, error.strerror, ADVICE))
         for address in (exact, anywhere):
-            found = {(uid, inode) for where, uid, inode in rows if where == _shown(address)}
+            found = {
+                (uid, inode) for where, uid, inode in rows if where == _format_address(address)
+            }
             if found:
                 return found
     return set()
 
 
-def _rows(path, port):
+def _read_rows(path, port):
     """(local address, uid, inode) of the sockets that listen on a port.
 
     The kernel shows those that listen first; a host may have 100,000 others.
@@ -271,7 +279,7 @@ def _rows(path, port):
     return found
 
 
-def _shown(packed):
+def _format_address(packed):
     """An address as /proc/net shows it: words of four bytes in this machine's order."""
     words = [packed[at : at + 4] for at in range(0, len(packed), 4)]
     return "".join("%08X" % (int.from_bytes(word, sys.byteorder),) for word in words)
@@ -281,18 +289,18 @@ def _shown(packed):
 
 
 def _is_trusted(uid, environ):
-    return uid in (0, os.geteuid()) or uid == _uid_of_account(environ)
+    return uid in (0, os.geteuid()) or uid == _look_up_account(environ)
 
 
-def _account(environ):
-    return configured("account", environ) or ACCOUNT
+def _get_account(environ):
+    return read_configured("account", environ) or ACCOUNT
 
 
-def _uid_of_account(environ):
+def _look_up_account(environ):
     """root's where this host has no such account; it may be a number (a container's)."""
     import pwd
 
-    name = _account(environ)
+    name = _get_account(environ)
     if name.isdigit():
         return int(name)
     try:
@@ -301,7 +309,7 @@ def _uid_of_account(environ):
         return 0
 
 
-def _not_ours(what, uid, environ):
+def _describe_stranger(what, uid, environ):
     import pwd
 
     try:
@@ -309,4 +317,4 @@ def _not_ours(what, uid, environ):
     except KeyError:
         who = "uid %d" % (uid,)
     told = "%s %s, who is neither root nor %s nor you: %s, or account = NAME where that is its own"
-    return told % (what, who, _account(environ), ADVICE)
+    return told % (what, who, _get_account(environ), ADVICE)

@@ -5,10 +5,9 @@ else what this chain's own links have noted. Standard library, Python 3.6.
 import os
 import stat
 import subprocess
-import time
 
-import mirage_ask
 import mirage_forecast
+import mirage_places
 
 DAYS = 14
 ASK_S = 20
@@ -22,18 +21,18 @@ LARGEST = 4 << 20
 CLOCK_S = 120  # by which the clocks of two nodes may differ
 
 
-def of_like_jobs(partition, qos, job, environ, now):
+def read_like_jobs(partition, qos, job, environ, now):
     """Rows (nodes, time limit, wait) of the last two weeks, oldest first; empty where none are to be
     had. `job` spreads the hour, so that not all links ask at once."""
     key = "%s %s %s" % (environ.get("SLURM_CLUSTER_NAME", ""), partition, qos)
-    path = _kept_at(key, environ)
-    made, rows = _read(path, key, now)
+    path = _get_cache_path(key, environ)
+    made, rows = _read_cache(path, key, now)
     if made is not None and now - made < AGAIN_S:
         return rows
-    if _may_ask(path, job, now):
-        asked = _ask(partition, qos, environ)
+    if _can_ask(path, job, now):
+        asked = _ask_sacct(partition, qos, environ)
         if asked is not None:
-            _keep(path, key, now, asked)
+            _write_cache(path, key, now, asked)
             return asked
     return rows
 
@@ -41,7 +40,7 @@ def of_like_jobs(partition, qos, job, environ, now):
 # --- sacct -----------------------------------------------------------------------------------------
 
 
-def _ask(partition, qos, environ):
+def _ask_sacct(partition, qos, environ):
     """None of an answer that was cut: by time, by rows, or by an error."""
     words = ["timeout", str(ASK_S), "nice", "-n", "19", "sacct", "-n", "-P", "-X", "-a"]
     words += ["-S", "now-%ddays" % (DAYS,), "-E", "now", "-s", STATES, "-r", partition]
@@ -60,7 +59,7 @@ def _ask(partition, qos, environ):
             if lines > MOST_ROWS:
                 asked.kill()
                 break
-            row = mirage_forecast.row_of(line.decode("ascii", "replace").rstrip("\n"))
+            row = mirage_forecast.parse_row(line.decode("ascii", "replace").rstrip("\n"))
             if row is not None:
                 found.append(row)
     if asked.wait() != 0 or lines > MOST_ROWS:
@@ -72,14 +71,14 @@ def _ask(partition, qos, environ):
 # --- the cache: a line for the key and the instant, one for each row ---------------------------------
 
 
-def _kept_at(key, environ):
+def _get_cache_path(key, environ):
     import zlib
 
     name = "waits-%08x" % (zlib.crc32(os.fsencode(key)) & 0xFFFFFFFF,)
-    return os.path.join(mirage_ask.cache(environ), name)
+    return os.path.join(mirage_places.get_cache_folder(environ), name)
 
 
-def _read(path, key, now):
+def _read_cache(path, key, now):
     """When it was kept, and its rows; None and none where there is nothing of use."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -91,25 +90,25 @@ def _read(path, key, now):
             lines = os.fsdecode(kept.read(LARGEST)).split("\n")
     except OSError:
         return None, []
-    made = mirage_forecast.whole(lines[0].rpartition(" ")[2])
+    made = mirage_forecast.parse_whole(lines[0].rpartition(" ")[2])
     if made is None or lines[0] != HEAD + key + " %d" % (made,) or lines[-1] != "":
         return None, []
-    rows = [_numbers(line, 3) for line in lines[1:-1]]
+    rows = [_parse_numbers(line, 3) for line in lines[1:-1]]
     if None in rows or not 0 <= now - made < OLD_S:
         return None, []
     return made, rows
 
 
-def _numbers(line, count):
-    words = [mirage_forecast.whole(word) for word in line.split(" ")]
+def _parse_numbers(line, count):
+    words = [mirage_forecast.parse_whole(word) for word in line.split(" ")]
     return tuple(words) if len(words) == count and None not in words else None
 
 
-def _may_ask(path, job, now):
+def _can_ask(path, job, now):
     """Once an hour, whatever comes of it: the mark is made first."""
     mark = path + ".asked"
     try:
-        mirage_ask.make_private(os.path.dirname(path))
+        mirage_places.make_private_folder(os.path.dirname(path))
         try:
             age = now - os.lstat(mark).st_mtime
             if 0 <= age < AGAIN_S + job % 600:
@@ -124,12 +123,12 @@ def _may_ask(path, job, now):
     return True
 
 
-def _keep(path, key, now, rows):
+def _write_cache(path, key, now, rows):
     lines = [HEAD + key + " %d" % (now,)] + ["%d %d %d" % row for row in rows[-KEPT_ROWS:]]
-    replace(path, "\n".join(lines) + "\n")
+    replace_file(path, "\n".join(lines) + "\n")
 
 
-def replace(path, text):
+def replace_file(path, text):
     """Write a file of the user's whole or not at all."""
     own = "%s.new.%d" % (path, os.getpid())
     try:
@@ -145,48 +144,48 @@ def replace(path, text):
 # --- the chain's own hand-overs: waited/<link>, "START LEAD WAIT" -----------------------------------
 
 
-def note(directory, link, start, lead_s, wait_s):
+def record_handover(directory, link, start, lead_s, wait_s):
     """What this link has waited, and how long before its predecessor's end it was eligible."""
     path = os.path.join(directory, "waited", str(link))
-    replace(path, "%d %d %d\n" % (start, max(0, lead_s), wait_s))
+    replace_file(path, "%d %d %d\n" % (start, max(0, lead_s), wait_s))
 
 
-def noted(directory, link, now):
+def read_handovers(directory, link, now):
     """(start, lead, wait) of the hand-overs up to this link, oldest first. A note that is torn,
     somebody else's or from the future is none."""
-    found = [_note_of(directory, one, now) for one in range(2, link + 1)]
+    found = [_read_handover(directory, one, now) for one in range(2, link + 1)]
     return [numbers for numbers in found if numbers is not None]
 
 
-def start_up_s(directory, link, now):
+def compute_start_up(directory, link, now):
     """What links of this chain took from their jobs' start to the lease, the median; None: unknown."""
-    notes = {one: _note_of(directory, one, now) for one in range(2, link + 1)}
+    notes = {one: _read_handover(directory, one, now) for one in range(2, link + 1)}
     taken = []
     folder = os.path.join(directory, "handover", "lease")
-    for name in _listed(folder):
-        if mirage_forecast.whole(name) is None:
+    for name in _list_folder(folder):
+        if mirage_forecast.parse_whole(name) is None:
             continue
         path = os.path.join(folder, name)
-        holder = notes.get(mirage_forecast.whole(own_line(path, now).split(" ")[0]))
+        holder = notes.get(mirage_forecast.parse_whole(read_own_line(path, now).split(" ")[0]))
         if holder is not None:
             taken.append(int(os.lstat(path).st_mtime) - holder[0])
     taken = sorted(seconds for seconds in taken if 0 <= seconds <= OLD_S)
     return taken[len(taken) // 2] if taken else None
 
 
-def _note_of(directory, link, now):
-    numbers = _numbers(own_line(os.path.join(directory, "waited", str(link)), now), 3)
+def _read_handover(directory, link, now):
+    numbers = _parse_numbers(read_own_line(os.path.join(directory, "waited", str(link)), now), 3)
     return numbers if numbers is not None and numbers[0] <= now + CLOCK_S else None
 
 
-def _listed(folder):
+def _list_folder(folder):
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def own_line(path, now):
+def read_own_line(path, now):
     """The first line of a whole file that is the user's own; else nothing."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

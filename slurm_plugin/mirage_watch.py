@@ -11,9 +11,7 @@ import time
 
 import mirage_lease
 
-ENDED = frozenset(
-    ["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
-)
+ENDED = frozenset(["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"])
 """The run is over and slurmstepd has seen its processes end; so too with CANCELLED."""
 CUT_OFF = frozenset(
     "BOOT_FAIL EXPEDITING NODE_FAIL PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD"
@@ -24,7 +22,7 @@ ASK_TIMEOUT_S = 30.0
 LONGEST_PAUSE_S = 30.0
 
 
-def slurms_word(holder):
+def ask_slurm(holder):
     """`ended`, `cancelled`, `cut off`, `there`, or None: no answer that can be read."""
     argv = ["squeue", "-h", "-t", "all", "-j", holder.job, "-O", "State:32,RestartCnt:16"]
     # By which a user's environment narrows the answer.
@@ -44,7 +42,7 @@ def slurms_word(holder):
         # Of a job that it has purged slurmctld says so; any other error says nothing of the job.
         return "cut off" if b"Invalid job id" in done.stderr else None
     rows = [row.split() for row in done.stdout.decode("ascii", "replace").split("\n")]
-    words = [_of_row(row, holder) for row in rows if row]
+    words = [_judge_row(row, holder) for row in rows if row]
     for word in (None, "there", "cut off", "cancelled"):  # a row for each het component
         if word in words:
             return word
@@ -52,11 +50,11 @@ def slurms_word(holder):
 
 
 def _is_passed(chain, holder):
-    passed = mirage_lease.read(os.path.join(chain, "passed.%d" % (holder.link,))) or ""
+    passed = mirage_lease.read_file(os.path.join(chain, "passed.%d" % (holder.link,))) or ""
     return passed.strip() == holder.job
 
 
-def _of_row(columns, holder):
+def _judge_row(columns, holder):
     if len(columns) != 2 or not columns[1].isdigit():
         return None
     state, restart = columns[0], int(columns[1])
@@ -75,42 +73,42 @@ class Watch(object):
         self._stale_s = stale_s
         self._chain = chain = os.path.dirname(leases.root)
         link = str(lease.holder.link)
-        self._beats = [leases.path("beat", lease.number), os.path.join(chain, "beat", link)]
+        self._beats = [leases.get_path("beat", lease.number), os.path.join(chain, "beat", link)]
         self._end = os.path.join(chain, "ends", link)
-        self._seen = self._look()
+        self._seen = self._read_beats()
         self._still_since = self._ask_at = time.monotonic()
         self._pause_s = min(1.0, stale_s)
         self._word = None
 
-    def gone(self):
+    def is_gone(self):
         """True once Slurm says that the run is over; where it was cut off, also without a beat."""
         now = time.monotonic()
-        seen = self._look()
+        seen = self._read_beats()
         if seen != self._seen:
             self._ask_at = now + self._stale_s
             if seen[-1] != self._seen[-1]:  # the link's own word on its end: nearly gone
                 self._ask_at, self._pause_s = now, min(1.0, self._stale_s)
             self._seen, self._still_since = seen, now
         if now >= self._ask_at and self._word not in ("ended", "cancelled"):
-            self._word = self._ask()
-            self._ask_at = self._next_question()
+            self._word = self._ask_slurm()
+            self._ask_at = self._schedule_question()
         if self._word in ("ended", "cancelled"):
             return True
         return self._word == "cut off" and now - self._still_since >= self._stale_s
 
-    def cancelled(self):
+    def is_cancelled(self):
         """Gone by somebody's scancel: that is meant for the chain."""
         return self._word == "cancelled"
 
-    def _ask(self):
+    def _ask_slurm(self):
         """A requeued job that its successor cancelled was cut off: nobody meant the chain by it."""
         holder = self.lease.holder
-        word = slurms_word(holder)
+        word = ask_slurm(holder)
         if word == "cancelled" and _is_passed(self._chain, holder):
             return "cut off"
         return word
 
-    def _next_question(self):
+    def _schedule_question(self):
         """Not while the beat moves, but for a link that has written its end: it is about to go."""
         now = time.monotonic()
         if self._word == "there" and self._seen[-1] is None:
@@ -120,6 +118,6 @@ class Watch(object):
         pause, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         return now + pause
 
-    def _look(self):
-        beats = [mirage_lease.read(path) for path in self._beats]
-        return beats + [mirage_lease.read(self._end)]
+    def _read_beats(self):
+        beats = [mirage_lease.read_file(path) for path in self._beats]
+        return beats + [mirage_lease.read_file(self._end)]

@@ -78,7 +78,7 @@ def carrier_pieces() -> list[str]:
     """In the order in which they travel."""
     sys.path.insert(0, str(PLUGIN))
     try:
-        pieces = importlib.import_module("mirage_carrier").PIECES
+        pieces = importlib.import_module("mirage_wrapper.carrier").PIECES
     finally:
         sys.path.remove(str(PLUGIN))
     return [*(f"carrier_{piece}.sh" for piece in pieces), "carrier.sh"]

@@ -12,7 +12,7 @@ from tests import needed, static
 def test_all_of_the_plugin_s_programs_are_looked_at() -> None:
     looked = {str(path.relative_to(static.PLUGIN)) for path in static.plugin_programs()}
     assert {"sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py"} <= looked
-    assert {path.name for path in static.PLUGIN.glob("*.py")} <= looked
+    assert {str(path.relative_to(static.PLUGIN)) for path in static.PLUGIN.rglob("*.py")} <= looked
     assert set(static.carrier_pieces()) == {p.name for p in static.PLUGIN.glob("carrier*.sh")}
 
 

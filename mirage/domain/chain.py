@@ -46,7 +46,7 @@ def is_made_for(chain_id: ChainId, uid: int) -> bool:
     """Whether the id may be this user's chain's.
 
     The wrapped sbatch ties its ids to who calls it, by their last four characters
-    (slurm_plugin/mirage_chain.py, new_id). Of an id of another form nothing is known.
+    (make_id in slurm_plugin/mirage_wrapper/chain.py). Of an id of another form nothing is known.
     """
     if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
         return True

@@ -19,12 +19,12 @@ def main(argv):
     # Its default act is to end the process: nothing of ours can hold that up.
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     sys.path.insert(0, PLUGIN)
-    import mirage_register
+    import mirage_client
 
     body = ('{"job_id": %s}' % (argv[1],)).encode("ascii")
     try:
-        mirage_register.ask("POST", PATH, body, os.environ)
-    except (OSError, mirage_register.Unreachable) as error:
+        mirage_client.send_request("POST", PATH, body, os.environ)
+    except (OSError, mirage_client.Unreachable) as error:
         return "mirage_push: %s" % (error,)
     return 0
 

@@ -52,11 +52,13 @@ def register(client: Client, chain_id: str, **more: str) -> str:
 
 
 _REGISTER = """
-import os, sys, mirage_register, mirage_settings
-asked = mirage_settings.Settings({"chain": "8", "overlap-price": "0.25"})
+import os, sys
+from mirage_client import Unreachable
+from mirage_wrapper import registration, settings
+asked = settings.Settings({"chain": "8", "overlap-price": "0.25"})
 try:
-    mirage_register.register(sys.argv[1], 101, asked, dict(os.environ))
-except mirage_register.Unreachable as error:
+    registration.register_chain(sys.argv[1], 101, asked, dict(os.environ))
+except Unreachable as error:
     print(error)
 """
 

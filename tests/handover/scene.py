@@ -64,7 +64,7 @@ class Scene:
         root = Path(tempfile.mkdtemp(prefix="mirage-scene-"))
         root.chmod(0o755)
         shutil.copytree(REPOSITORY / "slurm_plugin", root / "slurm_plugin")
-        _give_time_to_register(root / "slurm_plugin" / "mirage_register.py", testbed.speed)
+        _give_time_to_register(root / "slurm_plugin" / "mirage_client.py", testbed.speed)
         for user in ("alice", "mirage"):
             home = root / user
             home.mkdir()

@@ -251,7 +251,8 @@ _REGISTRATION = """
 import os, sys
 from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
-import mirage_register
+from mirage_client import Unreachable
+from mirage_wrapper import registration
 asked = dict(word.split("=") for word in sys.argv[4:])
 price = float(asked["price"]) if "price" in asked else None
 settings = SimpleNamespace(
@@ -260,8 +261,8 @@ settings = SimpleNamespace(
     total_s=0, min_runtime_s=0,
 )
 try:
-    mirage_register.register(sys.argv[2], int(sys.argv[3]), settings, dict(os.environ))
-except mirage_register.Unreachable as error:
+    registration.register_chain(sys.argv[2], int(sys.argv[3]), settings, dict(os.environ))
+except Unreachable as error:
     sys.exit(str(error))
 """
 

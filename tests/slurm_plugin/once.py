@@ -59,7 +59,7 @@ def arguments(call: Call) -> list[str]:
     """What stands behind the script, by the plugin's own reading of sbatch's words."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(PLUGIN)
-        reading = importlib.import_module("mirage_options").read(call.argv)
+        reading = importlib.import_module("mirage_wrapper.options").read_words(call.argv)
     return [] if reading.script is None else call.argv[reading.script + 1 :]
 
 

@@ -263,9 +263,9 @@ def test_who_has_no_account_and_no_room_has_options_all_the_same(tmp_path: Path,
     shutil.copytree(PLUGIN, tmp_path / "plugin", ignore=shutil.ignore_patterns("spank"))
     code = (
         "import os, pwd, re, resource, subprocess, sys, tempfile, zlib;"
-        "sys.path.insert(0, 'plugin'); import mirage_ask;"
+        "sys.path.insert(0, 'plugin'); from mirage_wrapper import discovery;"
         f"tempfile.tempdir = '/{room}'; os.setuid(54321);"
-        "print(mirage_ask.known('/bin/true', {}).kind('nodes'))"
+        "print(discovery.find_options('/bin/true', {}).get_kind('nodes'))"
     )
     words = [sys.executable, "-B", "-c", code]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)

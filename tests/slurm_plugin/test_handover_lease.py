@@ -79,7 +79,7 @@ def test_slurms_word(
     squeue(**says)
     lease = importlib.import_module("mirage_lease")
     watch = importlib.import_module("mirage_watch")
-    assert watch.slurms_word(lease.Holder(1, "101", 0)) == means
+    assert watch.ask_slurm(lease.Holder(1, "101", 0)) == means
 
 
 def test_a_squeue_that_is_not_there_or_hangs_says_nothing(
@@ -91,10 +91,10 @@ def test_a_squeue_that_is_not_there_or_hangs_says_nothing(
     (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 100\n")
     (tmp_path / "bin" / "squeue").chmod(0o755)
     began = time.monotonic()
-    assert watch.slurms_word(lease.Holder(1, "101", 0)) is None
+    assert watch.ask_slurm(lease.Holder(1, "101", 0)) is None
     assert time.monotonic() - began < 60
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert watch.slurms_word(lease.Holder(1, "101", 0)) is None
+    assert watch.ask_slurm(lease.Holder(1, "101", 0)) is None
 
 
 def test_a_moving_beat_saves_asking_and_outweighs_an_amnesic_slurm(
@@ -105,14 +105,14 @@ def test_a_moving_beat_saves_asking_and_outweighs_an_amnesic_slurm(
     squeue("", stderr="Invalid job id specified", code=1)
     lease = importlib.import_module("mirage_lease")
     watch = importlib.import_module("mirage_watch").Watch(
-        lease.Leases(str(chain_dir)), lease.Leases(str(chain_dir)).newest(), 1.5
+        lease.Leases(str(chain_dir)), lease.Leases(str(chain_dir)).read_newest(), 1.5
     )
     for _ in range(20):
         first.should_release()
-        assert not watch.gone()
+        assert not watch.is_gone()
         time.sleep(0.05)
     until = time.monotonic() + 60
-    while not watch.gone():
+    while not watch.is_gone():
         assert time.monotonic() < until
         time.sleep(0.02)
 

@@ -230,7 +230,7 @@ def empty_wrapper(scene: Hooked) -> None:
 
 
 def broken_module(scene: Hooked) -> None:
-    (scene.plugin / "mirage_sbatch.py").write_text("def main(:\n")
+    (scene.plugin / "mirage_wrapper" / "main.py").write_text("def main(:\n")
 
 
 WRAPPERS = [
@@ -390,7 +390,7 @@ def test_the_hooks_cost_a_plain_call_little(
 
 def test_the_options_are_those_of_the_wrapper() -> None:
     source = (PLUGIN / "spank" / "mirage_spank.c").read_text()
-    program = "import mirage_options; print(*sorted(mirage_options.MIRAGE_NAMES))"
+    program = "from mirage_wrapper import options; print(*sorted(options.MIRAGE_NAMES))"
     known = subprocess.run(
         ["/usr/bin/python3", "-c", program], cwd=PLUGIN, capture_output=True, text=True, check=True
     )

@@ -70,8 +70,8 @@ def _said(real: str, word: str) -> str:
 def test_each_option_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    options, ask = wrapper("mirage_options"), wrapper("mirage_ask")
-    known = ask.known(real, {**os.environ, "HOME": str(tmp_path)})
+    options, ask = wrapper("mirage_wrapper.options"), wrapper("mirage_wrapper.discovery")
+    known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     assert known is not options.TABLE, "it did not answer"
     names = [name for name in sorted(known.names) if "help" not in name]
     there = {name: kind for name in names if (kind := _kind(real, name)) is not None}
@@ -80,7 +80,7 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
         (words, told)
         for name, kind in there.items()
         for words in _spelled(name, kind)
-        if (told := options.read(words, known)).script != words.index(SCRIPT)
+        if (told := options.read_words(words, known)).script != words.index(SCRIPT)
         or told.not_understood is not None
     ]
     assert wrong == []
@@ -89,13 +89,13 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
 def test_each_abbreviation_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    ask = wrapper("mirage_ask")
-    known = ask.known(real, {**os.environ, "HOME": str(tmp_path)})
+    ask = wrapper("mirage_wrapper.discovery")
+    known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     short = {name[:length] for name in known.names for length in range(2, len(name))}
     wrong = []
     for given in sorted(short - {"he", "hel", "us", "usa", "usag", "vers", "versi", "versio"}):
-        full = known.full_name(given)
-        mine = None if full is None else known.kind(full)
+        full = known.find_full_name(given)
+        mine = None if full is None else known.get_kind(full)
         # What we do not know is told, and is sbatch's to judge. What we know has to be right in
         # whether the next word is its value.
         if mine is None:

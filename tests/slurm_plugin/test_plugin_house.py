@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,34 @@ from tests import needed
 from tests.slurm_plugin.fakes import PLUGIN
 
 PROGRAMS = ("sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py")
-SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.glob("*.py"))]
+SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.rglob("*.py"))]
 SHELL = [
     *sorted(PLUGIN.glob("carrier*.sh")),
     PLUGIN / "mirage-link",
     PLUGIN / "hooks" / "mirage-push",
 ]
-OWN = {path.stem for path in PLUGIN.glob("*.py")}
+OWN = {path.stem for path in PLUGIN.glob("*.py")} | {"mirage_wrapper"}
+MOST_MODULES = 18
+FROZEN = [
+    "sbatch",
+    "mirage-link",
+    "mirage-handover",
+    "mirage_next.py",
+    "mirage_plan.py",
+    "mirage_handover.py",
+    "mirage_handover_lightning.py",
+    "mirage_handover_torch.py",
+    "mirage_handover_transformers.py",
+    "mirage_lease.py",
+    "mirage_watch.py",
+    "hooks/mirage-push",
+    "hooks/mirage-rerun",
+    "hooks/mirage_push.py",
+    "hooks/mirage_submit.lua",
+    "hooks/mirage_cli.lua",
+    "spank/mirage_spank.c",
+]
+"""Named by their paths: in carriers of chains under way, by sites and in scripts of users."""
 
 
 def imported(path: Path) -> set[str]:
@@ -34,10 +57,48 @@ def imported(path: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PLUGIN).with_suffix("").parts)
+
+
+def plugin_imports(path: Path) -> set[str]:
+    """The plugin's own modules that one names, be it at the top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "mirage_wrapper":
+            found.update(f"mirage_wrapper.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return {name for name in found if name.startswith("mirage_")}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_it_is_python_3_6_and_standard_library(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
     assert imported(path) <= OWN | sys.stdlib_module_names
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = {name_of(path): plugin_imports(path) for path in sorted(PLUGIN.rglob("*.py"))}
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_what_the_links_run_needs_nothing_of_the_wrapper() -> None:
+    wrapped = {path.name for path in PLUGIN.glob("*.py") if "mirage_wrapper" in imported(path)}
+    assert wrapped == set()
+
+
+def test_no_folder_holds_more_modules_than_one_can_survey() -> None:
+    for folder in {path.parent for path in PLUGIN.rglob("*.py")}:
+        assert len(list(folder.glob("*.py"))) <= MOST_MODULES, folder
+
+
+def test_what_others_name_by_its_path_is_there() -> None:
+    assert [name for name in FROZEN if not (PLUGIN / name).is_file()] == []
+    named = set(re.findall(r"\$mirage_plugin/([\w.-]+)", "".join(p.read_text() for p in SHELL)))
+    assert named == {"mirage_next.py", "mirage_plan.py"}
 
 
 def test_it_uses_nothing_newer_than_python_3_6() -> None:

@@ -17,7 +17,7 @@ from tests.slurm_plugin.fakes import PLUGIN
 @pytest.fixture(scope="module")
 def options() -> Iterator[ModuleType]:
     sys.path.insert(0, str(PLUGIN))
-    yield importlib.import_module("mirage_options")
+    yield importlib.import_module("mirage_wrapper.options")
     sys.path.remove(str(PLUGIN))
 
 
@@ -44,14 +44,14 @@ def options() -> Iterator[ModuleType]:
 def test_the_script_is_the_first_word_that_is_no_option(
     options: ModuleType, words: str, script: int
 ) -> None:
-    reading = options.read(words.split())
+    reading = options.read_words(words.split())
     assert reading.not_understood is None
     assert reading.script == script
 
 
 @pytest.mark.parametrize("words", ["--no x", "--bogus x", "-Z x", "--hold=1 x", "--nodes", "-N"])
 def test_what_sbatch_would_refuse_is_not_understood(options: ModuleType, words: str) -> None:
-    assert options.read(words.split()).not_understood == words.split(maxsplit=1)[0]
+    assert options.read_words(words.split()).not_understood == words.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,8 @@ def test_what_sbatch_would_refuse_is_not_understood(options: ModuleType, words: 
 def test_options_are_taken_out_and_the_rest_is_kept(
     options: ModuleType, words: str, left: str
 ) -> None:
-    assert options.read(words.split()).without({"dependency", "hold"}) == left.split()
+    reading = options.read_words(words.split())
+    assert reading.list_words_without({"dependency", "hold"}) == left.split()
 
 
 WORDS = st.lists(
@@ -79,6 +80,6 @@ WORDS = st.lists(
 
 @given(WORDS)
 def test_taking_nothing_out_changes_nothing(options: ModuleType, words: list[str]) -> None:
-    reading = options.read(words)
-    assert reading.plain() == words
+    reading = options.read_words(words)
+    assert reading.list_plain_words() == words
     assert reading.script is None or 0 <= reading.insert <= reading.script < len(words)

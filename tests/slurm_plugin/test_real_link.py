@@ -108,7 +108,7 @@ def test_a_script_that_ends_its_own_process_group_ends_its_link(alice: Alice) ->
 
 
 def test_zero_undoes_a_dependency_of_the_scripts_own(alice: Alice) -> None:
-    """What a link is submitted with that waits for none (later_words in mirage_chain.py)."""
+    """What a link is submitted with that waits for none (build_later_words)."""
     first = alice.testbed.sbatch("--hold")
     alice.write("after.sh", f"#!/bin/sh\n#SBATCH --dependency=afterok:{first}\ntrue\n")
     seen = []

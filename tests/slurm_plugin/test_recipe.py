@@ -20,9 +20,9 @@ printf '%s\\0' "arguments=$*"
 ASK = """
 import sys
 sys.path.insert(0, {plugin!r})
-import mirage_chain, mirage_recipe
-mirage_chain._tell = lambda chain, job: print(mirage_recipe.of(chain))
-from mirage_sbatch import main
+from mirage_wrapper import recipe, submission
+submission._register_chain = lambda chain, job: print(recipe.build_recipe(chain))
+from mirage_wrapper.main import main
 sys.exit(main([{wrapper!r}] + sys.argv[1:]))
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import threading
@@ -268,11 +269,7 @@ def test_a_carrier_is_not_carried_again(slurm: FakeSlurm) -> None:
 
 def test_two_wrappers_on_one_path_reach_the_real_one(slurm: FakeSlurm) -> None:
     other = slurm.root / "other"
-    other.mkdir()
-    for name in os.listdir(PLUGIN):
-        if name.endswith((".py", ".sh")) or name == "sbatch":
-            (other / name).write_bytes((PLUGIN / name).read_bytes())
-    (other / "sbatch").chmod(0o755)
+    shutil.copytree(PLUGIN, other, ignore=shutil.ignore_patterns("__pycache__"))
     slurm.script(SCRIPT)
     path = f"{other}:{slurm.environ['PATH']}"
     done = slurm.sbatch("job.sh", program=other / "sbatch", env={"PATH": path})

@@ -14,11 +14,11 @@ from tests.slurm_plugin.fakes import PLUGIN, WRAPPER, FakeSlurm
 BROKEN = """
 import os, sys
 sys.path.insert(0, {plugin!r})
-import mirage_carrier, mirage_chain, mirage_sbatch
+from mirage_wrapper import carrier, main, process, submission
 def fails(*_):
     raise BlockingIOError(11, "Resource temporarily unavailable")
 {what} = fails
-sys.exit(mirage_sbatch.main([{wrapper!r}, "--mirage-chain=2", *sys.argv[1:]]))
+sys.exit(main.main([{wrapper!r}, "--mirage-chain=2", *sys.argv[1:]]))
 """
 
 
@@ -86,10 +86,10 @@ def test_a_comment_that_leaves_no_room_for_the_chains_mark_is_submitted_plain(
 @pytest.mark.parametrize(
     ("what", "code"),
     [
-        ("mirage_chain._ask_queue", 0),
-        ("mirage_chain._pass_on", 0),
-        ("mirage_chain._pass_on", 7),
-        ("mirage_carrier.take_away", 7),
+        ("submission._ask_queue", 0),
+        ("process._pass_output", 0),
+        ("process._pass_output", 7),
+        ("carrier.remove_directory", 7),
     ],
 )
 def test_once_sbatch_has_run_its_code_is_the_answer(slurm: FakeSlurm, what: str, code: int) -> None:

@@ -179,7 +179,7 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     if sbatch is None:
         return Severity.WARNING, "there is none on PATH: no chain can be submitted on this host"
     folder = Path(sbatch).resolve().parent
-    if not (folder / "mirage_sbatch.py").exists():
+    if not (folder / "mirage_service.py").exists():
         return Severity.GOOD, (
             f"{sbatch} is Slurm's own: chains are asked for by `mirage chain submit`, or with "
             f"{ours} first on PATH"
@@ -193,9 +193,12 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
 
 
 def _list_differing_files(theirs: Path, ours: Path) -> Iterator[str]:
-    for file in ours.iterdir():
-        if file.is_file() and _hash_file(file) != _hash_file(theirs / file.name):
-            yield file.name
+    for file in ours.rglob("*"):
+        name = file.relative_to(ours)
+        if file.is_dir() or "__pycache__" in name.parts:
+            continue
+        if _hash_file(file) != _hash_file(theirs / name):
+            yield str(name)
 
 
 def _hash_file(file: Path) -> str:

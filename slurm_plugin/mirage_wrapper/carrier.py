@@ -9,15 +9,15 @@ import pwd
 import re
 
 import mirage_places
-import mirage_request
 import mirage_service
+from mirage_wrapper import invocation
+from mirage_wrapper.chain import build_later_words, parse_interpreter
 
-PLUGIN = os.path.dirname(os.path.realpath(__file__))
+PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links know it by this path
 SHELL = "/bin/sh"
 # Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
-END_OF_CORE = b"# --- the script as submitted ---\n"
 FOLDERS = tuple(
     "beat began carrier deadline ends jobs made plans ran requeued started waited waits".split()
 )
@@ -36,48 +36,30 @@ NOT_KEPT = frozenset(
 )
 
 
-class Script(object):
-    """A user's script: the name that sbatch gives the job by it, and its bytes."""
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name, text):
-        self.name = name
-        self.text = text
-
-
-def interpreter(text):
-    """The words that the kernel runs a script with: a path and, as one word, the rest."""
-    line = text.split(b"\n", 1)[0][2:].strip(b" \t")
-    path, _, rest = line.replace(b"\t", b" ").partition(b" ")
-    if not path:
-        return []
-    rest = line[len(path) :].strip(b" \t")
-    return [path, rest] if rest else [path]
-
-
-def lay_out(chain):
+def make_directory(chain):
     """Make the chain's directory with all that its links need."""
-    base = _state_directory(chain.call.environ)
+    base = _make_state_directory(chain.call.environ)
     chain.directory = os.path.join(base, chain.id)
     os.mkdir(chain.directory, 0o700)
     try:
         for folder in FOLDERS:
             os.mkdir(os.path.join(chain.directory, folder), 0o700)
-        saved = kept_environment(chain.call.environ)
-        write(os.path.join(chain.directory, "env"), _joined(map("%s=%s".__mod__, saved.items())))
-        write(os.path.join(chain.directory, "env.sh"), _exports(saved))
-        write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
-        write(os.path.join(chain.directory, "clusters"), os.fsencode(chain.clusters()))
-        write(os.path.join(chain.directory, "style"), chain.settings.style.encode() + b"\n")
-        write(chain.carrier(), text_of(chain))
+        saved = filter_environment(chain.call.environ)
+        write_file(
+            os.path.join(chain.directory, "env"), _join_words(map("%s=%s".__mod__, saved.items()))
+        )
+        write_file(os.path.join(chain.directory, "env.sh"), _format_exports(saved))
+        write_file(os.path.join(chain.directory, "argv"), _join_words(chain.call.reading.words))
+        write_file(os.path.join(chain.directory, "clusters"), os.fsencode(chain.find_clusters()))
+        write_file(os.path.join(chain.directory, "style"), chain.settings.style.encode() + b"\n")
+        write_file(chain.get_carrier_path(), render_carrier(chain))
         _link_neighbours(chain)
     except Exception:
-        take_away(chain)
+        remove_directory(chain)
         raise
 
 
-def take_away(chain):
+def remove_directory(chain):
     """Remove what was laid out for a job that sbatch then refused."""
     for where, folders, files in os.walk(chain.directory, topdown=False):
         for name in files:
@@ -107,14 +89,14 @@ def _link_neighbours(chain):
             os.symlink(path, os.path.join(chain.directory, "carrier", name))
 
 
-def write(path, data):
+def write_file(path, data):
     """Write a file that its owner alone can read; never through a link that is already there."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as out:
         out.write(data)
 
 
-def _state_directory(environ):
+def _make_state_directory(environ):
     """The directory for chains: nobody else may move things in it, nor move it away."""
     base = environ.get("MIRAGE_STATE_DIR")
     if not base:
@@ -127,17 +109,17 @@ def _state_directory(environ):
     return base
 
 
-def kept_environment(environ):
+def filter_environment(environ):
     """The submitter's environment for the later links."""
     return {name: value for name, value in sorted(environ.items()) if _is_kept(name)}
 
 
-def _exports(environ):
+def _format_exports(environ):
     """The environment for a shell, where a node has no python3: of names that a shell can set."""
     lines = []
     for name, value in environ.items():
         if SHELL_NAME.match(name) and name not in SHELLS_OWN:
-            lines.append(b"export %s=%s\n" % (name.encode(), quoted(value)))
+            lines.append(b"export %s=%s\n" % (name.encode(), quote_word(value)))
     return b"".join(lines)
 
 
@@ -149,9 +131,9 @@ def _is_kept(name):
     return name != "" and not name.startswith("-")  # which env would take for an option
 
 
-def text_of(chain):
+def render_carrier(chain):
     """The carrier as bytes."""
-    text = _top(chain) + _core() + END_OF_CORE
+    text = _render_head(chain) + _read_core() + invocation.END_OF_CORE
     offset = b"mirage_offset=%010d\n"
     text = text.replace(offset % (0,), offset % (len(text) + 1,), 1)
     if b"\r\n" in text:
@@ -159,7 +141,7 @@ def text_of(chain):
     return text + chain.script.text
 
 
-def _core():
+def _read_core():
     parts = []
     for name in ["carrier_%s.sh" % (piece,) for piece in PIECES] + ["carrier.sh"]:
         with open(os.path.join(PLUGIN, name), "rb") as part:
@@ -167,12 +149,12 @@ def _core():
     return b"\n".join(parts)
 
 
-def _shell():
+def _choose_shell():
     return BETTER_SHELL + " --posix" if os.path.exists(BETTER_SHELL) else SHELL
 
 
-def _top(chain):
-    block = mirage_request.leading_block(chain.script.text)
+def _render_head(chain):
+    block = invocation.cut_leading_block(chain.script.text)
     if not block.endswith(b"\n"):
         block += b"\n"
     settings = [
@@ -182,20 +164,20 @@ def _top(chain):
         ("comment", chain.comment),
         ("sbatch", chain.call.real),
         ("plugin", PLUGIN),
-        ("url", _url(chain.call.environ)),
-        ("cluster", _cluster(chain.call.environ)),
-        ("append", chain.open_mode()),
-        ("umask", "%04o" % (umask(chain.call.environ),)),
-        ("plans", mirage_service.configured("plans", chain.call.environ)),
-        ("max_lead", mirage_service.configured("max_lead", chain.call.environ)),
-    ] + _asked(chain.settings)
-    lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
-    lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
+        ("url", _find_url(chain.call.environ)),
+        ("cluster", _find_cluster(chain.call.environ)),
+        ("append", chain.choose_open_mode()),
+        ("umask", "%04o" % (read_umask(chain.call.environ),)),
+        ("plans", mirage_service.read_configured("plans", chain.call.environ)),
+        ("max_lead", mirage_service.read_configured("max_lead", chain.call.environ)),
+    ] + _list_settings(chain.settings)
+    lines = [b"#!%s\n" % (_choose_shell().encode(),), invocation.CARRIER_MARK + b"1\n", block]
+    lines += [b"mirage_%s=%s\n" % (name.encode(), quote_word(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
-    return b"".join(lines) + _functions(chain)
+    return b"".join(lines) + _render_functions(chain)
 
 
-def umask(environ):
+def read_umask(environ):
     """What sbatch gives the job of this submission: a variable goes before the process's own."""
     told = environ.get("SLURM_UMASK", "")
     if OCTAL.match(told):
@@ -205,13 +187,13 @@ def umask(environ):
     return mask
 
 
-def _url(environ):
+def _find_url(environ):
     """Where the service is for the links, on whichever host; empty: as that host is told."""
     url = mirage_service.url(environ)
     return "" if url.startswith(mirage_service.UNIX) else url
 
 
-def _cluster(environ):
+def _find_cluster(environ):
     """Of the service at that URL; empty: that of the job."""
     try:
         return mirage_service.cluster(environ)
@@ -219,20 +201,20 @@ def _cluster(environ):
         return ""
 
 
-def _asked(settings):
+def _list_settings(settings):
     """The chain's settings as the core reads them; empty is none."""
     asked = [
         ("links", settings.links),
         ("total", settings.total_s),
-        ("until", _whole(settings.until_file)),
+        ("until", _make_absolute(settings.until_file)),
         ("max_overlap", settings.max_overlap_s),
         ("presubmit", settings.presubmit),
         ("style", settings.style),
         ("mode", settings.mode),
         ("continue", settings.continue_after),
         ("min_runtime", settings.min_runtime_s),
-        ("checkpoint", _whole(settings.checkpoint)),
-        ("brief", _brief(settings)),
+        ("checkpoint", _make_absolute(settings.checkpoint)),
+        ("brief", _choose_brief(settings)),
         ("price", settings.overlap_price),
         ("lead", settings.lead_s),
         ("service", settings.service),
@@ -240,31 +222,29 @@ def _asked(settings):
     return [(name, "" if value is None else str(value)) for name, value in asked]
 
 
-def _brief(settings):
+def _choose_brief(settings):
     """What a link that finds nothing to do comes to: the chain's end, but where the user has said
     that it goes on after COMPLETED."""
     return None if "continue" in settings.asked else "ends"
 
 
-def _whole(path):
+def _make_absolute(path):
     """A path of the user's, seen from the directory of the submission."""
     return None if path is None else os.path.join(os.getcwd(), path)
 
 
-def _functions(chain):
+def _render_functions(chain):
     """The places where the user's own words stand: sbatch's line, the interpreter's, and the link's
     own for a job that was submitted without words (mirage_enter)."""
-    import mirage_chain
-
-    before, after = mirage_chain.later_words(chain)
-    words = [quoted(word) for word in before]
-    words += [b'"$@"'] + [quoted(word) for word in [*after, chain.carrier()]]
+    before, after = build_later_words(chain)
+    words = [quote_word(word) for word in before]
+    words += [b'"$@"'] + [quote_word(word) for word in [*after, chain.get_carrier_path()]]
     words += [b'"mirage:$mirage_chain:$mirage_next"']
-    arguments = [quoted(word) for word in chain.arguments()]
+    arguments = [quote_word(word) for word in chain.get_arguments()]
     words += arguments
-    link = [quoted(word) for word in [*_shell().split(), chain.carrier()]]
+    link = [quote_word(word) for word in [*_choose_shell().split(), chain.get_carrier_path()]]
     link += [b'"mirage:$mirage_chain:$mirage_index"'] + arguments
-    run = b" ".join(quoted(os.fsdecode(word)) for word in interpreter(chain.script.text))
+    run = b" ".join(quote_word(os.fsdecode(word)) for word in parse_interpreter(chain.script.text))
     return (
         b'mirage_run_sbatch() { mirage_in_env "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
@@ -272,10 +252,10 @@ def _functions(chain):
     )
 
 
-def quoted(word):
+def quote_word(word):
     """A word as the shell reads it back, whatever it holds."""
     return b"'" + os.fsencode(word).replace(b"'", b"'\\''") + b"'"
 
 
-def _joined(words):
+def _join_words(words):
     return b"".join(os.fsencode(word) + b"\0" for word in words)

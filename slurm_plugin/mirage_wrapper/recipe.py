@@ -8,8 +8,7 @@ Neither the script nor the environment leaves the user's own files: a link reads
 import json
 import os
 
-import mirage_carrier
-import mirage_request
+from mirage_wrapper import carrier, invocation
 
 MOST = 16384
 LETTERS = {
@@ -64,17 +63,17 @@ EXPORTS = frozenset(["export", "export-file"])  # what they set is the user's al
 EXCLUSIVE_OF_EACH_OTHER = frozenset(["mem", "mem-per-cpu", "mem-per-gpu"])
 
 
-def of(chain):
+def build_recipe(chain):
     """JSON for the registration; None where a link would not be what sbatch makes of this call."""
-    options = _options(chain)
+    options = _build_options(chain)
     if options is None:
         return None
     recipe = {
-        "carrier": chain.carrier(),
+        "carrier": chain.get_carrier_path(),
         "directory": os.getcwd(),
         "name": chain.script.name,
         "comment": chain.comment,
-        "umask": mirage_carrier.umask(chain.call.environ),
+        "umask": carrier.read_umask(chain.call.environ),
         "options": options,
     }
     if any(c < " " or c == "\x7f" for c in recipe["carrier"] + recipe["directory"]):
@@ -87,11 +86,15 @@ def of(chain):
     return text if len(text) <= MOST else None
 
 
-def _options(chain):
+def _build_options(chain):
     """As sbatch ranks them: directives, the environment, the command line."""
     call = chain.call
-    head = mirage_request.leading_block(chain.script.text)
-    if call.reading.components > 1 or chain.said.components > 1 or chain.said.has("dependency"):
+    head = invocation.cut_leading_block(chain.script.text)
+    if (
+        call.reading.components > 1
+        or chain.said.components > 1
+        or chain.said.has_option("dependency")
+    ):
         return None
     if any(word in head for word in OTHER_WORDS):
         return None
@@ -101,15 +104,15 @@ def _options(chain):
     if not set(variables) <= set(VARIABLES):
         return None
     found = {}
-    _take(found, chain.said.options)
+    _apply_options(found, chain.said.options)
     found.update((VARIABLES[name], call.environ[name]) for name in sorted(variables))
-    _take(found, call.reading.options)
-    if chain.open_mode():
+    _apply_options(found, call.reading.options)
+    if chain.choose_open_mode():
         found["open-mode"] = "append"
     return None if len(EXCLUSIVE_OF_EACH_OTHER.intersection(found)) > 1 else found
 
 
-def _take(found, options):
+def _apply_options(found, options):
     for option in options:
         name = LETTERS.get(option.name, option.name)
         if name in ("requeue", "no-requeue"):

@@ -2,7 +2,7 @@
 
 `--autocomplete=--` (23.02 and later) lists every option with what it takes, but those of plug-ins;
 `--help` and `--usage` list what a person is meant to see. Each binary is asked once: the answer is
-kept in the user's own cache. Loaded only where mirage_options' table leaves a doubt.
+kept in the user's own cache. Loaded only where the table in options.py leaves a doubt.
 """
 
 import os
@@ -10,7 +10,7 @@ import stat
 import time
 
 import mirage_places
-from mirage_options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
+from mirage_wrapper.options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
 
 ASK_S = 2.0  # all questions together
 TRY_AGAIN_S = 3600  # after an sbatch that did not answer: each call would wait for it
@@ -18,25 +18,25 @@ HEAD = "mirage options 1 "
 LARGEST = 1 << 20
 
 
-def known(real, environ):
+def find_options(real, environ):
     """The options of the sbatch at `real`; the table where it does not say."""
     real = os.path.abspath(real)
     try:
-        path = _kept_at(real, environ)
-        told = _read(path, real)
+        path = _get_cache_path(real, environ)
+        told = _read_cache(path, real)
     except (OSError, KeyError):  # no place for it, or one where others may write; no such account
         path = told = None
     if told is None:
         try:
-            told = _ask(real, environ)
+            told = _ask_sbatch(real, environ)
         except OSError:  # no room for its answer, or it is another's and goes on
             told = {}
         if path is not None:
-            _keep(path, real, told)
-    return _merged(told) if told else TABLE
+            _write_cache(path, real, told)
+    return _merge_options(told) if told else TABLE
 
 
-def _merged(told):
+def _merge_options(told):
     letters = dict(TABLE.letters)
     names = {}
     for name, kind in told.items():
@@ -52,37 +52,16 @@ def _merged(told):
 # What is kept: a line for the binary, and one for each option.
 
 
-def _kept_at(real, environ):
+def _get_cache_path(real, environ):
     import zlib
 
     found = os.stat(real)
     crc = zlib.crc32(os.fsencode(real)) & 0xFFFFFFFF
     name = "sbatch-%08x-%d-%d" % (crc, found.st_size, found.st_mtime_ns)
-    return os.path.join(cache(environ), name)
+    return os.path.join(mirage_places.get_cache_folder(environ), name)
 
 
-def cache(environ):
-    """The folder of the user's own cache that is Mirage's."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    if not base.startswith("/"):
-        base = os.path.join(environ.get("HOME") or _home(), ".cache")
-    return os.path.join(os.path.abspath(base), "mirage")
-
-
-def make_private(folder):
-    """Make it where it is not there; PermissionError where others may write in it or above it."""
-    if not os.path.isdir(folder):
-        os.makedirs(folder, 0o700)
-    mirage_places.refuse_others(folder, {0, os.geteuid()})
-
-
-def _home():
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_dir
-
-
-def _read(path, real):
+def _read_cache(path, real):
     """The options that are kept of `real`, none of one that did not answer; None: to be asked."""
     try:
         # A pipe would keep us waiting, a link leads to another's file.
@@ -96,23 +75,23 @@ def _read(path, real):
             return None
         mirage_places.refuse_others(os.path.dirname(path), {0, os.geteuid()})
         lines = os.fsdecode(kept.read(LARGEST)).split("\n")
-    told = dict(_pair(line) for line in lines[1:-1])
+    told = dict(_parse_pair(line) for line in lines[1:-1])
     if lines[0] != HEAD + real or lines[-1] or None in told:
         return None
     return told if told or time.time() - found.st_mtime < TRY_AGAIN_S else None
 
 
-def _pair(line):
+def _parse_pair(line):
     name, blank, kind = line.rpartition(" ")
     return (name, kind) if name.strip() and kind in (NOTHING, MAYBE, VALUE) else (None, None)
 
 
-def _keep(path, real, told):
+def _write_cache(path, real, told):
     """Where it cannot be kept, it is asked again the next time."""
     lines = [HEAD + real] + ["%s %s" % pair for pair in sorted(told.items())]
     folder, own = os.path.dirname(path), "%s.%d" % (path, os.getpid())
     try:
-        make_private(folder)
+        mirage_places.make_private_folder(folder)
         fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as kept:
             kept.write(os.fsencode("\n".join(lines) + "\n"))
@@ -124,41 +103,41 @@ def _keep(path, real, told):
 # What is asked.
 
 
-def _ask(real, environ):
+def _ask_sbatch(real, environ):
     """Each option as a long name or as `-X`, with what it takes; empty where nothing was said."""
     until = time.monotonic() + ASK_S
-    exact = _exact(_said(real, "--autocomplete=--", environ, until))
+    exact = _parse_autocomplete(_read_output(real, "--autocomplete=--", environ, until))
     shown = {}
     for question in ("--usage", "--help"):  # what help says is the later word
-        shown.update(_shown(_said(real, question, environ, until)))
+        shown.update(_parse_help(_read_output(real, question, environ, until)))
     if not (exact or shown):
         return {}
     told = {} if exact else dict(TABLE.names)
     for name, kind in shown.items():
-        if not (exact and TABLE.kind(name)):  # help also shows what is gone, such as --power
-            told[name] = _weighed(name, kind)
-    told.update((name, _believed(name, kind)) for name, kind in exact.items())
+        if not (exact and TABLE.get_kind(name)):  # help also shows what is gone, such as --power
+            told[name] = _resolve_shown(name, kind)
+    told.update((name, _resolve_listed(name, kind)) for name, kind in exact.items())
     return {name: kind for name, kind in told.items() if not name.startswith(MIRAGE)}
 
 
-def _believed(name, kind):
+def _resolve_listed(name, kind):
     """What an sbatch says of an option; of one that the table has the other way round, the table:
     no release would make scripts that work mean something else."""
-    before = TABLE.kind(name)
+    before = TABLE.get_kind(name)
     return before if {before, kind} == {NOTHING, VALUE} else kind
 
 
-def _weighed(name, kind):
+def _resolve_shown(name, kind):
     """What an option takes of which `kind` is shown: the table knows better, help leaves much out."""
     if name.startswith("-"):
         return kind
-    before = TABLE.kind(name)
+    before = TABLE.get_kind(name)
     if before is None or (before, kind) == (NOTHING, MAYBE):
         return VALUE if kind == VALUE else MAYBE
     return before
 
 
-def _exact(text):
+def _parse_autocomplete(text):
     """`--name` takes nothing, `--name=` a value; one that stands there in both ways may take one."""
     import re
 
@@ -169,7 +148,7 @@ def _exact(text):
     return found
 
 
-def _shown(text):
+def _parse_help(text):
     """`-N, --nodes=N` at the start of a line, and `[--nodes=N]` or `[--input file]` in usage."""
     import re
 
@@ -185,7 +164,7 @@ def _shown(text):
     return found
 
 
-def _bounded():
+def _limit_resources():
     import resource
 
     for what, most in ((resource.RLIMIT_FSIZE, LARGEST), (resource.RLIMIT_CORE, 0)):
@@ -193,7 +172,7 @@ def _bounded():
         resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
 
 
-def _said(real, question, environ, until):
+def _read_output(real, question, environ, until):
     """What it prints and ends well with; nothing where it does not in time, or has no end."""
     import subprocess
     import tempfile
@@ -207,7 +186,7 @@ def _said(real, question, environ, until):
                 stderr=subprocess.DEVNULL,
                 env=environ,
                 start_new_session=True,
-                preexec_fn=_bounded,  # two seconds of `yes` fill a small /tmp
+                preexec_fn=_limit_resources,  # two seconds of `yes` fill a small /tmp
             )
         except (OSError, subprocess.SubprocessError):
             return ""

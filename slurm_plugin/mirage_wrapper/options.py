@@ -2,7 +2,7 @@
 
 This is not sbatch's parser: what it does not know it reports as not understood, and the real
 sbatch speaks for itself. The table is that of 22.05, asked of the binary. What it does not know is
-asked of the sbatch that is there (mirage_ask.py).
+asked of the sbatch that is there (discovery.py).
 """
 
 NOTHING, MAYBE, VALUE = "-", "?", "="
@@ -73,12 +73,12 @@ class Known(object):
         self.letters = letters
         self.later = later
 
-    def kind(self, name):
+    def get_kind(self, name):
         return self.names.get(name) or self.later.get(name)
 
-    def full_name(self, given):
+    def find_full_name(self, given):
         """As getopt_long resolves an abbreviation; None for an unknown or ambiguous one."""
-        if given in MIRAGE_NAMES or self.kind(given):
+        if given in MIRAGE_NAMES or self.get_kind(given):
             return given
         if given.startswith(MIRAGE):
             return None
@@ -86,14 +86,14 @@ class Known(object):
         return found[0] if len(found) == 1 else None
 
 
-def _kinds(lists):
+def _map_kinds(lists):
     return {name: kind for kind, names in lists.items() for name in names.split()}
 
 
-LATER_KINDS = _kinds(LATER)
+LATER_KINDS = _map_kinds(LATER)
 TABLE = Known(
-    _kinds({NOTHING: FLAGS, MAYBE: OPTIONAL, VALUE: REQUIRED}),
-    _kinds(
+    _map_kinds({NOTHING: FLAGS, MAYBE: OPTIONAL, VALUE: REQUIRED}),
+    _map_kinds(
         {
             NOTHING: " ".join(SHORT_FLAGS),
             MAYBE: " ".join(SHORT_OPTIONAL),
@@ -117,7 +117,7 @@ class Option(object):
         self.component = component
         self.kind = self.letter = None
 
-    def words(self):
+    def format_words(self):
         """A short option written out alone, for one that shared its word with others."""
         word = "-" + self.letter
         if self.value is None:
@@ -141,7 +141,7 @@ class Reading(object):
         self.components = 1
         self.not_understood = None
 
-    def last(self, name, component=0):
+    def get_value(self, name, component=0):
         """The value that counts of an option that takes one, None where it was not given."""
         found = None
         for option in self.options:
@@ -149,10 +149,10 @@ class Reading(object):
                 found = option.value
         return found
 
-    def has(self, name):
+    def has_option(self, name):
         return any(option.name == name for option in self.options)
 
-    def without(self, names, first=0, until=None):
+    def list_words_without(self, names, first=0, until=None):
         """The words from `first` to before `until`, without these options and without Mirage's."""
         until = len(self.words) if until is None else until
         groups = {}
@@ -168,20 +168,20 @@ class Reading(object):
                 kept.extend(self.words[at : last + 1])
             else:
                 for option in left:
-                    kept.extend(option.words())
+                    kept.extend(option.format_words())
             at = last + 1
         return kept
 
-    def own_words(self):
+    def list_own_words(self):
         """The words before the script: sbatch's, not the script's."""
         return self.words if self.script is None else self.words[: self.script]
 
-    def plain(self):
+    def list_plain_words(self):
         """The words with Mirage's own options taken out."""
-        return self.without(())
+        return self.list_words_without(())
 
 
-def read(words, known=TABLE):
+def read_words(words, known=TABLE):
     """Read the words after `sbatch`, of an sbatch that has the options `known`."""
     reading = Reading(words, known)
     at = 0
@@ -198,9 +198,9 @@ def read(words, known=TABLE):
             at += 1
             break
         elif word.startswith("--"):
-            at = _read_long(reading, at)
+            at = _read_long_option(reading, at)
         elif word.startswith("-") and word != "-":
-            at = _read_short(reading, at)
+            at = _read_short_options(reading, at)
         else:
             break
     if reading.insert is None:
@@ -210,45 +210,45 @@ def read(words, known=TABLE):
     return reading
 
 
-def _add(reading, name, value, first, last):
+def _add_option(reading, name, value, first, last):
     option = Option(ALIASES.get(name, name), value, first, last, reading.components - 1)
     reading.options.append(option)
     return option
 
 
-def _read_long(reading, at):
+def _read_long_option(reading, at):
     word = reading.words[at]
     given, equals, value = word[2:].partition("=")
-    name = reading.known.full_name(given)
+    name = reading.known.find_full_name(given)
     if name != given and not given.startswith(MIRAGE):
         reading.sure = False
     if name is None:
         if equals:  # a site's plug-in option or a newer one: one word whatever it means
-            _add(reading, given, value, at, at)
+            _add_option(reading, given, value, at, at)
         else:
             reading.not_understood = word
         return at + 1
-    kind = _kind(name, reading.known)
+    kind = _get_kind(name, reading.known)
     if kind == NOTHING and equals:
         reading.sure = reading.sure and name in MIRAGE_FLAGS
         reading.not_understood = word
     if equals or kind != VALUE:
-        _add(reading, name, value if equals else None, at, at)
+        _add_option(reading, name, value if equals else None, at, at)
         return at + 1
     if at + 1 >= len(reading.words):
         reading.not_understood = word
         return at + 1
-    _add(reading, name, reading.words[at + 1], at, at + 1)
+    _add_option(reading, name, reading.words[at + 1], at, at + 1)
     return at + 2
 
 
-def _kind(name, known):
+def _get_kind(name, known):
     if name in MIRAGE_NAMES:
         return NOTHING if name in MIRAGE_FLAGS else VALUE
-    return known.kind(name)
+    return known.get_kind(name)
 
 
-def _read_short(reading, at):
+def _read_short_options(reading, at):
     """Read `-N2`, `-N 2`, `-HQ`, `-HN2` and the like."""
     word = reading.words[at]
     for i in range(1, len(word)):
@@ -267,7 +267,7 @@ def _read_short(reading, at):
             reading.sure = kind is not None and reading.sure
             reading.not_understood = word
             return at + 1
-        option = _add(reading, name, value, at, last)
+        option = _add_option(reading, name, value, at, last)
         option.letter, option.kind = letter, kind
         if kind != NOTHING:
             return last + 1

@@ -1,6 +1,6 @@
 """What `sbatch --mirage-help` says, and which option was meant. Loaded when somebody asks, or errs."""
 
-import mirage_options
+from mirage_wrapper.options import MIRAGE, MIRAGE_NAMES
 
 SETTINGS = (
     ("chain=N", "the script runs as N jobs in a row, 1 to 1000"),
@@ -33,17 +33,17 @@ it and MIRAGE_CHAIN=8 in the environment are the same. Then: mirage chain show, 
 """
 
 
-def text():
+def render_help():
     return TEXT % ("\n".join("  --mirage-%-20s %s" % one for one in SETTINGS),)
 
 
-def meant(name):
+def suggest_option(name):
     """` (did you mean ...?)` of a name that nearly is one of ours, else where they are listed."""
     import difflib
 
-    before = len(mirage_options.MIRAGE)
-    known = sorted(known[before:] for known in mirage_options.MIRAGE_NAMES)
+    before = len(MIRAGE)
+    known = sorted(known[before:] for known in MIRAGE_NAMES)
     near = difflib.get_close_matches(name[before:], known, 1, 0.7)
     if near:
-        return ": did you mean --%s%s?" % (mirage_options.MIRAGE, near[0])
+        return ": did you mean --%s%s?" % (MIRAGE, near[0])
     return " (`sbatch --mirage-help` lists them)"

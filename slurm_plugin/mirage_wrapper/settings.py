@@ -4,13 +4,13 @@ An option wins over the environment, that over `#SBATCH --mirage-` and `#MIRAGE`
 and those over `--comment=mirage:...`. Not loaded by a call that asks for nothing.
 """
 
-import mirage_options
-from mirage_request import CARRIER_MARK, NotAsked, Refused, shown
+from mirage_duration import DIGITS, parse_duration
+from mirage_wrapper.invocation import CARRIER_MARK, NotAsked, Refused, format_word, read_directives
+from mirage_wrapper.options import MIRAGE, MIRAGE_FLAGS, MIRAGE_NAMES
 
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
 MAX_PRICE = 100.0  # what the service accepts
-MAX_SECONDS = 3650 * 86400  # likewise
 ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
@@ -28,10 +28,9 @@ CHOICES = {
 }
 # As sacct names them. CANCELLED is not among them: scancel ends a chain.
 END_STATES = frozenset("COMPLETED FAILED NODE_FAIL PREEMPTED TIMEOUT".split())
-NAMES = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_NAMES)
-FLAGS = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_FLAGS)
+NAMES = frozenset(name[len(MIRAGE) :] for name in MIRAGE_NAMES)
+FLAGS = frozenset(name[len(MIRAGE) :] for name in MIRAGE_FLAGS)
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
-DIGITS = frozenset("0123456789")
 TAG = "mirage:"
 ASKING = frozenset(["chain", "total"])  # the other settings ask for no chain
 
@@ -66,46 +65,55 @@ class Settings(object):
         given = dict(DEFAULTS)
         given.update(asked)
         self.asked = frozenset(asked)
-        self.links = _links(given["chain"]) if "chain" in given else ANY_LINKS
-        self.total_s = seconds("total", given.get("total"), 1)
-        self.until_file = _path("until-file", given.get("until-file"))
-        self.policy = _name(given.get("policy"))
-        self.overlap_price = _price(given.get("overlap-price"))
-        self.max_overlap_s = seconds("max-overlap", given.get("max-overlap"), 0)
-        self.lead_s = seconds("lead", given.get("lead"), 0)
-        self.service = _choice("service", given["service"])
-        self.min_runtime_s = seconds("min-runtime", given["min-runtime"], 0)
-        self.presubmit = _choice("presubmit", given["presubmit"])
-        self.style = _choice("style", given["style"])
-        self.mode = _choice("mode", given["mode"])
-        self.continue_after = _states(given["continue"])
-        self.checkpoint = _path("checkpoint", given.get("checkpoint"))
+        self.links = _parse_links(given["chain"]) if "chain" in given else ANY_LINKS
+        self.total_s = parse_seconds("total", given.get("total"), 1)
+        self.until_file = _check_path("until-file", given.get("until-file"))
+        self.policy = _check_name(given.get("policy"))
+        self.overlap_price = _parse_price(given.get("overlap-price"))
+        self.max_overlap_s = parse_seconds("max-overlap", given.get("max-overlap"), 0)
+        self.lead_s = parse_seconds("lead", given.get("lead"), 0)
+        self.service = _check_choice("service", given["service"])
+        self.min_runtime_s = parse_seconds("min-runtime", given["min-runtime"], 0)
+        self.presubmit = _check_choice("presubmit", given["presubmit"])
+        self.style = _check_choice("style", given["style"])
+        self.mode = _check_choice("mode", given["mode"])
+        self.continue_after = _parse_states(given["continue"])
+        self.checkpoint = _check_path("checkpoint", given.get("checkpoint"))
         if self.presubmit == "all" and self.links > MAX_PRESUBMITTED:
             raise Refused(
-                "--mirage-presubmit=all takes --mirage-chain=N with N up to %d" % (MAX_PRESUBMITTED,)
+                "--mirage-presubmit=all takes --mirage-chain=N with N up to %d"
+                % (MAX_PRESUBMITTED,)
             )
         if self.presubmit == "all" and self.mode == "submit":
             raise Refused("--mirage-presubmit=all and --mirage-mode=submit exclude each other")
 
 
-def find(reading, directives, environ, head, comment):
+def read_settings(call, head):
+    """What this call asks of a chain; None where it asks for none."""
+    call.said = read_directives(head, call.read_words)
+    return find_settings(call.reading, call.said, call.environ, head, call.get_comment())
+
+
+def find_settings(reading, directives, environ, head, comment):
     """The settings that this call asks for, or None where it asks for no chain.
 
     `directives` are the script's own, `head` its leading comment block, `comment` the job's whole
     comment.
     """
-    said, wrong = from_comment(comment)[1:]
-    _take(said, _from_script(head, wrong))
-    _take(said, _from_options(directives))  # SPANK hears them too late where a word asks already
-    environment = _from_environment(environ)
+    said, wrong = parse_comment(comment)[1:]
+    _merge_settings(said, _read_script(head, wrong))
+    _merge_settings(
+        said, _read_options(directives)
+    )  # SPANK hears them too late where a word asks already
+    environment = _read_environment(environ)
     none = environment.get("chain") == "0"
     for place in (said, environment) if none else ():
         for name in ASKING.intersection(place):
             del place[name]
     in_script = bool(said)
-    _take(said, environment)
-    words = _from_words(reading)
-    _take(said, words)
+    _merge_settings(said, environment)
+    words = _read_words(reading)
+    _merge_settings(said, words)
     if ASKING.intersection(said):
         if wrong:
             raise Refused(wrong[0])
@@ -124,25 +132,27 @@ def find(reading, directives, environ, head, comment):
 
 def _refuse_long_lead(settings, reading, directives, environ):
     """A lead beyond the time limit, where the submission names one that reads."""
-    limit = reading.last("time") or environ.get("SBATCH_TIMELIMIT") or directives.last("time")
+    limit = (
+        reading.get_value("time") or environ.get("SBATCH_TIMELIMIT") or directives.get_value("time")
+    )
     if not (limit and settings.lead_s):
         return
     try:
-        limit_s = seconds("time", limit, 1)
+        limit_s = parse_seconds("time", limit, 1)
     except Refused:
         return  # UNLIMITED, or sbatch's to refuse
     if settings.lead_s > limit_s:
-        raise Refused("--mirage-lead is longer than the time limit of %s" % (shown(limit),))
+        raise Refused("--mirage-lead is longer than the time limit of %s" % (format_word(limit),))
 
 
-def _take(said, more):
+def _merge_settings(said, more):
     """Lay one place's settings over those of a lesser one; `never-overlap` is max-overlap 0."""
     if more.pop("never-overlap", None) is not None:
         more["max-overlap"] = "0"
     said.update(more)
 
 
-def from_comment(comment):
+def parse_comment(comment):
     """Split a comment into the user's own words, the settings in it, and what is wrong with these.
 
     Ours is a word `mirage:NAME=VALUE,...` that begins with a name we know; all else is the
@@ -158,7 +168,7 @@ def from_comment(comment):
             end += 1
         if (at == 0 or comment[at - 1].isspace()) and _is_ours(comment[at + len(TAG) : end]):
             said, wrong = {}, []
-            _take(said, _items(comment[at + len(TAG) : end], wrong))
+            _merge_settings(said, _parse_items(comment[at + len(TAG) : end], wrong))
             rest = comment[:at].rstrip() + " " * bool(comment[:at].strip()) + comment[end:].lstrip()
             return rest.rstrip() if not comment[end:].strip() else rest, said, wrong
         at = end
@@ -169,7 +179,7 @@ def _is_ours(text):
     return name in FLAGS if not equals else name in NAMES - FLAGS
 
 
-def _items(text, wrong):
+def _parse_items(text, wrong):
     """The settings of `NAME=VALUE,FLAG,...`; the states of `continue` are parted by commas too."""
     said = {}
     last = None
@@ -181,7 +191,7 @@ def _items(text, wrong):
             said[last] += "," + item
             continue
         elif not equals or name not in NAMES or name in FLAGS:
-            wrong.append("no such thing in --comment=mirage:...: %s" % (shown(item),))
+            wrong.append("no such thing in --comment=mirage:...: %s" % (format_word(item),))
             if name in ASKING:
                 said[name] = value
         else:
@@ -190,32 +200,32 @@ def _items(text, wrong):
     return said
 
 
-def _from_words(reading):
+def _read_words(reading):
     unknown = reading.not_understood
-    for word in reading.own_words():
+    for word in reading.list_own_words():
         name = word[2:].split("=")[0]
-        if word.startswith("--" + mirage_options.MIRAGE):
-            if name not in mirage_options.MIRAGE_NAMES:
-                import mirage_help
+        if word.startswith("--" + MIRAGE):
+            if name not in MIRAGE_NAMES:
+                from mirage_wrapper import usage
 
-                given = shown(word.split("=")[0])
-                raise Refused("no option %s%s" % (given, mirage_help.meant(name)))
+                given = format_word(word.split("=")[0])
+                raise Refused("no option %s%s" % (given, usage.suggest_option(name)))
             if word == unknown:
-                flag = name in mirage_options.MIRAGE_FLAGS
+                flag = name in MIRAGE_FLAGS
                 raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))
-    return _from_options(reading)
+    return _read_options(reading)
 
 
-def _from_options(reading):
+def _read_options(reading):
     said = {}
     for option in reading.options:
-        if option.name in mirage_options.MIRAGE_NAMES:
-            name = option.name[len(mirage_options.MIRAGE) :]
-            _take(said, {name: option.value or ""})
+        if option.name in MIRAGE_NAMES:
+            name = option.name[len(MIRAGE) :]
+            _merge_settings(said, {name: option.value or ""})
     return said
 
 
-def _from_environment(environ):
+def _read_environment(environ):
     said = {}
     for name in NAMES:
         value = environ.get("MIRAGE_" + name.upper().replace("-", "_"), "")
@@ -226,7 +236,7 @@ def _from_environment(environ):
     return said
 
 
-def _from_script(head, wrong):
+def _read_script(head, wrong):
     said = {}
     if b"#MIRAGE" not in head or CARRIER_MARK in head:
         return said
@@ -240,27 +250,27 @@ def _from_script(head, wrong):
             name, equals, value = word.lstrip("-").partition("=")
             dashes = word == "--" + word.lstrip("-")
             if not dashes or name not in NAMES or (name in FLAGS) == bool(equals):
-                wrong.append("no such thing in a #MIRAGE line: %s" % (shown(word),))
+                wrong.append("no such thing in a #MIRAGE line: %s" % (format_word(word),))
                 if name not in ASKING or not (dashes or equals):
                     continue
-            _take(said, {name: value})
+            _merge_settings(said, {name: value})
     return said
 
 
-def _links(text):
+def _parse_links(text):
     digits = text and len(text) < 9 and DIGITS.issuperset(text)
     if not (digits and 1 <= int(text) <= MAX_LINKS):
-        raise Refused("a chain has 1 to %d links, not %s" % (MAX_LINKS, shown(text)))
+        raise Refused("a chain has 1 to %d links, not %s" % (MAX_LINKS, format_word(text)))
     return int(text)
 
 
-def _name(text):
+def _check_name(text):
     if text is not None and not (text and len(text) <= 80 and NAME_CHARACTERS.issuperset(text)):
-        raise Refused("no policy can be called %s" % (shown(text),))
+        raise Refused("no policy can be called %s" % (format_word(text),))
     return text
 
 
-def _price(text):
+def _parse_price(text):
     if text is None:
         return None
     try:
@@ -269,52 +279,43 @@ def _price(text):
         price = -1.0
     if not 0.0 <= price <= MAX_PRICE:  # also refuses nan
         raise Refused(
-            "--mirage-overlap-price is a number from 0 to %g, not %s" % (MAX_PRICE, shown(text))
+            "--mirage-overlap-price is a number from 0 to %g, not %s"
+            % (MAX_PRICE, format_word(text))
         )
     return price
 
 
-def _choice(name, text):
+def _check_choice(name, text):
     if text is not None and text not in CHOICES[name]:
         known = ", ".join(CHOICES[name][:-1]) + " or " + CHOICES[name][-1]
-        raise Refused("--mirage-%s is %s, not %s" % (name, known, shown(text)))
+        raise Refused("--mirage-%s is %s, not %s" % (name, known, format_word(text)))
     return text
 
 
-def _states(text):
+def _parse_states(text):
     states = text.upper().split(",")
     for state in states:
         if state not in END_STATES:
             raise Refused(
                 "--mirage-continue is a list of %s, not %s"
-                % (",".join(sorted(END_STATES)), shown(text))
+                % (",".join(sorted(END_STATES)), format_word(text))
             )
     return ",".join(states)
 
 
-def _path(name, text):
+def _check_path(name, text):
     if text is not None and (not text or "\n" in text):
-        raise Refused("--mirage-%s is a path, not %s" % (name, shown(text)))
+        raise Refused("--mirage-%s is a path, not %s" % (name, format_word(text)))
     return text
 
 
-def seconds(name, text, least):
-    """Slurm's time forms: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+def parse_seconds(name, text, least):
     if text is None:
         return None
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":") if not dash else [days] + rest.split(":")
-    fields = [int(part) for part in parts if 0 < len(part) < 9 and DIGITS.issuperset(part)]
-    if len(fields) != len(parts) or len(fields) > (4 if dash else 3):
-        fields = [-1]
-    if dash:
-        units = (86400, 3600, 60, 1)
-    else:
-        units = (3600, 60, 1) if len(fields) == 3 else (60, 1)
-    seconds = sum(unit * field for unit, field in zip(units, fields))
-    if not least <= seconds <= MAX_SECONDS:
+    found = parse_duration(text)
+    if found is None or found < least:
         raise Refused(
             "--mirage-%s is a time as Slurm writes it (minutes, H:M:S, D-H), not %s"
-            % (name, shown(text))
+            % (name, format_word(text))
         )
-    return seconds
+    return found

@@ -1,0 +1,135 @@
+"""Ask the Mirage service, or tell it something: one request for each call of this."""
+
+import os
+
+import mirage_service
+from mirage_service import Unreachable
+
+LIMIT_S = 2.0
+PATH = "/api/v1/chains"
+
+
+class Misread(Unreachable):
+    """The service takes none of the request for valid (422)."""
+
+
+def send_request(method, path, body, environ, more=(), acts_on_it=False):
+    """Send a request; the answer, of one of success its head at least, of a GET all.
+
+    `acts_on_it`: only to somebody of whom the system says that it is the service. Raises
+    Unreachable, OSError.
+    """
+    peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
+    if acts_on_it and not peer.is_known:
+        raise Unreachable("without https anybody may have answered: " + mirage_service.ADVICE)
+    answer = _query_peer(peer, method, path, body, environ, more)
+    _check_answer(answer)
+    return answer
+
+
+def fetch_answer(path, environ):
+    """GET: the answer's code, its body, and whether the system says that it is the service's.
+
+    Raises Unreachable, OSError.
+    """
+    peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
+    answer = _query_peer(peer, "GET", path, b"", environ, ())
+    return _parse_code(answer), answer.partition(b"\r\n\r\n")[2], peer.is_known
+
+
+def _query_peer(peer, method, path, body, environ, more):
+    head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
+    if not peer.is_socket:
+        head.append("Authorization: MUNGE %s" % (_make_credential(method, path, body, environ),))
+    if body:
+        head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
+    head += more
+    peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
+    return _read_answer(peer.stream, method == "GET")
+
+
+def _read_answer(stream, whole):
+    """The answer's head, and where it is no welcome one its words too; or all of it."""
+    answer = b""
+    while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and b" 2" == answer[8:10])):
+        part = stream.recv(4096)
+        if not part:
+            break
+        answer += part
+    return answer
+
+
+def _check_answer(answer):
+    code = _parse_code(answer)
+    if not 200 <= code < 300:
+        refusal = Misread if code == 422 else Unreachable
+        raise refusal("%d%s" % (code, _parse_detail(answer)))
+
+
+def _parse_code(answer):
+    words = answer.split(b"\r\n", 1)[0].split()
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise Unreachable("the answer was not HTTP")
+    return int(words[1])
+
+
+def _parse_detail(answer):
+    """What a problem's answer says in words (RFC 9457), if it does."""
+    import json
+
+    try:
+        return ": %.200s" % (json.loads(answer.split(b"\r\n\r\n", 1)[1].decode())["detail"],)
+    except (IndexError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _make_credential(method, path, body, environ):
+    """What the munge command makes for this request to this cluster's service."""
+    payload = mirage_service.format_payload(method, path, hash_sha256(body), environ)
+    munge = _find_command("munge", environ)
+    ours, out = os.pipe()
+    source, feed = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(source, 0)
+            os.dup2(out, 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.execve(munge, ["munge"], environ)  # noqa: S606 - an argument vector
+        finally:
+            os._exit(127)
+    for fd in (source, out):
+        os.close(fd)
+    os.write(feed, payload.encode("utf-8", "replace"))
+    os.close(feed)
+    made = read_to_end(ours).strip()
+    if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
+        raise Unreachable("munge gave no credential")
+    return made.decode("ascii")
+
+
+def hash_sha256(body):
+    """The hash by a built-in module where there is one: loading OpenSSL costs 5 ms."""
+    for name in ("_sha256", "_sha2", "hashlib"):  # of Python up to 3.11, from 3.12, and any other
+        try:
+            return __import__(name).sha256(body).hexdigest()
+        except ImportError:
+            continue
+
+
+def read_to_end(fd):
+    parts = []
+    while True:
+        part = os.read(fd, 4096)
+        if not part:
+            os.close(fd)
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _find_command(command, environ):
+    for directory in environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]:
+        path = os.path.join(directory, command)
+        if directory and os.access(path, os.X_OK):
+            return path
+    raise Unreachable("there is no munge command")

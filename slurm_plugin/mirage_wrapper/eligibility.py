@@ -1,0 +1,75 @@
+"""Refuse what cannot be a chain, in a sentence that the user reads. A plain call does not load this."""
+
+import os
+
+from mirage_wrapper.invocation import Refused, find_clusters, format_word
+
+
+def check_eligibility(reading, said, environ, head, links):
+    """Refuse what cannot be a link. `said` are the script's directives, `head` its first lines."""
+
+    def has(name):
+        return reading.has_option(name) or said.has_option(name)
+
+    if links > 1 and has_shared_log(reading, said, environ):
+        raise Refused(
+            "--open-mode=truncate with one output file for all links: a link that starts early"
+            " would empty the log of the one before it. Put %j into its name, or append"
+        )
+    pbs = _read_pbs_options(reading, environ, head)
+    if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
+        raise Refused("a job array cannot be a chain")
+    if said.has_option("hold") or b"-h" in pbs:
+        raise Refused("the script's own --hold would hold every link: give it to sbatch instead")
+    if has("wait") or environ.get("SBATCH_WAIT") is not None:
+        raise Refused("a job submitted with --wait cannot be a chain")
+    if has("uid") or has("gid"):
+        raise Refused("a job submitted for somebody else (--uid, --gid) cannot be a chain")
+    if has("cluster-constraint") or environ.get("SBATCH_CLUSTER_CONSTRAINT"):
+        raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
+    if (reading.get_value("export-file") or "").isdigit():
+        raise Refused("--export-file=N is open for this call alone; a chain needs a file's name")
+    clusters = find_clusters(reading, said, environ)
+    if "," in clusters or clusters == "all":
+        raise Refused(
+            "a chain stays on one cluster; name one with -M, not %s" % format_word(clusters)
+        )
+
+
+def has_shared_log(reading, said, environ):
+    """Whether each link would empty a file that the link before it may still write."""
+    mode = _find_value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
+    if mode[:1] not in ("t", "T"):  # as sbatch reads it
+        return False
+    names = [
+        _find_value("output", "o", "SBATCH_OUTPUT", reading, said, environ),
+        _find_value("error", "e", "SBATCH_ERROR", reading, said, environ),
+    ]
+    return any(name and name != os.devnull and not _has_job_number(name) for name in names)
+
+
+def _find_value(name, letter, variable, reading, said, environ):
+    """An option as sbatch ranks it: the command line, the environment, the directives."""
+    found = None
+    for options, between in ((said.options, variable), (reading.options, None)):
+        for option in options:
+            if option.name in (name, letter):
+                found = option.value
+        if between and environ.get(between):
+            found = environ[between]
+    return found
+
+
+def _has_job_number(pattern):
+    """Whether a file's name has the job's number in it. A backslash in it makes all of it plain."""
+    import re  # which takes a while, and few calls come here
+
+    return "\\" not in pattern and re.search("%[0-9]*[AjJ]", pattern.replace("%%", "")) is not None
+
+
+def _read_pbs_options(reading, environ, head):
+    """The short options in #PBS lines, which sbatch reads too: of these -J and -t make an array."""
+    if b"#PBS" not in head or reading.has_option("ignore-pbs") or "SBATCH_IGNORE_PBS" in environ:
+        return frozenset()
+    lines = [line.split() for line in head.split(b"\n") if line.startswith(b"#PBS")]
+    return frozenset(word[:2] for words in lines for word in words)

@@ -1,0 +1,148 @@
+"""Submit the first link of a chain through the real sbatch, and tell Mirage of it."""
+
+import os
+
+import mirage_client
+from mirage_wrapper import carrier, invocation, process, registration
+from mirage_wrapper.chain import Chain, Unsound, build_first_words
+from mirage_wrapper.settings import ANY_LINKS
+
+ASK_S = 0.5
+# What asks for a chain, asks once; and a name of another chain's link is none of this one.
+NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
+
+
+def submit_chain(call, settings):
+    """Submit the first link; the exit code is the real sbatch's."""
+    _open_streams()
+    try:
+        chain = Chain(call, settings)
+    except Unsound:
+        return invocation.exec_sbatch(call)
+    carrier.make_directory(chain)
+    try:
+        child, out = process.start_sbatch(
+            call.real, build_first_words(chain), build_first_environment(call.environ)
+        )
+    except Exception:
+        carrier.remove_directory(chain)
+        raise
+    said_by_sbatch = process.await_sbatch(call, child, out)
+    if call.code != 0:
+        carrier.remove_directory(chain)
+        return call.code
+    job = process.parse_job_id(said_by_sbatch) or _ask_queue(chain)
+    if settings.presubmit == "all" and job is not None:
+        from mirage_wrapper import presubmit
+
+        presubmit.submit_later_links(chain, job)
+    _register_chain(chain, job)
+    if _is_calling_itself(chain):
+        name = invocation.format_word(chain.script.name)
+        invocation.report(
+            call,
+            "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,),
+        )
+    return call.code
+
+
+def _open_streams():
+    """A closed 0, 1 or 2 would be taken by the next file that is opened; sbatch gets it closed."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
+        fd = os.open(os.devnull, os.O_RDWR)
+    os.close(fd)
+
+
+def build_first_environment(environ):
+    return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
+
+
+def _ask_queue(chain):
+    """The id of a job that was submitted with --quiet, which keeps it back; None if unknown."""
+    import _signal
+
+    squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
+    words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
+    clusters = chain.find_clusters()
+    words += ["-M", clusters] if clusters else []
+    environ = chain.call.environ  # which may narrow the answer
+    environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
+    out, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
+            _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
+            invocation.restore_signals()
+            os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
+        finally:
+            os._exit(127)
+    os.close(theirs)
+    with os.fdopen(out, "rb") as answer:
+        shown = answer.read().decode("utf-8", "replace")
+    os.waitpid(child, 0)
+    after = shown.rpartition(chain.format_tag(1) + " ")[2].split()
+    return int(after[0]) if after and after[0].isdigit() else None
+
+
+def _register_chain(chain, job):
+    """Register the chain; that this fails costs nothing but a line."""
+    settings = chain.settings
+    if settings.service == "none":
+        told = "chain %s: %s, planned by its links alone%s"
+        invocation.report(
+            chain.call, told % (chain.id, _format_length(settings), _describe_rule(settings))
+        )
+        return
+    try:
+        if job is None:
+            raise mirage_client.Unreachable("sbatch named no job")
+        registration.register_chain(
+            chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
+        )
+    except Exception as error:
+        invocation.report(
+            chain.call,
+            "chain %s is not registered (%s); it runs all the same, its links plan by themselves,"
+            " until Mirage finds it by its comment%s" % (chain.id, error, _describe_rule(settings)),
+        )
+    else:
+        invocation.report(chain.call, "chain %s: %s" % (chain.id, _format_length(chain.settings)))
+
+
+def _describe_rule(settings):
+    """By which rule links plan, where another was asked for."""
+    if settings.policy in (None, "quantile"):
+        return ""
+    return "; without a service `quantile` decides, not %s" % (settings.policy,)
+
+
+def _is_calling_itself(chain):
+    """Does a line of the script name sbatch and, behind it, the script?"""
+    import re
+
+    own = rb"\$\{?0\b|\$\{?BASH_SOURCE\b|\b__file__\b|\bargv\[0\]"
+    if chain.call.path is not None:
+        own += rb"|(?<![\w.-])" + re.escape(os.fsencode(chain.script.name)) + rb"(?![\w.-])"
+    lines = chain.script.text.replace(b"\\\n", b" ").split(b"\n")
+    calls = re.compile(rb"\bsbatch\b.*(?:" + own + rb")")
+    return any(calls.search(line) for line in lines if not line.lstrip().startswith(b"#"))
+
+
+def _format_length(settings):
+    if settings.links == ANY_LINKS and settings.total_s is not None:
+        return "links until they have run for %d min in all" % (settings.total_s // 60,)
+    return "%d link%s" % (settings.links, "s" * (settings.links != 1))
+
+
+def _build_recipe(chain):
+    """For a chain without standing jobs: what another needs who submits the next link."""
+    if chain.settings.mode != "submit":
+        return None
+    from mirage_wrapper import recipe
+
+    return recipe.build_recipe(chain)
