@@ -25,8 +25,8 @@ from mirage.cli.policies.table_options import (
     warn_if_beyond_trace,
     warn_of_unreplayed_rows,
 )
-from mirage.cli.policies.twin_tables import add_twin_forecasts
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.episodes.generation.resumable_build import BuiltTable
 from mirage.episodes.judge.evaluation import CLASSES, HandoverOutcomes, build_class_masks
 from mirage.episodes.judge.policy_runner import choose_reactive
@@ -34,6 +34,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.pair_settings import PairSettings, check_account, find_account
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
+from mirage.studies.tables.twin_asking import add_twin_forecasts
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import MOST, scale_load
 
@@ -133,7 +134,7 @@ def build_episode_table(
     made = make_table(plan, out, jobs or count_cores())
     wall_s = time.perf_counter() - begun
     if twin:
-        add_twin_forecasts(out, EpisodeTable.load(out))
+        add_twin_forecasts(out, EpisodeTable.load(out), TERMINAL)
     warn_if_beyond_trace(out, made.table)
     report = _build_report(out, made, wall_s)
     if as_json:

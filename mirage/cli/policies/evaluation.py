@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from mirage.cli.policies.twin_tables import ask_twin_if_needed
 from mirage.cli.ui.progress import show_progress
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.decision import Decision, HandoverView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
@@ -21,6 +21,7 @@ from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
+from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 ORACLE = "oracle"
 """What could only be known afterwards: no policy."""
@@ -69,7 +70,7 @@ def run_evaluation(
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
-    ask_twin_if_needed(asked.values(), paths, tables)
+    ask_twin_if_needed(asked.values(), paths, tables, TERMINAL)
     _warn_if_trained_on(asked.values(), paths, tables)
     heard = AutoChoiceCounter()
     run = _PolicyRunner(tables, overlap_price, startup_h, heard)

@@ -14,12 +14,13 @@ from rich.table import Table
 from mirage.cli.options import ConfigOption, get_models_folder
 from mirage.cli.policies.table_options import warn_if_beyond_trace
 from mirage.cli.policies.trainers import AgentTrainer, Trainer, TrainingRequest, TreeTrainer
-from mirage.cli.policies.twin_tables import add_twin_forecasts
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.settings import load_settings
 from mirage.policy import registry
 from mirage.studies.output_check import check_makeable
+from mirage.studies.tables.twin_asking import add_twin_forecasts
 
 app = typer.Typer()
 
@@ -94,7 +95,7 @@ def train_policy(
     maker = _create_trainer(family, encoder, init, settings, seed, under=under, twin=with_twin)
     if with_twin:
         for path, table in zip(words, tables, strict=True):
-            add_twin_forecasts(path, table)
+            add_twin_forecasts(path, table, TERMINAL)
     begun = time.perf_counter()
     made = maker.train_model(tables, TrainingRequest(words, out, windows, seed))
     card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
