@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cli.policies.evaluation import Evaluation
 from mirage.cli.shadow_report.handover_pairs import HandoverPair
 from mirage.episodes.judge import day_bootstrap, policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
@@ -21,6 +20,7 @@ from mirage.services.reports.recommendation import (
     build_too_little,
     choose_recommendation,
 )
+from mirage.studies.evaluation.policy_evaluation import Evaluation
 
 Document = dict[str, Any]
 

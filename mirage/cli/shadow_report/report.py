@@ -13,7 +13,6 @@ from rich.console import Console
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.evaluation import ORACLE, run_evaluation
 from mirage.cli.policies.table_options import (
     build_plan,
     check_finite,
@@ -35,11 +34,13 @@ from mirage.cli.shadow_report.terminal_text import print_report
 from mirage.cli.simulation.simulate import render_rows_table
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import end_like_ctrl_c
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.sim.types import Params, SimJob
+from mirage.studies.evaluation.policy_evaluation import ORACLE, EvaluationRequest, run_evaluation
 from mirage.studies.output_check import check_writable
 from mirage.traces.workloads import replay
 
@@ -276,10 +277,14 @@ def _build_tables(
 
 
 def _evaluate_tables(made: Tables, under: Path, overlap_price: float) -> Document:
-    tables = [table for _, _, table in made]
-    judged = run_evaluation(
-        [path for _, path, _ in made], tables, JUDGED, under, overlap_price=overlap_price
+    request = EvaluationRequest(
+        paths=[path for _, path, _ in made],
+        tables=[table for _, _, table in made],
+        names=JUDGED,
+        models=under,
+        overlap_price=overlap_price,
     )
+    judged = run_evaluation(request, TERMINAL)
     return build_document([pair for pair, _, _ in made], judged, overlap_price)
 
 
