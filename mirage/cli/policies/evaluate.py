@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mirage.cli.options import ConfigOption, get_models_folder
 from mirage.cli.policies.evaluation_tables import render_figure_tables
-from mirage.cli.policies.table_options import check_finite, warn_if_beyond_trace
+from mirage.cli.policies.table_options import check_finite
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
@@ -27,6 +27,7 @@ from mirage.studies.evaluation.evaluation_document import (
 )
 from mirage.studies.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.studies.output_check import check_writable
+from mirage.studies.tables.table_plan import warn_if_beyond_trace
 
 app = typer.Typer()
 
@@ -137,7 +138,7 @@ def _load_table(path: Path) -> EpisodeTable:
     table = EpisodeTable.load(path)
     if not len(table):
         raise InputError(f"{path} holds no episode")
-    warn_if_beyond_trace(path, table)
+    warn_if_beyond_trace(path, table, TERMINAL)
     return table
 
 

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.table_options import warn_if_beyond_trace
 from mirage.cli.policies.trainers import AgentTrainer, Trainer, TrainingRequest, TreeTrainer
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.episodes.table.episode_table import EpisodeTable
@@ -20,6 +19,7 @@ from mirage.errors import InputError
 from mirage.learn.settings import load_settings
 from mirage.policy import registry
 from mirage.studies.output_check import check_makeable
+from mirage.studies.tables.table_plan import warn_if_beyond_trace
 from mirage.studies.tables.twin_asking import add_twin_forecasts
 
 app = typer.Typer()
@@ -88,7 +88,7 @@ def train_policy(
     _check_out(out)
     tables = [EpisodeTable.load(path) for path in words]
     for path, table in zip(words, tables, strict=True):
-        warn_if_beyond_trace(path, table)
+        warn_if_beyond_trace(path, table, TERMINAL)
     _check_loads(words, tables)
     under = get_models_folder(config)
     with_twin = all(table.twins is not None for table in tables) if twin is None else twin

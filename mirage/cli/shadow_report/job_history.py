@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from mirage.bootstrap import wiring
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.policies.table_options import parse_instant
 from mirage.cli.shadow_report.handover_pairs import ReportOptions, parse_since
 from mirage.cli.ui.progress import show_progress
 from mirage.config import settings as settings_file
@@ -20,6 +19,7 @@ from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters, reports
+from mirage.studies.tables.pair_options import parse_instant
 
 BEFORE_S = 32 * 86400
 """Jobs of so long before the window are replayed with it, as in a log of 60 days for 28: the queue

@@ -13,13 +13,7 @@ from rich.console import Console
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.table_options import (
-    build_plan,
-    check_finite,
-    count_cores,
-    make_table,
-    warn_of_unreplayed_rows,
-)
+from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.shadow_report.document import Document, build_document, build_empty_document
 from mirage.cli.shadow_report.handover_pairs import (
     HandoverPair,
@@ -42,6 +36,7 @@ from mirage.policy.registry import AUTO
 from mirage.sim.types import Params, SimJob
 from mirage.studies.evaluation.policy_evaluation import ORACLE, EvaluationRequest, run_evaluation
 from mirage.studies.output_check import check_writable
+from mirage.studies.tables.table_plan import build_plan, count_cores
 from mirage.traces.workloads import replay
 
 app = typer.Typer()

@@ -1,1 +1,1 @@
-"""What studies need of episode tables: their plan, spans of time, and the twin's answers."""
+"""Episode tables as people ask for them: the pair, the plan, the twin's answers, what is told."""

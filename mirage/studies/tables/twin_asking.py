@@ -1,7 +1,6 @@
 """Asking the twin for a table, where it was not asked yet: the trace is found and replayed."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mirage.ports import Policy
 from mirage.services.replay.twin_tables import build_request, make_twin_table
 from mirage.sim.types import Params
 from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.table_plan import count_cores
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import scale_load
 
@@ -56,7 +56,7 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
         table.twins = make_twin_table(
             build_request(table, params, jobs),
             twin_forecasts.get_twin_path(path),
-            len(os.sched_getaffinity(0)),
+            count_cores(),
             told,
         )
 
