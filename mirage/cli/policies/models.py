@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.trainers import EVERY, make_packages_error
 from mirage.cli.ui.progress import show_activity
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import InputError, MirageError
@@ -25,6 +24,7 @@ from mirage.policy.models.tree_model import TreeModel
 from mirage.services.models import model_catalog, model_promotion
 from mirage.services.models.model_promotion import load_unseen_table
 from mirage.studies.tables.twin_asking import ask_twin_if_needed
+from mirage.studies.training.trainers import EVERY, make_packages_error
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
