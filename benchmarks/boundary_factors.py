@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import time_splits
@@ -26,6 +25,7 @@ from mirage.learn.trees import stopping
 from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.stopping import FACTORS
 from mirage.learn.trees.tree_training import PRICES
+from mirage.studies.training.trainers import EVERY
 
 _DAY_S = 86400
 _DRAWS = 200

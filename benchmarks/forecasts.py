@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.config.paths import get_models_dir
 from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
@@ -35,6 +34,7 @@ from mirage.policy import registry
 from mirage.policy.models import conformal
 from mirage.policy.models.quantiles import LEVELS, P50, P90, normalize_quantiles, to_shifted_hours
 from mirage.policy.models.tree_model import TreeModel
+from mirage.studies.training.trainers import EVERY
 
 SEED = 0
 FLOOR, RECENT = "empirical", "recent waits"

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.features.observation import spec
 from mirage.learn.dataset import Flags, Floats, Observations, Rows
@@ -27,6 +26,7 @@ from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping
 from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES
+from mirage.studies.training.trainers import EVERY
 
 WINDOWS = 4
 _THIRDS = ("light third", "medium third", "heavy third")

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.episodes.judge.day_bootstrap import compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Ints, Rows
@@ -31,6 +30,7 @@ from mirage.learn.trees import stopping
 from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES as FACTOR_PRICES
 from mirage.policy.rules.late_threshold import is_late_enough
+from mirage.studies.training.trainers import EVERY
 
 _DAY_S = 86400
 _DRAWS = 2000

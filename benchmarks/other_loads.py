@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Floats, Rows
@@ -31,6 +30,7 @@ from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping
 from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_training import PRICES
+from mirage.studies.training.trainers import EVERY
 
 WINDOWS = 3
 _TREES = create_family("ensemble", load_defaults(), 0)

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.cli.policies.trainers import EVERY
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Flags, Floats, Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees import stopping, tree_training
 from mirage.learn.trees.tree_families import Boosted, Family, Forest, Trees
 from mirage.policy.rules.late_threshold import is_late_enough
+from mirage.studies.training.trainers import EVERY
 
 PRICES = tree_training.PRICES
 ROUNDS = 3

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Request, Response
-from pydantic import BaseModel
 
 from mirage.http import quota
 from mirage.http.dependencies import Body, Context, Writer, Writing
@@ -20,7 +19,7 @@ from mirage.store.database.engine import Transaction
 
 REPLAYED = "Idempotency-Replayed"
 
-Made = TypeVar("Made", bound=BaseModel)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.cli.shadow_report.html_page import render_page
 from mirage.sim.types import SimJob
+from mirage.studies.shadow_report.html_page import render_page
 from tests.cli.test_episodes import CLUSTER
 from tests.episodes import small
 from tests.episodes.tables import MONDAY

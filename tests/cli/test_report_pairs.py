@@ -5,10 +5,15 @@ from typing import Any
 
 import pytest
 
-from mirage.cli.shadow_report.handover_pairs import OWN, ReportOptions, choose_pairs, compute_window
 from mirage.errors import InputError
 from mirage.services.reports.stored_report import HEAVIEST
 from mirage.sim.types import Partition, SimJob
+from mirage.studies.shadow_report.handover_pairs import (
+    OWN,
+    ReportOptions,
+    choose_pairs,
+    compute_window,
+)
 from tests.episodes import small
 from tests.episodes.tables import DAY_S, HOUR_S, MONDAY
 

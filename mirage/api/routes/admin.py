@@ -13,14 +13,12 @@ from mirage.api.schemas import admin_schemas as schemas
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
 from mirage.http.idempotency import Once
+from mirage.http.model_paths import ModelName, ModelVersion
 from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.models import model_catalog
 from mirage.services.operations import service_status, slurmctld_load
 
 router = APIRouter(tags=["admin"])
-
-Name = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["ensemble"])]
-Version = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["3"])]
 
 # ruff: noqa: ARG001 - an admin is asked for by being named
 
@@ -94,7 +92,9 @@ def get_models(given: Context, who: Admin) -> schemas.ModelList:
     operation_id="getModel",
     responses=describe_read_errors(401, 403, 404),
 )
-def get_model(name: Name, version: Version, given: Context, who: Admin) -> schemas.ModelView:
+def get_model(
+    name: ModelName, version: ModelVersion, given: Context, who: Admin
+) -> schemas.ModelView:
     """A model's card, and why versions of its name were promoted."""
     return views.serialize_model(model_promotion.get_model(given, name, version))
 
@@ -105,7 +105,7 @@ def get_model(name: Name, version: Version, given: Context, who: Admin) -> schem
     responses=describe_write_errors(404, 409, 429),
 )
 def promote_model(
-    name: Name, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
+    name: ModelName, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
 ) -> schemas.Evidence:
     """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
     the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.

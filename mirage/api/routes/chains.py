@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors, describe_write_errors
@@ -15,6 +15,7 @@ from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
+from mirage.http.chain_access import Asking, ChainPath, get_visible_chain
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import (
     Context,
@@ -27,7 +28,7 @@ from mirage.http.dependencies import (
 )
 from mirage.http.idempotency import Once
 from mirage.http.paging import NO_SUCH_CURSOR, Between, PageRequest, Paging
-from mirage.http.problems import NOT_FOUND, ProblemError, build_invalid_error
+from mirage.http.problems import ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
 from mirage.services.chains import chain_quota
 from mirage.services.chains import lifecycle as chain_service
@@ -39,8 +40,6 @@ from mirage.store.chains.decisions import DecisionFilter, DecisionRow, Effect
 from mirage.store.database.engine import Transaction
 
 router = APIRouter(tags=["chains"])
-
-ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
 @router.get(
@@ -215,18 +214,6 @@ def _read_chain_view(
     )
 
 
-def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
-    """One that this caller may not see is one that is not there."""
-    require_identity(
-        reader, JOBS, USAGE
-    )  # before the look-up, which would tell whether there is one
-    found = chains.get_chain(tx, chain_id)
-    if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
-        hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
-        raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
-    return found
-
-
 @router.get("/chains/{chain_id}", operation_id="getChain", responses=describe_read_errors(401, 404))
 def get_chain(
     chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
@@ -318,40 +305,22 @@ def _serialize_decisions(
     return [serializers.serialize_decision(row) for row in rows]
 
 
-def _prepare_state_request(
-    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
+def _prepare_state_view(
+    given: Context, tx: Writing, ask: Asking
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
-    """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
-
-    def request_state(target: ChainState) -> chain_schemas.ChainView:
-        return key.run_once(
-            lambda: write_request(target),
-            lambda: _read_chain_view(tx, given, get_own_chain().chain_id),
-        )
-
-    def write_request(target: ChainState) -> chain_schemas.ChainView:
-        found = get_own_chain()
-        chain_service.request_state(
-            tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
-        )
-        return _read_chain_view(tx, given, found.chain_id)
-
-    def get_own_chain() -> Chain:
-        found = get_visible_chain(tx, ChainId(chain_id), who)
-        if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
-            raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
-        return found
-
-    return request_state
+    """What is asked of a chain, answered with the chain as it then is."""
+    return lambda target: _read_chain_view(tx, given, ask(target).chain_id)
 
 
-Asking = Annotated[Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_request)]
+AskingView = Annotated[
+    Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_view)
+]
 
 
 @router.post(
     "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
 )
-def pause_chain(ask: Asking) -> chain_schemas.ChainView:
+def pause_chain(ask: AskingView) -> chain_schemas.ChainView:
     """Start no further link until it is resumed; the running link goes on."""
     return ask(ChainState.PAUSED)
 
@@ -361,7 +330,7 @@ def pause_chain(ask: Asking) -> chain_schemas.ChainView:
     operation_id="resumeChain",
     responses=describe_write_errors(404, 409),
 )
-def resume_chain(ask: Asking) -> chain_schemas.ChainView:
+def resume_chain(ask: AskingView) -> chain_schemas.ChainView:
     """Undo a pause."""
     return ask(ChainState.ACTIVE)
 
@@ -371,6 +340,6 @@ def resume_chain(ask: Asking) -> chain_schemas.ChainView:
     operation_id="cancelChain",
     responses=describe_write_errors(404, 409),
 )
-def cancel_chain(ask: Asking) -> chain_schemas.ChainView:
+def cancel_chain(ask: AskingView) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""
     return ask(ChainState.CANCELLED)

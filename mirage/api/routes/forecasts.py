@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors, describe_write_errors
-from mirage.api.routes.queue import get_minimum_jobs, get_visible_bounds
 from mirage.api.schemas import forecast_schemas as schemas
 from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import UNLIMITED
@@ -25,6 +24,7 @@ from mirage.http.dependencies import (
 )
 from mirage.http.idempotency import Once
 from mirage.http.problems import build_invalid_error
+from mirage.http.wait_visibility import get_minimum_jobs, get_visible_bounds
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 

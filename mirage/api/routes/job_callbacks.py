@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from mirage.api.openapi import describe_write_errors
-from mirage.api.routes.chains import ChainPath, get_visible_chain
 from mirage.api.schemas import chain_schemas
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
+from mirage.http.chain_access import ChainPath, get_visible_chain
 from mirage.http.dependencies import Context, Identified, Reading, Writer, Writing
 from mirage.http.idempotency import Once
 from mirage.services.chains import submit_instruction

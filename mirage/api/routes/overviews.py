@@ -1,16 +1,15 @@
 """What the pages Now and Chain show, for programs: the same, from the same functions."""
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors
-from mirage.api.routes.chains import ChainPath, get_visible_chain
 from mirage.api.schemas import overview_schemas as schemas
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.chain import MAX_LINKS, ChainId
+from mirage.http.chain_access import ChainPath, get_visible_chain
 from mirage.http.dependencies import (
     Context,
     Reader,
@@ -20,20 +19,17 @@ from mirage.http.dependencies import (
     to_instant,
     to_optional_instant,
 )
+from mirage.http.overview_cursor import format_cursor, parse_cursor
 from mirage.http.paging import Paging
-from mirage.http.problems import build_invalid_error
 from mirage.services.reports import chain_timeline as timelines
 from mirage.services.reports import overview as overviews
 from mirage.services.reports.chain_timeline import Course, TimelineHandover
 from mirage.services.reports.overview import ChainRow, StartRange, UpcomingHandover
 from mirage.store.chains import chains
-from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
+from mirage.store.chains.chain_ranking import RankingFilter
 from mirage.store.events import changes
 
 router = APIRouter(tags=["chains"])
-
-_CURSOR = re.compile(r"(?P<rank>[012])-(?P<ends>\d{1,19})-(?P<chain>[a-z0-9]{8,32})")
-_BEYOND = 2**63
 
 
 @router.get("/overview", operation_id="getOverview", responses=describe_read_errors(401))
@@ -65,21 +61,6 @@ def get_overview(
         )
 
     return paging.build_page(build_page, found.rows, view=_serialize_row, cursor=format_cursor)
-
-
-def format_cursor(row: ChainRow) -> str:
-    """Where the page after that row begins."""
-    return f"{row.place.rank}-{row.place.ends}-{row.place.chain_id}"
-
-
-def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
-    """What `format_cursor` made; a fault of `parameter` where it is not."""
-    found = _CURSOR.fullmatch(cursor)
-    if found is None or int(found["ends"]) >= _BEYOND:
-        raise build_invalid_error(
-            f"no such page: begin again without {parameter}", parameter=parameter
-        )
-    return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))
 
 
 @router.get(

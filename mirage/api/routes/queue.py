@@ -7,11 +7,10 @@ from fastapi import APIRouter, Depends, Query
 
 from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import queue_schemas as schemas
-from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
+from mirage.domain.access.caller import PARTITIONS
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary
 from mirage.errors import InputError
-from mirage.http.context import ApiContext
 from mirage.http.dependencies import (
     Context,
     Reader,
@@ -21,7 +20,7 @@ from mirage.http.dependencies import (
     to_optional_instant,
 )
 from mirage.http.problems import build_invalid_error
-from mirage.services.forecasts.submission_forecast import PartitionBounds
+from mirage.http.wait_visibility import get_minimum_jobs
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import PartitionStatus, WaitingReason
 from mirage.services.reports.wait_statistics import Span, WaitGroup, WaitQuery, WaitsOverTime
@@ -89,17 +88,6 @@ def get_waits(
         raise build_invalid_error(str(error), parameter="since") from error
     fresh = read_freshness(tx, given)
     return _serialize_waits(found, fresh.as_of, stale=fresh.stale, named=reader.can_see(PARTITIONS))
-
-
-def get_minimum_jobs(reader: Principal) -> int:
-    """Of how many jobs waits are told to this reader."""
-    return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
-
-
-def get_visible_bounds(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
-    """What of the partition a refusal may tell this reader."""
-    max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
-    return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)
 
 
 def _parse_epoch(at: datetime, parameter: str) -> int:

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mirage.api.schemas.chain_schemas import Asked
+from mirage.http.model_paths import WORD
 from mirage.services.control.kill_switch import Way
 
 _NOON = "2026-03-02T12:00:00Z"
-WORD = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-"""Of models and their versions."""
 _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9._-]*\.npz$"
 
 TableName = Annotated[str, Field(pattern=_TABLE, max_length=128, examples=["march.npz"])]

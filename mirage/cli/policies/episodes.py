@@ -2,9 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,27 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.policies.table_options import (
-    LEAD_IN_S,
-    build_plan,
-    check_finite,
-    count_cores,
-    make_table,
-    parse_duration_s,
-    parse_instant,
-    round_to_midnight,
-    warn_if_beyond_trace,
-    warn_of_unreplayed_rows,
-)
-from mirage.cli.policies.twin_tables import add_twin_forecasts
+from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
-from mirage.episodes.generation.resumable_build import BuiltTable
-from mirage.episodes.judge.evaluation import CLASSES, HandoverOutcomes, build_class_masks
-from mirage.episodes.judge.policy_runner import choose_reactive
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.pair_settings import PairSettings, check_account, find_account
 from mirage.errors import InputError
-from mirage.sim.types import SimJob
+from mirage.studies.tables.pair_options import build_pair_settings, choose_account
+from mirage.studies.tables.table_plan import build_plan, count_cores, warn_if_beyond_trace
+from mirage.studies.tables.table_report import build_table_report
+from mirage.studies.tables.twin_asking import add_twin_forecasts
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import MOST, scale_load
 
@@ -120,11 +106,11 @@ def build_episode_table(
     if not replayed:
         raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
     settings = replace(
-        _build_settings(replayed, nodes, time_limit, every, since, until),
+        build_pair_settings(replayed, nodes, time_limit, every, since, until),
         partition=partition,
         qos=qos,
         user=user,
-        account=_choose_account(replayed, user, account),
+        account=choose_account(replayed, user, account),
     )
     settings.check_feasible(params)
     plan = build_plan(trace, params, replayed, settings, load)
@@ -133,77 +119,14 @@ def build_episode_table(
     made = make_table(plan, out, jobs or count_cores())
     wall_s = time.perf_counter() - begun
     if twin:
-        add_twin_forecasts(out, EpisodeTable.load(out))
-    warn_if_beyond_trace(out, made.table)
-    report = _build_report(out, made, wall_s)
+        add_twin_forecasts(out, EpisodeTable.load(out), TERMINAL)
+    warn_if_beyond_trace(out, made.table, TERMINAL)
+    report = build_table_report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
     else:
         Console().print(_render_report(report))
     warn_of_unreplayed_rows(trace, taken)
-
-
-def _build_settings(
-    replayed: Sequence[SimJob],
-    nodes: int,
-    time_limit: str,
-    every: str,
-    since: str | None,
-    until: str | None,
-) -> PairSettings:
-    limit_s = parse_duration_s(time_limit, "--time-limit")
-    first, last = replayed[0].submit, replayed[-1].submit
-    found = PairSettings(
-        nodes=nodes,
-        time_limit_s=limit_s,
-        every_s=parse_duration_s(every, "--every"),
-        since=round_to_midnight(first + LEAD_IN_S)
-        if since is None
-        else parse_instant(since, "--from"),
-        until=last - 2 * limit_s if until is None else parse_instant(until, "--until"),
-    )
-    if (since and found.since > last) or (until and found.until < first):
-        days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
-        raise InputError(f"--from, --until: the trace has submissions of {' to '.join(days)} only")
-    return found
-
-
-def _choose_account(replayed: Sequence[SimJob], user: str, account: str) -> str:
-    if account:
-        check_account(replayed, user, account)
-    return account or (find_account(replayed, user) if user else "")
-
-
-def _build_report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, Any]:
-    table = made.table
-    new = len(table) + table.about.left_out - made.kept
-    return {
-        "out": str(out),
-        "episodes": len(table),
-        "instants": int(table.outcome_s.size),
-        "left_out": table.about.left_out,
-        "beyond_trace": table.about.beyond_trace,
-        "resumed": made.kept,
-        "wall_s": round(wall_s, 3),
-        "episodes_per_s": round(new / wall_s, 3),
-        "reactive": summarize_reactive(table),
-    }
-
-
-def summarize_reactive(table: EpisodeTable) -> dict[str, Any]:
-    """What plain Slurm gives: mean interruption in hours, of all and by load class."""
-    hours = HandoverOutcomes.from_choices(table, choose_reactive(table)).interruption_h
-    masks = build_class_masks(hours)
-    return {
-        "interruption_h": float(hours.mean()),
-        "by_class": {
-            load: {
-                "episodes": int(masks[load].sum()),
-                "interruption_h": float(hours[masks[load]].mean()) if masks[load].any() else None,
-            }
-            for load in CLASSES[1:]
-        },
-    }
 
 
 def _render_report(report: dict[str, Any]) -> Table:

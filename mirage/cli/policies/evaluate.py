@@ -5,25 +5,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.evaluation import join_handovers, run_evaluation
 from mirage.cli.policies.evaluation_tables import render_figure_tables
-from mirage.cli.policies.table_options import check_finite, warn_if_beyond_trace
+from mirage.cli.policies.table_options import check_finite
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.judge import day_bootstrap
-from mirage.episodes.judge.evaluation import Figures, build_class_masks, evaluate_policies
-from mirage.episodes.judge.table_set import count_clusters
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
 from mirage.studies.evaluation import pareto_plot
 from mirage.studies.evaluation.auto_choices import format_auto_choices
+from mirage.studies.evaluation.evaluation_document import (
+    build_document,
+    compute_figures,
+    evaluate_constant_leads,
+    warn_if_pooled,
+)
+from mirage.studies.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.studies.output_check import check_writable
+from mirage.studies.tables.table_plan import warn_if_beyond_trace
 
 app = typer.Typer()
 
@@ -89,20 +93,21 @@ def evaluate_tables(
     startup_h = _parse_startup_h(startup_time)
     under = get_models_folder(config)
     tables = [_load_table(path) for path in paths]
-    judged = run_evaluation(
-        paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h
+    request = EvaluationRequest(
+        paths=paths,
+        tables=tables,
+        names=names,
+        models=under,
+        overlap_price=overlap_price,
+        startup_h=startup_h,
     )
-    handovers = {name: judged.collect_handovers(name) for name in names}
-    figures = evaluate_policies(
-        handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
-    )
-    if AUTO in figures:
-        figures[AUTO]["all"] |= judged.heard.summarize_choices()
+    judged = run_evaluation(request, TERMINAL)
+    figures = compute_figures(judged, overlap_price)
     if plot is not None:
-        pareto_plot.draw_plot(plot, figures, _evaluate_constant_leads(tables, startup_h))
-    _warn_if_pooled(tables)
+        pareto_plot.draw_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
+    warn_if_pooled(tables, TERMINAL)
     _print_document(
-        _build_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals
+        build_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals
     )
 
 
@@ -133,7 +138,7 @@ def _load_table(path: Path) -> EpisodeTable:
     table = EpisodeTable.load(path)
     if not len(table):
         raise InputError(f"{path} holds no episode")
-    warn_if_beyond_trace(path, table)
+    warn_if_beyond_trace(path, table, TERMINAL)
     return table
 
 
@@ -145,69 +150,6 @@ def _parse_startup_h(text: str) -> float:
     if seconds is None or seconds == UNLIMITED:
         raise InputError(f"--startup-time: not a time: {text!r}")
     return seconds / _HOUR_S
-
-
-def _evaluate_constant_leads(
-    tables: Sequence[EpisodeTable], startup_h: float
-) -> list[tuple[float, float]]:
-    """(overlap, interruption) in mean hours of each constant lead that all tables have."""
-    shortest = min(table.outcome_s.shape[1] for table in tables)
-    points = []
-    for back in range(1, shortest + 1):
-        at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
-        handovers = join_handovers(tables, at, startup_h)
-        points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
-    return points
-
-
-def _build_document(
-    figures: Figures,
-    paths: Sequence[Path],
-    tables: Sequence[EpisodeTable],
-    overlap_price: float,
-    startup_h: float,
-) -> dict[str, Any]:
-    return {
-        "policies": figures,
-        "overlap_price": overlap_price,
-        "startup_time_s": round(startup_h * _HOUR_S),
-        "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
-        "clusters": count_clusters([table.about for table in tables]),
-        "bootstrap": {
-            "block": "day",
-            "draws": day_bootstrap.DRAWS,
-            "seed": day_bootstrap.SEED,
-            "level_pct": day_bootstrap.LEVEL_PCT,
-        },
-    }
-
-
-def _describe_table(path: Path, table: EpisodeTable) -> dict[str, Any]:
-    about = table.about
-    return {
-        "file": str(path),
-        "trace": about.trace,
-        "cluster": about.cluster.get("name"),
-        "nodes": about.nodes,
-        "time_limit_s": about.time_limit_s,
-        "load": about.load,
-        "episodes": len(table),
-    }
-
-
-def _warn_if_pooled(tables: Sequence[EpisodeTable]) -> None:
-    count = count_clusters([table.about for table in tables])
-    if count > 1:
-        names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
-        typer.echo(
-            f"mirage: note: hand-overs of {count} different clusters ({names}) are judged as one "
-            "set",
-            err=True,
-        )
-    loads = sorted({t.about.load for t in tables})
-    if loads != [1.0]:
-        names = ", ".join(f"{load:g}" for load in loads)
-        typer.echo(f"mirage: note: hand-overs at {names} times the trace's load", err=True)
 
 
 def _print_document(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:

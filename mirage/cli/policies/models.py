@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.trainers import EVERY, make_packages_error
-from mirage.cli.policies.twin_tables import ask_twin_if_needed
 from mirage.cli.ui.progress import show_activity
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import InputError, MirageError
 from mirage.learn.dataset import Rows
 from mirage.policy import registry
@@ -23,6 +23,8 @@ from mirage.policy.models.conformal import FEWEST, QuantileShifts
 from mirage.policy.models.tree_model import TreeModel
 from mirage.services.models import model_catalog, model_promotion
 from mirage.services.models.model_promotion import load_unseen_table
+from mirage.studies.tables.twin_asking import ask_twin_if_needed
+from mirage.studies.training.trainers import EVERY, make_packages_error
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
@@ -80,8 +82,9 @@ def promote_model(
     neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
     nothing changes, and the exit code is 1.
     """
+    ask = partial(ask_twin_if_needed, output=TERMINAL)
     found = model_promotion.judge_promotion(
-        model, get_models_folder(config), words or [], force=force, ask=ask_twin_if_needed
+        model, get_models_folder(config), words or [], force=force, ask=ask
     )
     evidence = found.build_evidence()
     if found.refusal is None:

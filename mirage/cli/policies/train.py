@@ -1,9 +1,6 @@
 """`mirage train`: from episode tables to an artefact that decides."""
 
 import json
-import time
-from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,33 +9,19 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.table_options import warn_if_beyond_trace
-from mirage.cli.policies.trainers import AgentTrainer, Trainer, TrainingRequest, TreeTrainer
-from mirage.cli.policies.twin_tables import add_twin_forecasts
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.errors import InputError
-from mirage.learn.settings import load_settings
-from mirage.policy import registry
-from mirage.studies.output_check import check_makeable
+from mirage.cli.ui.study_output import TERMINAL
+from mirage.studies.training.artefact_training import train_artefact
+from mirage.studies.training.trainers import (
+    EncoderName,
+    FamilyName,
+    InterruptedTraining,
+    TrainingRequest,
+)
 
 app = typer.Typer()
 
-
-class FamilyName(StrEnum):
-    FOREST = "forest"
-    XGBOOST = "xgboost"
-    ENSEMBLE = "ensemble"
-    DQN = "dqn"
-    POLICY_GRADIENT = "policy-gradient"
-
-
-class EncoderName(StrEnum):
-    MLP = "mlp"
-    TRANSFORMER = "transformer"
-    MOE = "moe"
-
-
-_AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
+_AFTER_CTRL_C = 130
+"""As shells say."""
 
 
 @app.command("train")
@@ -84,84 +67,28 @@ def train_policy(
     docs/train.md and docs/agents.md say how it decides and what the figures mean. Validation weeks
     do not belong among the tables.
     """
-    _check_out(out)
-    tables = [EpisodeTable.load(path) for path in words]
-    for path, table in zip(words, tables, strict=True):
-        warn_if_beyond_trace(path, table)
-    _check_loads(words, tables)
-    under = get_models_folder(config)
-    with_twin = all(table.twins is not None for table in tables) if twin is None else twin
-    maker = _create_trainer(family, encoder, init, settings, seed, under=under, twin=with_twin)
-    if with_twin:
-        for path, table in zip(words, tables, strict=True):
-            add_twin_forecasts(path, table)
-    begun = time.perf_counter()
-    made = maker.train_model(tables, TrainingRequest(words, out, windows, seed))
-    card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
-    _save_artefact(out, card, made.graph, made.weights)
-    maker.clean_up()
-    told = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")
-    report = {
-        "out": str(out),
-        "family": str(family),
-        "bytes": len(made.graph),
-        **{key: card[key] for key in told if key in card},
-    }
+    request = TrainingRequest(
+        family=family,
+        paths=words,
+        out=out,
+        models=get_models_folder(config),
+        encoder=encoder,
+        init=init,
+        settings=settings,
+        twin=twin,
+        windows=windows,
+        seed=seed,
+        note=note,
+    )
+    try:
+        report = train_artefact(request, TERMINAL)
+    except InterruptedTraining as stopped:
+        typer.echo(f"mirage: {stopped.stages} stages kept; the same command goes on", err=True)
+        raise typer.Exit(_AFTER_CTRL_C) from None
     if as_json:
         typer.echo(json.dumps(report))
     else:
         Console().print(_render_metrics(report))
-
-
-def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """A model is for chains of which it was judged, and that is at the trace's own load."""
-    logged = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
-    for path, table in zip(paths, tables, strict=True):
-        if _build_chain_key(table) not in logged:
-            raise InputError(
-                f"{path} is of {table.about.load} times the load: give a table of the same chains "
-                "as logged too, by which the model is judged"
-            )
-
-
-def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
-    about = table.about
-    return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
-
-
-def _create_trainer(
-    family: FamilyName,
-    encoder: EncoderName | None,
-    init: str | None,
-    changed: Path | None,
-    seed: int,
-    *,
-    under: Path,
-    twin: bool,
-) -> Trainer:
-    settings = load_settings(changed)
-    if family in _AGENTS:
-        start = None if init is None else registry.resolve_folder(init, under)
-        chosen = encoder or EncoderName.MLP
-        return AgentTrainer(family, chosen, settings, seed, init=start, twin=twin)
-    if encoder or init:
-        raise InputError(f"--encoder and --init are for agents, not for {family}")
-    return TreeTrainer(family, settings, seed, twin=twin)
-
-
-def _save_artefact(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
-    from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
-
-    save_artefact(out, card, graph, weights)
-
-
-def _check_out(out: Path) -> None:
-    """Said before the long work, not after it."""
-    if not registry.is_version("/".join(out.parts[-3:])):
-        raise InputError(f"--out {out}: a model's folder is models/NAME/VERSION")
-    if out.exists():
-        raise InputError(f"{out} is there already: give another version")
-    check_makeable(out)
 
 
 def _render_metrics(report: dict[str, Any]) -> Table:

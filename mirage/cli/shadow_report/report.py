@@ -2,9 +2,9 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,34 +13,21 @@ from rich.console import Console
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.evaluation import ORACLE, run_evaluation
-from mirage.cli.policies.table_options import (
-    build_plan,
-    check_finite,
-    count_cores,
-    make_table,
-    warn_of_unreplayed_rows,
-)
-from mirage.cli.shadow_report.document import Document, build_document, build_empty_document
-from mirage.cli.shadow_report.handover_pairs import (
-    HandoverPair,
-    ReportOptions,
-    check_window,
-    choose_pairs,
-    compute_window,
-)
-from mirage.cli.shadow_report.html_page import render_page
-from mirage.cli.shadow_report.job_history import JobLog, SiteHistory
+from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.shadow_report.terminal_text import print_report
 from mirage.cli.simulation.simulate import render_rows_table
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import end_like_ctrl_c
+from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.policy.registry import AUTO
-from mirage.sim.types import Params, SimJob
+from mirage.sim.types import Params
 from mirage.studies.output_check import check_writable
+from mirage.studies.shadow_report.handover_pairs import ReportOptions
+from mirage.studies.shadow_report.html_page import render_page
+from mirage.studies.shadow_report.job_history import JobLog, SiteHistory
+from mirage.studies.shadow_report.shadow_study import ShadowStudy, build_report
+from mirage.studies.tables.table_plan import count_cores
 from mirage.traces.workloads import replay
 
 app = typer.Typer()
@@ -48,9 +35,6 @@ report = typer.Typer(no_args_is_help=True)
 app.add_typer(
     report, name="report", help="What Mirage would have saved a site, and whether it is needed."
 )
-
-JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
-"""In the order of `mirage evaluate`."""
 
 
 @report.command("shadow")
@@ -163,15 +147,27 @@ def report_shadow(
         nodes=nodes or (),
         time_limit=time_limit,
     )
-    how = _EvaluationOptions(jobs or count_cores(), get_models_folder(config), overlap_price)
-    site = SiteHistory.from_config(config, cluster) if from_sacct is None else None
+    processes, models = jobs or count_cores(), get_models_folder(config)
+    site = (
+        SiteHistory.from_config(config, cluster, load_site_params) if from_sacct is None else None
+    )
     with end_like_ctrl_c(), _open_folder(keep) as folder:
         if site is not None:
-            log, params = site.export_log(folder, asked), site.params
+            log, params = site.export_log(folder, asked, TERMINAL), site.params
         else:
             log, params = _load_given_log(from_sacct, cluster)
         taken = replay.load_replay(log.path, params)
-        whole = _build_report(log, params, taken, asked, folder, how)
+        study = ShadowStudy(
+            log=log,
+            params=params,
+            taken=taken,
+            folder=folder,
+            models=models,
+            overlap_price=overlap_price,
+            make_table=partial(make_table, processes=processes),
+            announce=_announce_table,
+        )
+        whole = build_report(study, asked, TERMINAL)
     if site is not None and store:
         site.save_report(whole)
     if html is not None:
@@ -186,101 +182,16 @@ def report_shadow(
     warn_of_unreplayed_rows(Path(log.name), taken)
 
 
-Tables = list[tuple[HandoverPair, Path, EpisodeTable]]
-
-
-@dataclass(frozen=True, slots=True)
-class _EvaluationOptions:
-    processes: int
-    models: Path
-    overlap_price: float
+def _announce_table(number: int, count: int, name: str) -> None:
+    if number == 1:
+        warn_if_compiling()
+    typer.echo(f"mirage: {number} of {count}: {name}", err=True)
 
 
 def _load_given_log(trace: Path | None, cluster: Path | None) -> tuple[JobLog, Params]:
     if trace is None or cluster is None:
         raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
     return JobLog(trace, trace.name), load_site_params(cluster)
-
-
-def _build_report(
-    log: JobLog,
-    params: Params,
-    taken: replay.Replay,
-    asked: ReportOptions,
-    folder: Path,
-    how: _EvaluationOptions,
-) -> Document:
-    replayed = taken.workload.jobs
-    if not replayed:
-        raise InputError(f"{log.path}: {_explain_no_jobs(taken)}")
-    check_window(replayed, asked)
-    made = _build_tables(log.path, params, replayed, asked, folder, how.processes)
-    if made:
-        told = _evaluate_tables(made, how.models, how.overlap_price)
-    else:
-        told = build_empty_document(compute_window(replayed, asked).days)
-    return told | {
-        "trace": log.name,
-        "cluster": params.name,
-        "accrue_always": params.accrue_always,
-        "overlap_price": how.overlap_price,
-        "rows": _count_rows(taken),
-    }
-
-
-def _count_rows(taken: replay.Replay) -> Document:
-    """What became of the rows of the log, by number alone: jobs are people's."""
-    return {
-        "read": taken.read,
-        "replayed": len(taken.workload),
-        "refused": taken.refused,
-        "skipped": taken.skipped,
-        "assumed": taken.assumed,
-    }
-
-
-def _explain_no_jobs(taken: replay.Replay) -> str:
-    """Of a log without a job to replay."""
-    if not taken.read:
-        return "it holds no jobs"
-    out = [*taken.refused.items(), *taken.skipped.items()]
-    why = ", ".join(f"{reason} ({rows})" for reason, rows in out)
-    return f"not one of {taken.read} rows can be replayed: {why}"
-
-
-def _build_tables(
-    trace: Path,
-    params: Params,
-    replayed: Sequence[SimJob],
-    asked: ReportOptions,
-    folder: Path,
-    processes: int,
-) -> Tables:
-    """A table for each pair that has start points and episodes."""
-    wanted = [p for p in choose_pairs(replayed, params, asked) if len(p.settings.start_points)]
-    if wanted:
-        warn_if_compiling()
-    made: Tables = []
-    for number, pair in enumerate(wanted, start=1):
-        typer.echo(f"mirage: {number} of {len(wanted)}: {pair.name}", err=True)
-        path = folder / f"pair-{number}.npz"
-        try:
-            table = make_table(
-                build_plan(trace, params, replayed, pair.settings), path, processes
-            ).table
-        except InputError as error:
-            typer.echo(f"mirage: note: {pair.name}: {error}", err=True)
-            continue
-        made.append((pair, path, table))
-    return made
-
-
-def _evaluate_tables(made: Tables, under: Path, overlap_price: float) -> Document:
-    tables = [table for _, _, table in made]
-    judged = run_evaluation(
-        [path for _, path, _ in made], tables, JUDGED, under, overlap_price=overlap_price
-    )
-    return build_document([pair for pair, _, _ in made], judged, overlap_price)
 
 
 @contextmanager

@@ -1,1 +1,3 @@
-"""Evaluation of policies on episode tables: who decided for auto, and the Pareto plot."""
+"""Evaluation of policies on episode tables: the choices of each, their figures,
+and the Pareto plot.
+"""

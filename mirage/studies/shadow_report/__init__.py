@@ -1,1 +1,1 @@
-"""The shadow report, independent of terminal and command line."""
+"""The shadow report: which hand-overs, their tables, the document, its words and its page."""

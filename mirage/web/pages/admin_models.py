@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from markupsafe import Markup
 
-from mirage.api.routes.admin import Name, Version
 from mirage.errors import IllegalTransition, InputError
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Body
+from mirage.http.model_paths import ModelName, ModelVersion
 from mirage.web import formatting, forms
 from mirage.web.page_context import Looking, PageContext
 
@@ -25,8 +25,8 @@ _OK, _CONFLICT = 200, 409
 
 @router.get("/{name}/{version}")
 def show_model(
-    name: Name,
-    version: Version,
+    name: ModelName,
+    version: ModelVersion,
     look: Looking,
     who: Admin,
     done: Annotated[str, Query(max_length=16)] = "",
@@ -37,7 +37,7 @@ def show_model(
 
 @router.post("/{name}/{version}/promote")
 def promote_model(
-    name: Name, version: Version, look: Looking, who: AdminWriter, body: Body
+    name: ModelName, version: ModelVersion, look: Looking, who: AdminWriter, body: Body
 ) -> Response:
     """Judged, and put in use where it is better; else the page says why not, with the figures."""
     fields = forms.parse_form(look.request, body)

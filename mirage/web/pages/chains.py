@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.routes.chains import Asking, ChainPath, get_visible_chain
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
+from mirage.http.chain_access import Asking, ChainPath, get_visible_chain
 from mirage.http.dependencies import Context
 from mirage.services.chains import explanations, link_risks
 from mirage.services.reports import chain_timeline as timelines

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from mirage.api.routes.overviews import format_cursor, parse_cursor
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.http.dependencies import reject_nul, require_identity
+from mirage.http.overview_cursor import format_cursor, parse_cursor
 from mirage.services.reports.overview import build_overview
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text

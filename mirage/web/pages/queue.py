@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.routes.queue import get_minimum_jobs, get_visible_bounds
 from mirage.domain.access.caller import PARTITIONS
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.http import quota
 from mirage.http.dependencies import Writer, Writing
+from mirage.http.wait_visibility import get_minimum_jobs, get_visible_bounds
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 from mirage.services.reports import queue_status, wait_statistics

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from mirage.cli.shadow_report.terminal_text import (
+from mirage.services.reports.recommendation import NAMES, ORDER
+from mirage.studies.shadow_report.pareto_svg import STYLE, render_plot
+from mirage.studies.shadow_report.report_text import (
     COLUMNS,
     describe_pairs,
     format_cell,
     format_saving,
     format_title,
 )
-from mirage.services.reports.recommendation import NAMES, ORDER
-from mirage.studies.shadow_report.pareto_svg import STYLE, render_plot
 
 _STYLE = """
 :root { color-scheme: light dark; }

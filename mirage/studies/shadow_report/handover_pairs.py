@@ -4,12 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mirage.cli.policies.table_options import (
-    LEAD_IN_S,
-    parse_duration_s,
-    parse_instant,
-    round_to_midnight,
-)
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.generation.representative_pairs import (
     RepresentativePair,
@@ -21,6 +15,12 @@ from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.services.reports.stored_report import HEAVIEST
 from mirage.sim.types import Params, SimJob
+from mirage.studies.tables.pair_options import (
+    LEAD_IN_S,
+    parse_duration_s,
+    parse_instant,
+    round_to_midnight,
+)
 
 _DAY_S = 86400
 OWN = "new user"

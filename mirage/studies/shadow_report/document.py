@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cli.policies.evaluation import Evaluation
-from mirage.cli.shadow_report.handover_pairs import HandoverPair
 from mirage.episodes.judge import day_bootstrap, policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
 from mirage.episodes.judge.paired_test import PairedDifference
@@ -21,6 +19,8 @@ from mirage.services.reports.recommendation import (
     build_too_little,
     choose_recommendation,
 )
+from mirage.studies.evaluation.policy_evaluation import Evaluation
+from mirage.studies.shadow_report.handover_pairs import HandoverPair
 
 Document = dict[str, Any]
 

@@ -1,16 +1,12 @@
 """Where the jobs of a shadow report come from when no log is given: the history of the site."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from mirage.bootstrap import wiring
-from mirage.cli.cluster_file import load_site_params
-from mirage.cli.policies.table_options import parse_instant
-from mirage.cli.shadow_report.handover_pairs import ReportOptions, parse_since
-from mirage.cli.ui.progress import show_progress
 from mirage.config import settings as settings_file
 from mirage.errors import InputError
 from mirage.services.ingest.trace_export import write_history
@@ -20,6 +16,9 @@ from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters, reports
+from mirage.studies.shadow_report.handover_pairs import ReportOptions, parse_since
+from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.pair_options import parse_instant
 
 BEFORE_S = 32 * 86400
 """Jobs of so long before the window are replayed with it, as in a log of 60 days for 28: the queue
@@ -43,8 +42,11 @@ class SiteHistory:
     store: Store
 
     @classmethod
-    def from_config(cls, config: Path | None, cluster: Path | None) -> Self:
-        """Raises InputError where it is not known what to replay jobs on."""
+    def from_config(
+        cls, config: Path | None, cluster: Path | None, load_params: Callable[[Path], Params]
+    ) -> Self:
+        """Raises InputError where it is not known what to replay jobs on. `load_params`: those of a
+        cluster file."""
         settings = settings_file.load_settings(config)
         file = cluster or settings.cluster.file
         if file is None:
@@ -52,10 +54,10 @@ class SiteHistory:
                 "no cluster file is set: `mirage cluster import` writes one for cluster.file or "
                 "--cluster. A log needs no service: --from-sacct FILE --cluster C.toml"
             )
-        params = load_site_params(file)
+        params = load_params(file)
         return cls(settings.cluster.name, params, wiring.open_store(settings))
 
-    def export_log(self, folder: Path, asked: ReportOptions) -> JobLog:
+    def export_log(self, folder: Path, asked: ReportOptions, output: StudyOutput) -> JobLog:
         """The stored jobs that the window needs, as a trace in `folder`."""
         path = folder / _FILE
         with self.store.read() as tx:
@@ -69,7 +71,8 @@ class SiteHistory:
                 )
             until = last if asked.until is None else parse_instant(asked.until, "--until")
             since = max(0, parse_since(asked.since, until) - BEFORE_S)
-            with show_progress("jobs of the history", job_history.count_jobs(tx, mine)) as told:
+            count = job_history.count_jobs(tx, mine)
+            with output.show_progress("jobs of the history", count) as told:
                 write_history(tx, mine, path, since, told)
         return JobLog(path, f"the history of {self.name}")
 

@@ -1,16 +1,15 @@
-"""How `mirage train` makes each kind of model, once its words are read."""
+"""How each kind of model is trained."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
-
-from mirage.cli.ui.progress import show_progress
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
+from mirage.studies.study_output import StudyOutput
 
 if TYPE_CHECKING:
     from mirage.learn.agents.checkpoints import Checkpoints
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 EVERY = 6
 """Of ten-minute instants, one is learned from: neighbours are nearly the same row."""
-_AFTER_CTRL_C = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +28,57 @@ class TrainedArtefact:
     weights: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRequest:
-    """What every training is told."""
+class FamilyName(StrEnum):
+    FOREST = "forest"
+    XGBOOST = "xgboost"
+    ENSEMBLE = "ensemble"
+    DQN = "dqn"
+    POLICY_GRADIENT = "policy-gradient"
 
-    words: Sequence[Path]
+
+class EncoderName(StrEnum):
+    MLP = "mlp"
+    TRANSFORMER = "transformer"
+    MOE = "moe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRequest:
+    """A model that is to be made."""
+
+    family: FamilyName
+    paths: Sequence[Path]
+    """Of the episode tables."""
     out: Path
-    windows: int
-    seed: int
+    """Its folder, which is not there yet."""
+    models: Path
+    """The folder of models, in which `init` is."""
+    encoder: EncoderName | None = None
+    init: str | None = None
+    """An agent that training goes on from."""
+    settings: Path | None = None
+    """A file of hyper-parameters to change."""
+    twin: bool | None = None
+    """Whether to learn from what the twin foretells; None: where all tables have its answers."""
+    windows: int = 3
+    """Of later weeks, to be judged on."""
+    seed: int = 0
+    note: str = ""
+
+
+class InterruptedTraining(KeyboardInterrupt):
+    """By Ctrl-C, with stages kept from which the same training goes on."""
+
+    def __init__(self, stages: int) -> None:
+        super().__init__()
+        self.stages = stages
 
 
 class Trainer(Protocol):
     """One kind of model."""
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact: ...
 
     def clean_up(self) -> None:
@@ -70,7 +104,7 @@ class TreeTrainer:
         self._twin = twin
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
         from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
         from mirage.learn.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
@@ -80,7 +114,7 @@ class TreeTrainer:
         family = self._family
         rows = Rows.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(rows, tables, EVERY)
-        with show_progress(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
+        with output.show_progress(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
             metrics = tree_training.judge_family(
                 rows, family, asked.windows, asked.seed, told, judging
             )
@@ -135,23 +169,25 @@ class AgentTrainer:
         self._stages: Checkpoints | None = None
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
-        """Ctrl-C keeps the stages that are done, and leaves with 130."""
+        """Ctrl-C keeps the stages that are done, and raises InterruptedTraining."""
         self._stages = self._open_stages(tables, asked)
         try:
-            return self._train_and_export(tables, asked, self._stages)
+            return self._train_and_export(tables, asked, self._stages, output)
         except KeyboardInterrupt:
-            done = len(self._stages)
-            typer.echo(f"mirage: {done} stages kept; the same command goes on", err=True)
-            raise typer.Exit(_AFTER_CTRL_C) from None
+            raise InterruptedTraining(len(self._stages)) from None
 
     def clean_up(self) -> None:
         if self._stages is not None:
             self._stages.delete_folder()
 
     def _train_and_export(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, stages: "Checkpoints"
+        self,
+        tables: Sequence[EpisodeTable],
+        asked: TrainingRequest,
+        stages: "Checkpoints",
+        output: StudyOutput,
     ) -> TrainedArtefact:
         import torch  # noqa: PLC0415 - an extra
 
@@ -170,7 +206,7 @@ class AgentTrainer:
         runs = Trajectories.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
-        with show_progress(name, (asked.windows + 1) * agent_training.STAGES) as told:
+        with output.show_progress(name, (asked.windows + 1) * agent_training.STAGES) as told:
             stages = replace(stages, told=told)
             metrics = agent_training.judge_agent(runs, plan, asked.windows, stages, judging)
             agent = agent_training.fit_agent(runs, plan, stages, "all")
@@ -198,7 +234,7 @@ class AgentTrainer:
                 "settings": self._plan.used_settings,
                 "seed": asked.seed,
                 "windows": asked.windows,
-                "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.words],
+                "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.paths],
                 "twin": [_hash_twin_forecasts(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
                 "versions": model_card.list_versions(),

@@ -1,14 +1,11 @@
 """Asking the twin for a table, where it was not asked yet: the trace is found and replayed."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import typer
 from pydantic import TypeAdapter
 
-from mirage.cli.ui.progress import show_progress
 from mirage.episodes.table import twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -16,12 +13,17 @@ from mirage.policy.registry import AUTO
 from mirage.ports import Policy
 from mirage.services.replay.twin_tables import build_request, make_twin_table
 from mirage.sim.types import Params
+from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.table_plan import count_cores
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import scale_load
 
 
 def ask_twin_if_needed(
-    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
+    policies: Iterable[Policy],
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
 ) -> None:
     """Ask where one of the policies wants to know.
 
@@ -33,14 +35,14 @@ def ask_twin_if_needed(
         return
     for path, table in zip(paths, tables, strict=True):
         try:
-            add_twin_forecasts(path, table)
+            add_twin_forecasts(path, table, output)
         except InputError as error:
             if any(policy.name != AUTO for policy in wanting):
                 raise
-            typer.echo(f"mirage: note: {error}", err=True)
+            output.warn(str(error))
 
 
-def add_twin_forecasts(path: Path, table: EpisodeTable) -> None:
+def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
     """Give the table the twin's answers, and keep them beside it.
 
     Raises InputError where the trace is gone, or another one.
@@ -50,11 +52,11 @@ def add_twin_forecasts(path: Path, table: EpisodeTable) -> None:
     trace = _find_trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
     jobs = scale_load(replay.load_replay(trace, params).workload.jobs, table.about.load)
-    with show_progress("asking the twin", len(table)) as told:
+    with output.show_progress("asking the twin", len(table)) as told:
         table.twins = make_twin_table(
             build_request(table, params, jobs),
             twin_forecasts.get_twin_path(path),
-            len(os.sched_getaffinity(0)),
+            count_cores(),
             told,
         )
 

@@ -5,10 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import typer
-
-from mirage.cli.policies.twin_tables import ask_twin_if_needed
-from mirage.cli.ui.progress import show_progress
 from mirage.domain.decision import Decision, HandoverView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
@@ -21,9 +17,26 @@ from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
+from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 ORACLE = "oracle"
 """What could only be known afterwards: no policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRequest:
+    """Which policies are judged, and on what."""
+
+    paths: Sequence[Path]
+    tables: Sequence[EpisodeTable]
+    """Those of the files `paths`."""
+    names: Sequence[str]
+    """Of policies; `oracle` may be one of them."""
+    models: Path
+    """The folder of models."""
+    overlap_price: float
+    startup_h: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +63,23 @@ class Evaluation:
         ).interruption_h
 
 
-def run_evaluation(
-    paths: Sequence[Path],
-    tables: Sequence[EpisodeTable],
-    names: Iterable[str],
-    under: Path,
-    *,
-    overlap_price: float,
-    startup_h: float = 0.0,
-) -> Evaluation:
-    """Ask each policy of `names`, and the oracle where it is one, over the tables.
+def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluation:
+    """Ask each policy, and the oracle where it is one, over the tables.
 
-    `under` is the folder of models. Raises InputError where two tables share a hand-over, or a
-    policy cannot be judged on one of them. What is odd is said on standard error.
+    Raises InputError where two tables share a hand-over, or a policy cannot be judged on one of
+    them.
     """
-    names = list(names)
-    asked = {name: get_policy(name, under) for name in names if name != ORACLE}
+    paths, tables, names = request.paths, request.tables, request.names
+    asked = {name: get_policy(name, request.models) for name in names if name != ORACLE}
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
-    ask_twin_if_needed(asked.values(), paths, tables)
-    _warn_if_trained_on(asked.values(), paths, tables)
+    ask_twin_if_needed(asked.values(), paths, tables, output)
+    _warn_if_trained_on(asked.values(), paths, tables, output)
     heard = AutoChoiceCounter()
-    run = _PolicyRunner(tables, overlap_price, startup_h, heard)
+    run = _PolicyRunner(request, heard, output)
     chosen = {name: run.collect_choices(asked.get(name)) for name in names}
-    return Evaluation(tables, startup_h, chosen, heard)
+    return Evaluation(tables, request.startup_h, chosen, heard)
 
 
 def join_handovers(
@@ -91,16 +96,13 @@ class _PolicyRunner:
     """Policies over tables; each is asked once, however many ask what it chooses."""
 
     def __init__(
-        self,
-        tables: Sequence[EpisodeTable],
-        overlap_price: float,
-        startup_h: float,
-        heard: AutoChoiceCounter,
+        self, request: EvaluationRequest, heard: AutoChoiceCounter, output: StudyOutput
     ) -> None:
-        self._tables = tables
-        self._price = overlap_price
-        self._startup_h = startup_h
+        self._tables = request.tables
+        self._price = request.overlap_price
+        self._startup_h = request.startup_h
         self._heard = heard
+        self._output = output
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
 
     def collect_choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
@@ -132,9 +134,9 @@ class _PolicyRunner:
         if asked.name == "reactive":
             return policy_runner.choose_reactive(table)
         heeded = _FallbackCounter(asked)
-        with show_progress(asked.name, len(table)) as told:
+        with self._output.show_progress(asked.name, len(table)) as told:
             found = policy_runner.run_policy(table, heeded, self._price, lambda _: told())
-        heeded.warn_of_fallbacks(table)
+        heeded.warn_of_fallbacks(table, self._output)
         return found
 
 
@@ -151,12 +153,12 @@ class _FallbackCounter:
             self._why[self.explain_unfit(view)] += 1
         return self._policy.decide(view)
 
-    def warn_of_fallbacks(self, table: EpisodeTable) -> None:
+    def warn_of_fallbacks(self, table: EpisodeTable, output: StudyOutput) -> None:
         stood_in = sum(n for why, n in self._why.items() if why is not None)
         if stood_in:
             why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
             told = f"{self.name} was stood in for in {stood_in} of {self._why.total()} decisions"
-            typer.echo(f"mirage: note: {table.about.trace}: {told} ({why})", err=True)
+            output.warn(f"{table.about.trace}: {told} ({why})")
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
@@ -169,19 +171,21 @@ def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> No
 
 
 def _warn_if_trained_on(
-    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
+    policies: Iterable[Policy],
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
 ) -> None:
     """Figures on weeks that a model was trained on are better than the model is."""
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
             if isinstance(one, ModelPolicy) and _has_seen(one, table):
-                typer.echo(
-                    f"mirage: note: {one.name} was trained on weeks of {path}, or later", err=True
-                )
+                output.warn(f"{one.name} was trained on weeks of {path}, or later")
             if isinstance(one, AutoPolicy):
                 for name in (c.name for c in one.candidates if _has_seen(c, table)):
-                    told = f"{name} was trained on weeks of {path}, or later: auto does without it"
-                    typer.echo(f"mirage: note: {told}", err=True)
+                    output.warn(
+                        f"{name} was trained on weeks of {path}, or later: auto does without it"
+                    )
 
 
 def _has_seen(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:

@@ -1,0 +1,13 @@
+"""Studies heard on the terminal: notes and bars on standard error."""
+
+import typer
+
+from mirage.cli.ui.progress import show_progress
+from mirage.studies.study_output import StudyOutput
+
+
+def print_note(text: str) -> None:
+    typer.echo(f"mirage: note: {text}", err=True)
+
+
+TERMINAL = StudyOutput(print_note, show_progress)

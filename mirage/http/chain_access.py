@@ -1,0 +1,58 @@
+"""Chains as their callers may reach them: which one they see, and what they ask of their own."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Path
+
+from mirage.domain.access.caller import JOBS, USAGE, Principal
+from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.errors import NotAllowed
+from mirage.http.dependencies import Context, Writer, Writing, require_identity
+from mirage.http.idempotency import Once
+from mirage.http.problems import NOT_FOUND, ProblemError
+from mirage.services.chains import lifecycle
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+
+ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
+
+
+def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
+    """One that this caller may not see is one that is not there."""
+    require_identity(
+        reader, JOBS, USAGE
+    )  # before the look-up, which would tell whether there is one
+    found = chains.get_chain(tx, chain_id)
+    if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
+        hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
+        raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
+    return found
+
+
+def _prepare_state_request(
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
+) -> Callable[[ChainState], Chain]:
+    """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
+
+    def request_state(target: ChainState) -> Chain:
+        return key.run_once(lambda: write_request(target), get_own_chain)
+
+    def write_request(target: ChainState) -> Chain:
+        found = get_own_chain()
+        lifecycle.request_state(
+            tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
+        )
+        return found
+
+    def get_own_chain() -> Chain:
+        found = get_visible_chain(tx, ChainId(chain_id), who)
+        if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
+            raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+        return found
+
+    return request_state
+
+
+Asking = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
+"""Asks for a state of the caller's own chain; answers the chain as it was found."""

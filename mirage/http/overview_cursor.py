@@ -1,0 +1,26 @@
+"""The overview's pages: where the next one begins, in a word that an address can hold."""
+
+import re
+
+from mirage.domain.chain import ChainId
+from mirage.http.problems import build_invalid_error
+from mirage.services.reports.overview import ChainRow
+from mirage.store.chains.chain_ranking import RankedChain
+
+_CURSOR = re.compile(r"(?P<rank>[012])-(?P<ends>\d{1,19})-(?P<chain>[a-z0-9]{8,32})")
+_BEYOND = 2**63
+
+
+def format_cursor(row: ChainRow) -> str:
+    """Where the page after that row begins."""
+    return f"{row.place.rank}-{row.place.ends}-{row.place.chain_id}"
+
+
+def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
+    """What `format_cursor` made; a fault of `parameter` where it is not."""
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or int(found["ends"]) >= _BEYOND:
+        raise build_invalid_error(
+            f"no such page: begin again without {parameter}", parameter=parameter
+        )
+    return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))

@@ -1,0 +1,89 @@
+"""An evaluation as one document: what `mirage evaluate` writes, shows and plots."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.episodes.judge import day_bootstrap
+from mirage.episodes.judge.evaluation import Figures, build_class_masks, evaluate_policies
+from mirage.episodes.judge.table_set import count_clusters
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.policy.registry import AUTO
+from mirage.studies.evaluation.policy_evaluation import Evaluation, join_handovers
+from mirage.studies.study_output import StudyOutput
+
+_HOUR_S = 3600.0
+
+
+def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
+    """Of each policy that was judged, by load class; who decided for `auto` is with its own."""
+    handovers = {name: judged.collect_handovers(name) for name in judged.chosen}
+    figures = evaluate_policies(
+        handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
+    )
+    if AUTO in figures:
+        figures[AUTO]["all"] |= judged.heard.summarize_choices()
+    return figures
+
+
+def evaluate_constant_leads(
+    tables: Sequence[EpisodeTable], startup_h: float
+) -> list[tuple[float, float]]:
+    """(overlap, interruption) in mean hours of each constant lead that all tables have."""
+    shortest = min(table.outcome_s.shape[1] for table in tables)
+    points = []
+    for back in range(1, shortest + 1):
+        at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
+        handovers = join_handovers(tables, at, startup_h)
+        points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
+    return points
+
+
+def build_document(
+    figures: Figures,
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    overlap_price: float,
+    startup_h: float,
+) -> dict[str, Any]:
+    """The figures, and what they were computed from."""
+    return {
+        "policies": figures,
+        "overlap_price": overlap_price,
+        "startup_time_s": round(startup_h * _HOUR_S),
+        "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
+        "clusters": count_clusters([table.about for table in tables]),
+        "bootstrap": {
+            "block": "day",
+            "draws": day_bootstrap.DRAWS,
+            "seed": day_bootstrap.SEED,
+            "level_pct": day_bootstrap.LEVEL_PCT,
+        },
+    }
+
+
+def _describe_table(path: Path, table: EpisodeTable) -> dict[str, Any]:
+    about = table.about
+    return {
+        "file": str(path),
+        "trace": about.trace,
+        "cluster": about.cluster.get("name"),
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+        "load": about.load,
+        "episodes": len(table),
+    }
+
+
+def warn_if_pooled(tables: Sequence[EpisodeTable], output: StudyOutput) -> None:
+    """Whether figures are of unlike hand-overs in one set."""
+    count = count_clusters([table.about for table in tables])
+    if count > 1:
+        names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
+        output.warn(f"hand-overs of {count} different clusters ({names}) are judged as one set")
+    loads = sorted({t.about.load for t in tables})
+    if loads != [1.0]:
+        names = ", ".join(f"{load:g}" for load in loads)
+        output.warn(f"hand-overs at {names} times the trace's load")

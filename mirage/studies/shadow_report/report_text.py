@@ -1,0 +1,48 @@
+"""What the shadow report says in words and cells, on a terminal and on its page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mirage.services.reports.recommendation import REACTIVE
+
+COLUMNS = (
+    ("inter-\nruption h", "interruption_h", 2),
+    ("overlap\nh", "overlap_h", 2),
+    ("none\n%", "zero_interruption_pct", 0),
+    ("cost\nh", "cost_h", 2),
+)
+"""Heading, figure of `mirage evaluate`, digits."""
+
+
+def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
+    """Which hand-overs were asked about, and why these."""
+    if document["pairs"]:
+        yield (
+            f"{document['trace']} replayed on {document['cluster']}; hand-overs that begin from "
+            f"{document['from'][:16]} to {document['until'][:16]} UTC; an hour of overlap costs "
+            f"{document['overlap_price']:g} h."
+        )
+    for pair in document["pairs"]:
+        beyond = f", {pair['left_out']} start points gave none" if pair["left_out"] else ""
+        yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{beyond}"
+
+
+def format_title(group: dict[str, Any]) -> str:
+    count = group["policies"][REACTIVE]["all"]["episodes"]
+    what = "All" if group["by"] == "all" else f"By {group['by']}: {group['name']}"
+    return f"{what}: mean of {count} hand-overs on {group['days']} days [95 % interval over days]"
+
+
+def format_cell(told: dict[str, Any], figure: str, digits: int, *, short: bool = False) -> str:
+    """A figure with its interval; in short without."""
+    value, ends = told[figure], told[f"{figure}_ci"]
+    if value is None:
+        return ""
+    between = "" if ends is None or short else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    return f"{value:.{digits}f}{between}"
+
+
+def format_saving(group: dict[str, Any], name: str) -> str:
+    """What Mirage saves against a baseline, hours in sum; empty for what is none."""
+    against = group["against"].get(name)
+    return "" if against is None else format_cell(against, "interruption_saved_sum_h", 0)

@@ -1,0 +1,118 @@
+"""The shadow report from a log: its pairs chosen, a table made of each, policies judged on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.policy.registry import AUTO
+from mirage.sim.types import Params
+from mirage.studies.evaluation.policy_evaluation import ORACLE, EvaluationRequest, run_evaluation
+from mirage.studies.shadow_report.document import Document, build_document, build_empty_document
+from mirage.studies.shadow_report.handover_pairs import (
+    HandoverPair,
+    ReportOptions,
+    check_window,
+    choose_pairs,
+    compute_window,
+)
+from mirage.studies.shadow_report.job_history import JobLog
+from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.table_plan import build_plan
+from mirage.traces.workloads import replay
+
+JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
+"""In the order of `mirage evaluate`."""
+
+Tables = list[tuple[HandoverPair, Path, EpisodeTable]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowStudy:
+    """What a report is made from."""
+
+    log: JobLog
+    params: Params
+    taken: replay.Replay
+    """The log, as it can be replayed on `params`."""
+    folder: Path
+    """Of the tables."""
+    models: Path
+    overlap_price: float
+    make_table: Callable[[TablePlan, Path], BuiltTable]
+    announce: Callable[[int, int, str], None]
+    """Hears of each table before it is made: its number, of how many, its pair."""
+
+
+def build_report(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Document:
+    """Raises InputError where the log has no job to replay, or none of the days asked about."""
+    log, params, taken = study.log, study.params, study.taken
+    replayed = taken.workload.jobs
+    if not replayed:
+        raise InputError(f"{log.path}: {_explain_no_jobs(taken)}")
+    check_window(replayed, asked)
+    made = _build_tables(study, asked, output)
+    if made:
+        told = _evaluate_tables(study, made, output)
+    else:
+        told = build_empty_document(compute_window(replayed, asked).days)
+    return told | {
+        "trace": log.name,
+        "cluster": params.name,
+        "accrue_always": params.accrue_always,
+        "overlap_price": study.overlap_price,
+        "rows": _count_rows(taken),
+    }
+
+
+def _count_rows(taken: replay.Replay) -> Document:
+    """What became of the rows of the log, by number alone: jobs are people's."""
+    return {
+        "read": taken.read,
+        "replayed": len(taken.workload),
+        "refused": taken.refused,
+        "skipped": taken.skipped,
+        "assumed": taken.assumed,
+    }
+
+
+def _explain_no_jobs(taken: replay.Replay) -> str:
+    """Of a log without a job to replay."""
+    if not taken.read:
+        return "it holds no jobs"
+    out = [*taken.refused.items(), *taken.skipped.items()]
+    why = ", ".join(f"{reason} ({rows})" for reason, rows in out)
+    return f"not one of {taken.read} rows can be replayed: {why}"
+
+
+def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Tables:
+    """A table for each pair that has start points and episodes."""
+    replayed = study.taken.workload.jobs
+    pairs = choose_pairs(replayed, study.params, asked)
+    wanted = [pair for pair in pairs if len(pair.settings.start_points)]
+    made: Tables = []
+    for number, pair in enumerate(wanted, start=1):
+        study.announce(number, len(wanted), pair.name)
+        path = study.folder / f"pair-{number}.npz"
+        try:
+            plan = build_plan(study.log.path, study.params, replayed, pair.settings)
+            table = study.make_table(plan, path).table
+        except InputError as error:
+            output.warn(f"{pair.name}: {error}")
+            continue
+        made.append((pair, path, table))
+    return made
+
+
+def _evaluate_tables(study: ShadowStudy, made: Tables, output: StudyOutput) -> Document:
+    request = EvaluationRequest(
+        paths=[path for _, path, _ in made],
+        tables=[table for _, _, table in made],
+        names=JUDGED,
+        models=study.models,
+        overlap_price=study.overlap_price,
+    )
+    judged = run_evaluation(request, output)
+    return build_document([pair for pair, _, _ in made], judged, study.overlap_price)

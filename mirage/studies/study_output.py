@@ -1,0 +1,16 @@
+"""How a study is heard while it works: what is odd, and how far it is. The caller says where."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOutput:
+    """Two ways to be heard; the command line shows both on standard error."""
+
+    warn: Callable[[str], None]
+    """Hears one sentence that somebody should read."""
+    show_progress: Callable[[str, int], AbstractContextManager[Callable[..., None]]]
+    """Of what is done and its number of steps: what it gives is called at each step, or with how
+    many were done."""

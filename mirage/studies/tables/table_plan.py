@@ -1,0 +1,55 @@
+"""The plan of an episode table, and where a finished one tells of the end of its trace."""
+
+import hashlib
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from mirage.episodes.generation.builder import describe_table
+from mirage.episodes.generation.resumable_build import TablePlan
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.pair_settings import PairSettings
+from mirage.sim.types import Params, SimJob
+from mirage.studies.study_output import StudyOutput
+
+_MANY_BEYOND = 0.01
+
+
+def build_plan(
+    trace: Path,
+    params: Params,
+    replayed: Sequence[SimJob],
+    settings: PairSettings,
+    load: float = 1.0,
+) -> TablePlan:
+    """`replayed`: the jobs of the trace, at that load."""
+    about = describe_table(
+        params,
+        settings,
+        trace=trace.name,
+        source=str(trace.absolute()),
+        trace_sha256=hashlib.sha256(trace.read_bytes()).hexdigest(),
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
+        },
+    )
+    return TablePlan(params, replayed, settings, replace(about, load=load))
+
+
+def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
+    """Whether a good part of its outcomes is of a queue that only drained."""
+    share = table.about.beyond_trace / max(1, table.outcome_s.size)
+    if share >= _MANY_BEYOND:
+        output.warn(
+            f"{path}: of {share:.0%} of the instants the successor started after the "
+            "last submission of the trace, when nobody came any more: too early. Make the table "
+            "anew with an earlier --until"
+        )
+
+
+def count_cores() -> int:
+    return len(os.sched_getaffinity(0))
