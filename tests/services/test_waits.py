@@ -137,7 +137,7 @@ def test_filters_and_hours(store: Store, cluster_id: int) -> None:
 
 
 def test_late_updates_are_counted_where_they_belong(store: Store, cluster_id: int) -> None:
-    """A start told late, a start corrected, one that ended in its first second: sums follow each."""
+    """A start told late, a start corrected, an end in the first second: the sums follow each."""
 
     def by_day() -> list[int]:
         return [p.waits.jobs for p in ask(store, cluster_id).points]

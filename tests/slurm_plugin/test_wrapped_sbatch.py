@@ -355,8 +355,8 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     (chain,) = slurm.chains()
     assert done.stderr.decode() == (
-        f"mirage: chain {chain.name} is not registered (429: {why}); it runs all the same, each"
-        " link queueing when the last one ends, until Mirage finds it by its comment\n"
+        f"mirage: chain {chain.name} is not registered (429: {why}); it runs all the same, its"
+        " links plan by themselves, until Mirage finds it by its comment\n"
     )
 
 
