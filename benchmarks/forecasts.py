@@ -32,7 +32,13 @@ from mirage.learn.trees.ensemble import create_family
 from mirage.learn.trees.tree_families import Family
 from mirage.policy import registry
 from mirage.policy.models import conformal
-from mirage.policy.models.quantiles import LEVELS, P50, P90, normalize_quantiles, to_shifted_hours
+from mirage.policy.models.quantiles import (
+    LEVELS,
+    P50,
+    P90,
+    normalize_quantiles,
+    to_hours_after_shift,
+)
 from mirage.policy.models.tree_model import TreeModel
 from mirage.studies.training.trainers import EVERY
 
@@ -166,7 +172,7 @@ def _empirical(queue: Queue, past: Flags, later: Flags) -> Floats:
 
 def _hours(logs: Floats, shift: Floats) -> Floats:
     moved = np.broadcast_to(shift, logs.shape).reshape(-1, len(LEVELS))
-    return to_shifted_hours(logs.reshape(-1, len(LEVELS)), moved).reshape(logs.shape)
+    return to_hours_after_shift(logs.reshape(-1, len(LEVELS)), moved).reshape(logs.shape)
 
 
 def _by_handover(logs: Floats, queue: Queue) -> Floats:

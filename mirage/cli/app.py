@@ -98,7 +98,7 @@ class _LazyCommand(TyperCommand):
         name = self.name or ""
         module, _ = COMMANDS[name]
         real = get_group(_import_command(module).app).commands[name]
-        command_help.attach_help(real, name)
+        command_help.attach_manual_page(real, name)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 

@@ -300,7 +300,7 @@ MANUAL: dict[str, HelpEntry] = {
 """By the command's words; every one of the tree has its entry (tests/cli/test_manual.py)."""
 
 
-def attach_help(command: Any, words: str) -> None:
+def attach_manual_page(command: Any, words: str) -> None:
     """Let a command, and those below it, show their entries under their options."""
     if command.help and "\n  " not in command.help and "\n- " not in command.help:
         # Lines as they are in the source would break again at the terminal's width.
@@ -311,7 +311,7 @@ def attach_help(command: Any, words: str) -> None:
         # A blank line ends a line of help: single ends are joined.
         command.epilog = "\n\n".join(_format_entry(entry))
     for name, inner in getattr(command, "commands", {}).items():
-        attach_help(inner, f"{words} {name}")
+        attach_manual_page(inner, f"{words} {name}")
 
 
 def _format_entry(entry: HelpEntry) -> list[str]:

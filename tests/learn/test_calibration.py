@@ -5,7 +5,7 @@ import pytest
 
 from mirage.learn.dataset import Floats
 from mirage.learn.evaluation import forecast_metrics
-from mirage.policy.models.quantiles import LEVELS, invert_distribution, to_shifted_hours
+from mirage.policy.models.quantiles import LEVELS, invert_distribution, to_hours_after_shift
 
 RNG = np.random.default_rng(3)
 
@@ -53,6 +53,6 @@ def test_quantiles_of_a_distribution_are_read_between_its_thresholds() -> None:
 
 
 def test_quantiles_come_in_order_and_none_is_below_zero() -> None:
-    found = to_shifted_hours(np.array([[0.5, -1.0, 0.2, 0.1, 3.0]]), np.zeros(5))
+    found = to_hours_after_shift(np.array([[0.5, -1.0, 0.2, 0.1, 3.0]]), np.zeros(5))
     assert found[0, 0] == 0.0
     assert (np.diff(found[0]) >= 0.0).all()

@@ -5,7 +5,7 @@ import pytest
 
 from mirage.policy.models import conformal
 from mirage.policy.models.conformal import QuantileShifts
-from mirage.policy.models.quantiles import LEVELS, P10, P50, P90, to_shifted_hours
+from mirage.policy.models.quantiles import LEVELS, P10, P50, P90, to_hours_after_shift
 
 RNG = np.random.default_rng(3)
 DAY_S = 86400
@@ -29,7 +29,7 @@ def test_moved_quantiles_hold_as_many_waits_as_they_say() -> None:
     waits = even_waits()
     recent = START.max() - conformal.WINDOW_DAYS * DAY_S < START
     shift = conformal.compute_shift(residuals(waits), START)
-    adjusted = to_shifted_hours(np.tile(WRONG, (int(recent.sum()) * INSTANTS, 1)), shift)
+    adjusted = to_hours_after_shift(np.tile(WRONG, (int(recent.sum()) * INSTANTS, 1)), shift)
     below = (waits[recent].ravel()[:, None] <= adjusted).mean(axis=0)
     # A little outside, for there are but so many days.
     np.testing.assert_allclose(below, LEVELS, atol=0.05)

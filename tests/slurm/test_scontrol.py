@@ -28,7 +28,7 @@ def test_only_an_unpinned_or_pinned_job_has_its_nodes_changed() -> None:
 
 
 def test_the_other_moves() -> None:
-    assert scontrol.build_hold_argv(JOB) == ["scontrol", "uhold", "7"]
+    assert scontrol.build_uhold_argv(JOB) == ["scontrol", "uhold", "7"]
     assert scontrol.build_release_argv(JOB) == ["scontrol", "release", "7"]
     assert scancel.build_argv(JOB) == ["scancel", "--verbose", "7"]
 

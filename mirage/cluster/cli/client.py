@@ -144,7 +144,7 @@ class SlurmCli:
         that comes later stays, and is told.
         """
         holds.check_unheld(standby, self._fetch_own_job(standby, owner).shown)
-        self._run_move(scontrol.build_hold_argv(standby))
+        self._run_move(scontrol.build_uhold_argv(standby))
         shown = self._fetch_own_job(standby, owner).shown
         if holds.is_hold_too_late(shown):
             self._run_move(scontrol.build_release_argv(standby))

@@ -51,7 +51,7 @@ class TreePolicy:
     def predict_wait_h(self, rows: Rows) -> Floats:
         """[E x D, Q]: quantiles of the wait."""
         shift = self.shifts.select_by_nodes(conformal.decode_nodes(rows.flat))
-        return quantiles.to_shifted_hours(self.wait.predict_log_quantiles(rows.flat), shift)
+        return quantiles.to_hours_after_shift(self.wait.predict_log_quantiles(rows.flat), shift)
 
 
 def fit_policy(rows: Rows, family: Family, told: Told = lambda: None) -> TreePolicy:

@@ -45,7 +45,7 @@ def normalize_quantiles(log_quantiles: ArrayLike) -> Floats:
     return found
 
 
-def to_shifted_hours(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
+def to_hours_after_shift(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
     """[R, Q], hours: the adjustment [Q] or [R, Q] added, in order, none below 0."""
     found: Floats = np.expm1(
         normalize_quantiles(

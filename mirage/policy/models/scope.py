@@ -30,7 +30,7 @@ class Scope:
             ),
         )
 
-    def has_seen(self, cluster: str, since: int) -> bool:
+    def was_trained_after(self, cluster: str, since: int) -> bool:
         """Whether it was trained on hand-overs of that cluster from then on. What came before them
         is as little unseen: nobody could have had the model."""
         return any(c == cluster and since < last for c, last in self.learned)

@@ -47,7 +47,7 @@ class WaitOutput:
 
     def to_hours(self, wait: NDArray[np.float32], nodes: Ints) -> Floats:
         """[R, Q], for chains of so many nodes [R]."""
-        return quantiles.to_shifted_hours(
+        return quantiles.to_hours_after_shift(
             self.to_log_quantiles(wait), self.shifts.select_by_nodes(nodes)
         )
 

@@ -151,7 +151,7 @@ def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> E
     if outside is not None:
         raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")
     for served in (asked, *others):
-        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since):
+        if served.artefact.scope.was_trained_after(str(about.cluster.get("name", "")), about.since):
             raise InputError(f"{path} has days that {served.name} was trained on")
     return table
 

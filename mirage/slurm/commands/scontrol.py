@@ -36,7 +36,7 @@ def build_set_dependency_argv(job_id: JobId, dependency: str, *, unpin: bool) ->
     return _build_update_argv(job_id, dependency, "" if unpin else None)
 
 
-def build_hold_argv(job_id: JobId) -> list[str]:
+def build_uhold_argv(job_id: JobId) -> list[str]:
     """A hold that the job's owner may lift as well; `scontrol hold` of an Operator is not."""
     return ["scontrol", "uhold", str(job_id)]
 

@@ -192,4 +192,4 @@ def _has_seen(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
     scope = asked.artefact.scope if isinstance(asked, ModelPolicy) else asked.scope
     about = table.about
     cluster = str(about.cluster.get("name", ""))
-    return scope is not None and scope.has_seen(cluster, about.since)
+    return scope is not None and scope.was_trained_after(cluster, about.since)
