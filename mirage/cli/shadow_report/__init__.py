@@ -1,1 +1,1 @@
-"""`mirage report`: what Mirage would have saved a site, as JSON, terminal tables and a page."""
+"""`mirage report`: what Mirage would have saved a site, asked for and shown."""
