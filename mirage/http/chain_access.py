@@ -9,7 +9,7 @@ from mirage.domain.access.caller import JOBS, USAGE, Principal
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.errors import NotAllowed
 from mirage.http.dependencies import Context, Writer, Writing, require_identity
-from mirage.http.idempotency import Once
+from mirage.http.idempotency import Idempotency
 from mirage.http.problems import NOT_FOUND, ProblemError
 from mirage.services.chains import lifecycle
 from mirage.store.chains import chains
@@ -31,7 +31,7 @@ def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> 
 
 
 def _prepare_state_request(
-    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
 ) -> Callable[[ChainState], Chain]:
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
@@ -54,5 +54,5 @@ def _prepare_state_request(
     return request_state
 
 
-Asking = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
+StateRequest = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
 """Asks for a state of the caller's own chain; answers the chain as it was found."""

@@ -15,7 +15,7 @@ from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
-from mirage.http.chain_access import Asking, ChainPath, get_visible_chain
+from mirage.http.chain_access import ChainPath, StateRequest, get_visible_chain
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import (
     Context,
@@ -26,8 +26,8 @@ from mirage.http.dependencies import (
     read_freshness,
     require_identity,
 )
-from mirage.http.idempotency import Once
-from mirage.http.paging import NO_SUCH_CURSOR, Between, PageRequest, Paging
+from mirage.http.idempotency import Idempotency
+from mirage.http.paging import NO_SUCH_CURSOR, PageRequest, Paging, TimeRangeQuery
 from mirage.http.problems import ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
 from mirage.services.chains import chain_quota
@@ -53,7 +53,7 @@ def list_chains(
     wanted: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: Between,
+    between: TimeRangeQuery,
     user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
     state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
     partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
@@ -129,7 +129,7 @@ def register_chain(
     given: Context,
     who: Writer,
     tx: Writing,
-    key: Once,
+    key: Idempotency,
 ) -> chain_schemas.ChainView:
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
@@ -223,7 +223,7 @@ def get_chain(
 
 
 def _build_decision_filter(
-    between: Between,
+    between: TimeRangeQuery,
     action: Annotated[Action | None, Query(description="What was decided.")] = None,
     effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
     mode: Annotated[Mode | None, Query(description="The mode it was made in.")] = None,
@@ -239,7 +239,7 @@ def _build_decision_filter(
     )
 
 
-Deciding = Annotated[DecisionFilter, Depends(_build_decision_filter)]
+DecisionFilterQuery = Annotated[DecisionFilter, Depends(_build_decision_filter)]
 
 
 @router.get(
@@ -249,7 +249,11 @@ Deciding = Annotated[DecisionFilter, Depends(_build_decision_filter)]
     responses=describe_read_errors(404, 429) | EXPORTED,
 )
 def list_chain_decisions(
-    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+    chain_id: ChainPath,
+    paging: Paging,
+    reader: Reader,
+    where: DecisionFilterQuery,
+    wanted: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
     found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
@@ -263,7 +267,7 @@ def list_chain_decisions(
     responses=describe_read_errors(429) | EXPORTED,
 )
 def list_decisions(
-    paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+    paging: Paging, reader: Reader, where: DecisionFilterQuery, wanted: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
     require_identity(reader, JOBS, USAGE)
@@ -306,13 +310,13 @@ def _serialize_decisions(
 
 
 def _prepare_state_view(
-    given: Context, tx: Writing, ask: Asking
+    given: Context, tx: Writing, ask: StateRequest
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """What is asked of a chain, answered with the chain as it then is."""
     return lambda target: _read_chain_view(tx, given, ask(target).chain_id)
 
 
-AskingView = Annotated[
+StateRequestView = Annotated[
     Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_view)
 ]
 
@@ -320,7 +324,7 @@ AskingView = Annotated[
 @router.post(
     "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
 )
-def pause_chain(ask: AskingView) -> chain_schemas.ChainView:
+def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Start no further link until it is resumed; the running link goes on."""
     return ask(ChainState.PAUSED)
 
@@ -330,7 +334,7 @@ def pause_chain(ask: AskingView) -> chain_schemas.ChainView:
     operation_id="resumeChain",
     responses=describe_write_errors(404, 409),
 )
-def resume_chain(ask: AskingView) -> chain_schemas.ChainView:
+def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Undo a pause."""
     return ask(ChainState.ACTIVE)
 
@@ -340,6 +344,6 @@ def resume_chain(ask: AskingView) -> chain_schemas.ChainView:
     operation_id="cancelChain",
     responses=describe_write_errors(404, 409),
 )
-def cancel_chain(ask: AskingView) -> chain_schemas.ChainView:
+def cancel_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""
     return ask(ChainState.CANCELLED)

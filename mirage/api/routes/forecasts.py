@@ -22,7 +22,7 @@ from mirage.http.dependencies import (
     read_freshness,
     to_instant,
 )
-from mirage.http.idempotency import Once
+from mirage.http.idempotency import Idempotency
 from mirage.http.problems import build_invalid_error
 from mirage.http.wait_visibility import get_minimum_jobs, get_visible_bounds
 from mirage.services.forecasts import submission_forecast
@@ -81,7 +81,7 @@ def ask_forecast(
     given: Context,
     who: Writer,
     tx: Writing,
-    key: Once,
+    key: Idempotency,
 ) -> schemas.ForecastAsked:
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""

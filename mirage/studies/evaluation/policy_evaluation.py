@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
 from mirage.episodes.judge.table_set import check_distinct
@@ -148,7 +148,7 @@ class _FallbackCounter:
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self._why: Counter[str | None] = Counter()
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if not isinstance(self._policy, AutoPolicy):
             self._why[self.explain_unfit(view)] += 1
         return self._policy.decide(view)

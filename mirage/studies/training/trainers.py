@@ -12,7 +12,7 @@ from mirage.errors import InputError
 from mirage.studies.study_output import StudyOutput
 
 if TYPE_CHECKING:
-    from mirage.learn.agents.checkpoints import Checkpoints
+    from mirage.learn.agents.checkpoints import TrainingCheckpoints
     from mirage.learn.trees.tree_families import Family
 
 EVERY = 6
@@ -166,7 +166,7 @@ class AgentTrainer:
         if self._start is not None:
             plan = replace(plan, start=self._start.weights, start_until=self._start.until)
         self._plan: AgentPlan = plan
-        self._stages: Checkpoints | None = None
+        self._stages: TrainingCheckpoints | None = None
 
     def train_model(
         self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
@@ -186,7 +186,7 @@ class AgentTrainer:
         self,
         tables: Sequence[EpisodeTable],
         asked: TrainingRequest,
-        stages: "Checkpoints",
+        stages: "TrainingCheckpoints",
         output: StudyOutput,
     ) -> TrainedArtefact:
         import torch  # noqa: PLC0415 - an extra
@@ -223,11 +223,13 @@ class AgentTrainer:
         )
         return TrainedArtefact(graph, card, kept)
 
-    def _open_stages(self, tables: Sequence[EpisodeTable], asked: TrainingRequest) -> "Checkpoints":
-        from mirage.learn.agents.checkpoints import Checkpoints  # noqa: PLC0415
+    def _open_stages(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+    ) -> "TrainingCheckpoints":
+        from mirage.learn.agents.checkpoints import TrainingCheckpoints  # noqa: PLC0415
         from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
 
-        return Checkpoints.open_beside(
+        return TrainingCheckpoints.open_beside(
             asked.out,
             {
                 "kind": [self._plan.family, self._plan.encoder],
