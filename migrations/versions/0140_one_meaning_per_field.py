@@ -2,7 +2,7 @@
 
 Accounting gives a job that was cancelled while it waited its end as its start, and that was stored.
 Sums of waits left such jobs out already, so none is counted anew. Snapshots of the last month are
-read as they are (store/snapshots.py).
+read as they are (store/jobs/snapshots.py).
 """
 
 import sqlalchemy as sa
