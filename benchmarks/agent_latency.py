@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import HandoverView, Waits
+from mirage.domain.decision import PolicyView, Waits
 from mirage.domain.snapshot import Queue
 from mirage.features import twin_features
 from mirage.features.observation import spec
@@ -36,11 +36,11 @@ def served(plan: AgentPlan, *, twin: bool) -> ModelPolicy:
     return ModelPolicy(Artefact(card, graph), "models/new/1")
 
 
-def view(rng: np.random.Generator) -> HandoverView:
+def view(rng: np.random.Generator) -> PolicyView:
     window = rng.normal(size=(WINDOW, len(spec.NAMES))).astype(np.float32)
     none = np.zeros(0, dtype=np.int64)
     waits = Waits(start=none, wait_s=none, nodes=none, time_limit_s=none)
-    return HandoverView(
+    return PolicyView(
         now=0,
         predecessor_end=3600,
         partition="batch",
@@ -56,7 +56,7 @@ def view(rng: np.random.Generator) -> HandoverView:
     )
 
 
-def times_ms(policy: ModelPolicy, shown: HandoverView, turns: int) -> NDArray[np.float64]:
+def times_ms(policy: ModelPolicy, shown: PolicyView, turns: int) -> NDArray[np.float64]:
     found = []
     for _ in range(turns):
         begun = time.perf_counter()

@@ -36,7 +36,7 @@ import numpy as np
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.domain.chain import ChainId
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.snapshot import Snapshot
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
@@ -142,7 +142,7 @@ class Timed:
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self.took_s: list[tuple[float, float]] = []
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         began, cpu = time.perf_counter(), time.thread_time()
         decision = self._policy.decide(view)
         self.took_s.append((time.perf_counter() - began, time.thread_time() - cpu))

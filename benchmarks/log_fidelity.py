@@ -33,7 +33,7 @@ from mirage.traces.calibration.fidelity import (
     mask_judged_jobs,
     measure_fidelity,
 )
-from mirage.traces.calibration.search_space import KNOBS, apply_search_values
+from mirage.traces.calibration.search_space import SEARCH_SETTINGS, apply_search_values
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.replay import Replay, recompute_cancelled_runs
@@ -167,7 +167,7 @@ def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     runs = []
     for _ in range(samples):
-        values = {k.name: round(k.low * (k.high / k.low) ** rng.random()) for k in KNOBS}
+        values = {k.name: round(k.low * (k.high / k.low) ** rng.random()) for k in SEARCH_SETTINGS}
         found = np.full(len(submit), -1, np.int64)
         sim = Simulator(
             params := apply_search_values(base, values), Workload.from_jobs(params, early)

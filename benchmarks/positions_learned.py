@@ -27,7 +27,7 @@ from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means,
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.live_library import LiveLibrary
-from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.protocols import PositionAction
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from mirage.learn.environment.start_states import StartStates, collect_start_states
 
@@ -96,15 +96,15 @@ def outcomes_h(starts: StartStates, act: Act) -> Floats:
     return found
 
 
-def always(position: Position) -> Act:
+def always(position: PositionAction) -> Act:
     return lambda seen: np.full(len(seen), int(position), dtype=np.int64)
 
 
 def measured(regime: str, nodes: int, steps: int, seed: int) -> dict[str, Any]:
     first, later = begun(regime, nodes)
     acts = {
-        HELD: always(Position.HELD),
-        PINNED: always(Position.PINNED),
+        HELD: always(PositionAction.HELD),
+        PINNED: always(PositionAction.PINNED),
         LEARNED: learned(first, steps, seed),
     }
     cost_h = {}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, Site, started_by
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 from mirage.episodes.chains.standby import NO_WAITS, Standby, run_handover
@@ -157,10 +157,10 @@ def _fixed_lead(table: Floats, starts: Ints, instants: Ints) -> Ints:
     return chosen
 
 
-def _bare_view(now: int, end: int, waits: Ints) -> HandoverView:
+def _bare_view(now: int, end: int, waits: Ints) -> PolicyView:
     """As much of it as this rule reads."""
     handovers = replace(NO_WAITS, wait_s=waits)
-    return HandoverView(
+    return PolicyView(
         now=int(now),
         predecessor_end=int(end),
         partition="",

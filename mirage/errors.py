@@ -17,7 +17,7 @@ MirageError
 │   ├── StoreUnavailable      cannot be opened or written
 │   ├── SchemaMismatch        the schema is older or newer than this program
 │   └── NotFound              no such row (HTTP 404)
-├── PostError             a mail or a webhook was not taken: try again later
+├── DeliveryError         a mail or a webhook was not taken: try again later
 ├── ServiceUnavailable    Mirage's own service does not answer its command line (exit 5)
 ├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
 ├── NotIdentified         nobody vouches for the caller (HTTP 401)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from mirage.domain.chain import ChainId
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 
@@ -115,11 +115,11 @@ class Needs:
     """What a policy is shown of a handover beyond its times, since each part costs something."""
 
     observation: bool = False
-    """`HandoverView.observation`, which takes time to compute."""
+    """`PolicyView.observation`, which takes time to compute."""
     window: bool = False
-    """`HandoverView.window`, which takes memory to keep."""
+    """`PolicyView.window`, which takes memory to keep."""
     twin: bool = False
-    """`HandoverView.twin_s`, for which the cluster is simulated."""
+    """`PolicyView.twin_s`, for which the cluster is simulated."""
 
 
 class Policy(Protocol):
@@ -131,13 +131,13 @@ class Policy(Protocol):
     @property
     def needs(self) -> Needs: ...
 
-    def decide(self, view: HandoverView) -> Decision: ...
+    def decide(self, view: PolicyView) -> Decision: ...
 
-    def decide_outright(self, view: HandoverView) -> Decision | None:
+    def decide_outright(self, view: PolicyView) -> Decision | None:
         """The decision that needs neither observation nor twin; None: `decide` has to be asked."""
         ...
 
-    def explain_unfit(self, view: HandoverView) -> str | None:
+    def explain_unfit(self, view: PolicyView) -> str | None:
         """Why it cannot be asked about this handover now; None: it can."""
         ...
 
@@ -148,8 +148,8 @@ class SimplePolicy:
     __slots__ = ()
     needs: ClassVar[Needs] = Needs()
 
-    def decide_outright(self, view: HandoverView) -> Decision | None:  # noqa: ARG002 - see Policy
+    def decide_outright(self, view: PolicyView) -> Decision | None:  # noqa: ARG002 - see Policy
         return None
 
-    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
+    def explain_unfit(self, view: PolicyView) -> str | None:  # noqa: ARG002 - see Policy
         return None

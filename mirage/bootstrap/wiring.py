@@ -29,10 +29,10 @@ from mirage.ports import Cluster, Policy
 from mirage.services.access import slurm_permissions
 from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.chains import rest_submission
-from mirage.services.control.limit_overrides import CAPS, LimitDescription
+from mirage.services.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDescription
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
-from mirage.services.operations.slurmctld_load import Ask
+from mirage.services.operations.slurmctld_load import DiagnosisReader
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.commands.scontrol import SiteConfig
 from mirage.store.database import schema_migrations
@@ -111,7 +111,7 @@ def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, CallTotals]]
     return cluster.get_usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
-def get_diagnosis_reader(cluster: Cluster) -> Ask | None:
+def get_diagnosis_reader(cluster: Cluster) -> DiagnosisReader | None:
     """How slurmctld is asked what it was asked; None for a cluster that has none."""
     return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
@@ -163,7 +163,7 @@ def build_rules(service: Service) -> Rules:
 
 
 def build_limits(settings: Settings) -> Limits:
-    """As configured; an admin may have set others since (services/caps.py)."""
+    """As configured; an admin may have set others since (`limit_overrides`)."""
     provision = settings.provision
     return Limits(
         max_lead_s=round(provision.max_lead_h * _HOUR_S),
@@ -188,7 +188,7 @@ def describe_limits(settings: Settings) -> dict[str, LimitDescription]:
             meaning=known[f"provision.{name}"].meaning,
             origin="configuration" if name in given else "default",
         )
-        for name in CAPS
+        for name in ADJUSTABLE_LIMITS
     }
 
 

@@ -53,7 +53,7 @@ PolicyName = Annotated[
 
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
-"""Words of Slurm's PrivateData that Mirage has a view of (domain/caller.py)."""
+"""Words of Slurm's PrivateData that Mirage has a view of (domain/access/caller.py)."""
 
 THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
-from mirage.domain.chain_cause import Actor, AtRisk, Cause
+from mirage.domain.chain_cause import Actor, Cause, ChainRisk
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
@@ -149,7 +149,7 @@ class Chain:
     created_at: int = 0
     cause: Cause | None = None
     """Who brought it into this state, and why; None: it just goes on."""
-    at_risk: AtRisk | None = None
+    at_risk: ChainRisk | None = None
     resumed_at: int | None = None
     """When somebody last resumed it."""
     registered_job: JobId | None = None

@@ -1,7 +1,7 @@
 """Who brought a chain into its state and why, and what it is at risk of.
 
-These are values, no sentences: what Mirage does depends on them. `services/notes.py` puts them into
-words when somebody looks.
+These are values, no sentences: what Mirage does depends on them.
+`services/chains/explanations.py` puts them into words when somebody looks.
 """
 
 from dataclasses import dataclass
@@ -55,10 +55,10 @@ class Risk(StrEnum):
     VANISHED = "StandbyVanished"
     UNKNOWN = "LinkUnknown"
     REFUSED = "SubmitRefused"
-    """`AtRisk.detail` has Slurm's words."""
+    """`ChainRisk.detail` has Slurm's words."""
     HINDERED = "Hindered"
-    """Slurm does not start it, for a reason that no forecast cures. `AtRisk.detail` is the reason
-    (`slurm.reasons`)."""
+    """Slurm does not start it, for a reason that no forecast cures. `ChainRisk.detail` is it
+    (`slurm.text.pending_reasons`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtRisk:
+class ChainRisk:
     of: Risk
     link: int | None = None
     job_id: JobId | None = None

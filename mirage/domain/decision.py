@@ -60,7 +60,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverView:
+class PolicyView:
     """Everything a policy may see at one decision instant. Nothing in it is later than `now`."""
 
     now: int
@@ -89,7 +89,7 @@ class HandoverView:
     """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
     None where they are not kept."""
     twin_s: NDArray[np.int32] | None = None
-    """[19]: quantiles of the wait, were the standby eligible now, at `features.foretold.LEVELS`,
+    """[19]: quantiles of the wait, were the standby eligible now, at `twin_features.LEVELS`,
     seconds: the twin's last answer. None where it was not asked."""
     position: Position = Position.HELD
     """Where the standby stands."""

@@ -74,9 +74,6 @@ def _build_idempotent_request(
     )
 
 
-Asked = Annotated[IdempotentRequest, Depends(_build_idempotent_request)]
-
-
 @dataclass(frozen=True, slots=True)
 class IdempotentTransaction:
     """Done and remembered in one transaction: both or neither."""
@@ -95,10 +92,12 @@ class IdempotentTransaction:
 
 
 def _build_idempotent_transaction(
-    words: Asked, tx: Writing, response: Response
+    words: Annotated[IdempotentRequest, Depends(_build_idempotent_request)],
+    tx: Writing,
+    response: Response,
 ) -> IdempotentTransaction:
     return IdempotentTransaction(words, tx, response)
 
 
-Once = Annotated[IdempotentTransaction, Depends(_build_idempotent_transaction)]
+Idempotency = Annotated[IdempotentTransaction, Depends(_build_idempotent_transaction)]
 """What every POST asks for."""

@@ -139,7 +139,7 @@ def _build_time_range(
     return TimeRange(_to_epoch(since), _to_epoch(until))
 
 
-Between = Annotated[TimeRange, Depends(_build_time_range)]
+TimeRangeQuery = Annotated[TimeRange, Depends(_build_time_range)]
 """A span of time that a list is narrowed to; without a zone it is UTC."""
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)

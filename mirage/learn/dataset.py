@@ -26,7 +26,8 @@ class Rows:
     """E hand-overs of D decision instants. The predecessor's end is no decision: nobody acts."""
 
     observations: Observations
-    """[E, D, F], in the order of `spec.NAMES`; with the twin's, `foretold.NAMES` behind them."""
+    """[E, D, F], in the order of `spec.NAMES`; with the twin's, `twin_features.NAMES`
+    behind them."""
     outcome_h: Floats
     """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
     left_h: Floats
@@ -119,7 +120,7 @@ def list_decision_instants(instants: int, every: int) -> Ints:
 
 
 def build_twin_features(table: EpisodeTable, taken: Ints) -> Observations:
-    """[E, len(taken), len(foretold.NAMES)]. Raises InputError where the twin was not asked."""
+    """[E, len(taken), len(twin_features.NAMES)]. Raises InputError where the twin was not asked."""
     if table.twins is None:
         raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
     left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)

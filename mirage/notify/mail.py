@@ -26,7 +26,7 @@ class Mailer:
     password_file: Path | None = None
 
     def send(self, to: str, subject: str, body: str) -> None:
-        """Raises PostError, also for a recipient that the server refuses."""
+        """Raises DeliveryError, also for a recipient that the server refuses."""
         message = EmailMessage(policy=SMTP)
         message["From"] = self.sender
         message["To"] = to

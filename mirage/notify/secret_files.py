@@ -11,7 +11,7 @@ _OTHERS = 0o077
 
 
 def read_secret(path: Path) -> str:
-    """The first line of a file that nobody else may read. Raises PostError."""
+    """The first line of a file that nobody else may read. Raises DeliveryError."""
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:

@@ -27,7 +27,7 @@ class Webhook:
     secret_file: Path | None = None
 
     def send(self, body: Mapping[str, Any], *, delivery: str, now: int) -> None:
-        """Raises PostError for any answer but 2xx: a redirect is not followed."""
+        """Raises DeliveryError for any answer but 2xx: a redirect is not followed."""
         url = self.read_url()
         key = "" if self.secret_file is None else secret_files.read_secret(self.secret_file)
         content = json.dumps(body, separators=(",", ":")).encode()
@@ -47,7 +47,8 @@ class Webhook:
             raise DeliveryError(f"webhook at {url.host}: the answer was {answer.status_code}")
 
     def read_url(self) -> httpx.URL:
-        """Raises PostError for one that would be sent to in the clear. The path may be a secret."""
+        """Raises DeliveryError for one that would be sent to in the clear. Its path may be a
+        secret."""
         return validate_url(secret_files.read_secret(self.url_file), str(self.url_file))
 
 

@@ -5,7 +5,7 @@ from mirage.sim.simulator import Simulator
 DAY_S = 86400
 
 
-class Checkpoints:
+class ReplayCheckpoints:
     """Any instant of a replay at the cost of at most a day of it: for whoever asks out of order."""
 
     def __init__(self, simulator: Simulator, until: int, every_s: int = DAY_S) -> None:

@@ -105,7 +105,7 @@ class Params:
 
     name: str = "demo"
     slurm_version: str = ""
-    """SLURM_VERSION, which tells whose backfill plans (release.py); empty: nobody told."""
+    """SLURM_VERSION, which tells whose backfill plans (slurm_release.py); empty: nobody told."""
     nodes: int = 76
     gpus_per_node: int = 4
     cpus_per_node: int = 64

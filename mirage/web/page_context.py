@@ -139,7 +139,7 @@ def _build_page_context(
     return PageContext(request=request, given=given, tx=tx, reader=reader)
 
 
-Looking = Annotated[PageContext, Depends(_build_page_context)]
+CurrentPage = Annotated[PageContext, Depends(_build_page_context)]
 """What a page's route asks for."""
 
 

@@ -21,7 +21,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
 from mirage.domain.access.caller import NOBODY_UID, Role
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobState
 from mirage.http.context import ApiContext
 from mirage.services.access import tokens
@@ -33,7 +33,7 @@ from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 
-UPKEEP = AtRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
+UPKEEP = ChainRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
 
 EXAMPLES = int(os.environ.get("MIRAGE_ANY_REQUEST", "4"))
 """Of each operation, caller, and kind of request."""

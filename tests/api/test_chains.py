@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mirage.domain.chain import ChainId, ChainState, Link
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobId
 from mirage.http.context import ApiContext
 from mirage.policy import registry
@@ -107,7 +107,7 @@ def test_a_chain_at_risk_says_what_of_and_what_to_do(
     client: Client, store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+        held = ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
         add_chain(tx, cluster_id, at_risk=held)
     risk = client.get(f"{PATH}/{CHAIN}").json()["at_risk"]
     assert (risk["reason"], risk["says"]) == (

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from mirage.domain.access.request_signing import build_signed_text
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobState
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, Client
 
-UPKEEP = AtRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
+UPKEEP = ChainRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
 
 API = "/api/v1"
 DAY = 86400

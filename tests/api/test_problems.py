@@ -172,7 +172,7 @@ def test_a_move_there_is_not(client: Client) -> None:
 
 def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up ids fill no database; a chain known already, and other users, are not refused."""
-    monkeypatch.setattr(chain_service, "UNSEEN_MAX", 3)
+    monkeypatch.setattr(chain_service, "MAX_UNSEEN_CHAINS", 3)
     made_up = [NEW.replace(b"k3v9x2m7q1zt", b"madeup%06d" % n) for n in range(4)]
     statuses = [client.post(CHAINS, body, who="alice").status_code for body in made_up]
     assert statuses == [201, 201, 201, 429]
@@ -203,7 +203,7 @@ def test_more_chains_than_one_user_may_have(client: Client) -> None:
 def test_chains_that_slurm_has_shown_do_not_count(
     client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain_service, "UNSEEN_MAX", 1)
+    monkeypatch.setattr(chain_service, "MAX_UNSEEN_CHAINS", 1)
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)

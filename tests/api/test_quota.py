@@ -18,7 +18,7 @@ from mirage.domain.job import JobId
 from mirage.http import quota
 from mirage.http.context import ApiContext
 from mirage.services.access.quotas import Quotas
-from mirage.services.chains.lifecycle import UNSEEN_MAX
+from mirage.services.chains.lifecycle import MAX_UNSEEN_CHAINS
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
@@ -163,11 +163,11 @@ def test_a_script_that_submits_a_hundred_chains_is_not_held_up(
     """As the wrapped sbatch registers them, faster than anybody submits: with what the package has
     by default. The 101st that Slurm has not shown is told why."""
     with serving(stage, context, clock) as client:
-        for number in range(UNSEEN_MAX):
+        for number in range(MAX_UNSEEN_CHAINS):
             headers = {"Idempotency-Key": f"alices{number:06}"}
             answer = client.post(f"{API}/chains", new(number), who="alice", headers=headers)
             assert answer.status_code == 201, answer.text
-        answer = client.post(f"{API}/chains", new(UNSEEN_MAX), who="alice")
+        answer = client.post(f"{API}/chains", new(MAX_UNSEEN_CHAINS), who="alice")
         assert (answer.status_code, "Slurm has shown no job" in answer.text) == (429, True)
 
 

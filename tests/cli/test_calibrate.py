@@ -20,7 +20,7 @@ from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params
 from mirage.traces.calibration.fidelity import Window, measure_fidelity
-from mirage.traces.calibration.search_space import KNOBS, get_search_values
+from mirage.traces.calibration.search_space import SEARCH_SETTINGS, get_search_values
 from mirage.traces.cluster_files.reader import load_cluster_params, parse_cluster_file
 from mirage.traces.workloads import replay, synthetic
 
@@ -276,7 +276,9 @@ def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixt
         raise InputError("no such thing")
 
     with pytest.raises(InputError, match="no such thing"):
-        optuna_search.search_knobs(KNOBS, score, trials=8, seed=1, first=get_search_values(TRUTH))
+        optuna_search.search_knobs(
+            SEARCH_SETTINGS, score, trials=8, seed=1, first=get_search_values(TRUTH)
+        )
     assert capfd.readouterr().err == ""
 
 

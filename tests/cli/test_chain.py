@@ -20,7 +20,7 @@ from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.domain.access.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState, Style
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
+from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId
 from mirage.services.access import tokens
 from mirage.store.access.tokens import Token
@@ -234,7 +234,7 @@ def test_a_chain_at_risk_says_so_wherever_it_is_looked_at(
 ) -> None:
     says = "link 2 (job 12) waits: an admin holds it"
     with store.begin() as tx:
-        held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+        held = ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
         risky = replace(chains.get_chain(tx, chain), at_risk=held)
         chains.save_chain(tx, cluster_id, risky)
     for word in ("show", "explain"):

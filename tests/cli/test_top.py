@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from mirage.cli.chains.top import render_overview
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.store.database.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_links
@@ -28,7 +28,7 @@ def chains(store: Store, cluster_id: int) -> None:
         add_links(tx, cluster_id)
         add_chain(
             *(tx, cluster_id, "riskychain1", "bob"),
-            at_risk=AtRisk(of=Risk.REFUSED, link=2, detail="\x1b[2J[red]an admin[/red] says no"),
+            at_risk=ChainRisk(of=Risk.REFUSED, link=2, detail="\x1b[2J[red]an admin[/red] says no"),
         )
 
 

@@ -27,7 +27,7 @@ class Interrupted(Exception):
     """As Ctrl-C would."""
 
 
-def interrupted(after: int) -> parallel.Told:
+def interrupted(after: int) -> parallel.PointsCallback:
     heard = []
 
     def told(done: int) -> None:

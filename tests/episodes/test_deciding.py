@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import POLICIES
@@ -23,9 +23,9 @@ class Noted(SimplePolicy):
 
     def __init__(self, time_left_s: int = 0) -> None:
         self._time_left_s = time_left_s
-        self.views: list[HandoverView] = []
+        self.views: list[PolicyView] = []
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         self.views.append(view)
         free = view.time_left_s <= self._time_left_s
         return Decision(action=Action.FREE if free else Action.WAIT, reason="", policy=self.name)

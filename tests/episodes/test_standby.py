@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.episodes.chains.chain_replay import ChainReplay, ChainSlot
 from mirage.episodes.chains.standby import (
     NO_WAITS,
@@ -117,10 +117,10 @@ class Looking(SimplePolicy):
     name = "looking"
 
     def __init__(self, answers: list[Action]) -> None:
-        self.views: list[HandoverView] = []
+        self.views: list[PolicyView] = []
         self.answers = answers
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         self.views.append(view)
         return Decision(action=self.answers[len(self.views) - 1], reason="", policy=self.name)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mirage.features.observation import spec
 from mirage.features.observation.compute import scale_numbers
-from mirage.features.observation.spec import Scale
+from mirage.features.observation.spec import Scaling
 
 
 def test_every_number_has_one_name_one_scale_and_one_place() -> None:
@@ -40,22 +40,22 @@ def test_the_groups_follow_each_other_without_gap() -> None:
     assert parts[-1].stop == len(spec.NAMES)
 
 
-_TWO = {"a": (("x", Scale.LOG), ("y", Scale.LOG))}
+_TWO = {"a": (("x", Scaling.LOG), ("y", Scaling.LOG))}
 
 
 @pytest.mark.parametrize(
     ("groups", "computation"),
     [
-        ({"a": (("y", Scale.LOG), ("x", Scale.LOG))}, 1),
-        ({"a": (("x", Scale.LOG), ("z", Scale.LOG))}, 1),
-        ({"a": (("x", Scale.LOG), ("y", Scale.PLAIN))}, 1),
-        ({"b": (("x", Scale.LOG), ("y", Scale.LOG))}, 1),
-        ({"a": (("x", Scale.LOG),), "b": (("y", Scale.LOG),)}, 1),
+        ({"a": (("y", Scaling.LOG), ("x", Scaling.LOG))}, 1),
+        ({"a": (("x", Scaling.LOG), ("z", Scaling.LOG))}, 1),
+        ({"a": (("x", Scaling.LOG), ("y", Scaling.PLAIN))}, 1),
+        ({"b": (("x", Scaling.LOG), ("y", Scaling.LOG))}, 1),
+        ({"a": (("x", Scaling.LOG),), "b": (("y", Scaling.LOG),)}, 1),
         (_TWO, 2),
     ],
 )
 def test_the_fingerprint_is_another_one_after_any_change(
-    groups: dict[str, tuple[tuple[str, Scale], ...]], computation: int
+    groups: dict[str, tuple[tuple[str, Scaling], ...]], computation: int
 ) -> None:
     assert spec.compute_fingerprint(groups, computation) != spec.compute_fingerprint(_TWO, 1)
 
@@ -68,7 +68,7 @@ def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
 @given(st.lists(st.floats(0, 1e9), min_size=len(spec.NAMES), max_size=len(spec.NAMES)))
 def test_scaling_can_be_undone(numbers: list[float]) -> None:
     raw = np.array(numbers)
-    raw[spec.SCALES == Scale.SIGNED_LOG_HOURS] *= -1.0
+    raw[spec.SCALES == Scaling.SIGNED_LOG_HOURS] *= -1.0
     assert np.allclose(
         spec.invert_scaling(scale_numbers(raw, spec.SCALES)), raw, rtol=1e-4, atol=1e-2
     )

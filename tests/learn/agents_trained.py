@@ -10,7 +10,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn import settings
 from mirage.learn.agents import agent_card, agent_export, agent_training
 from mirage.learn.agents.agent_training import Agent, AgentPlan
-from mirage.learn.agents.checkpoints import Checkpoints
+from mirage.learn.agents.checkpoints import TrainingCheckpoints
 from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.artefact import model_card, safetensors_io
 from tests.learn.queue_tables import foretold, queue_table
@@ -65,7 +65,7 @@ def runs(*, twin: bool = False) -> Trajectories:
 
 
 def fit(made: AgentPlan, folder: Path, of: Trajectories | None = None) -> Agent:
-    return agent_training.fit_agent(of or runs(), made, Checkpoints(folder), "all")
+    return agent_training.fit_agent(of or runs(), made, TrainingCheckpoints(folder), "all")
 
 
 def save(

@@ -11,7 +11,7 @@ from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import agent_export, agent_training, training_tensors
 from mirage.learn.agents.agent_training import Agent, AgentPlan
-from mirage.learn.agents.checkpoints import Checkpoints
+from mirage.learn.agents.checkpoints import TrainingCheckpoints
 from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.dataset import Rows
@@ -78,7 +78,7 @@ def test_shuffled_labels_teach_no_more_than_a_constant_lead(
 def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> None:
     told = []
     for turn in ("first", "second"):
-        stages = Checkpoints(tmp_path / turn)
+        stages = TrainingCheckpoints(tmp_path / turn)
         told.append(
             agent_training.judge_agent(runs(), plan(family, "mlp", changed=BRIEF), 1, stages)
         )
@@ -132,4 +132,6 @@ def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> Non
         "dqn", "mlp", start=agent_training.dump_weights(plan("dqn", "mlp").prepare_net(runs()))
     )
     late = plan("dqn", "mlp", start=on.start, start_until=until)
-    assert agent_training.judge_agent(runs(), late, 2, Checkpoints(tmp_path))["policies"] == {}
+    assert (
+        agent_training.judge_agent(runs(), late, 2, TrainingCheckpoints(tmp_path))["policies"] == {}
+    )

@@ -13,7 +13,7 @@ from mirage.episodes.table.pair_settings import PairSettings
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
 from mirage.learn.environment.live_library import ForkBatch, LiveLibrary, ObservationKind
-from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.protocols import PositionAction
 from mirage.learn.environment.start_states import StartState, collect_start_states
 from mirage.learn.environment.table_library import TableLibrary
 from mirage.sim.simulator import Simulator
@@ -35,7 +35,7 @@ def freed_then(start: StartState, instant: int) -> float:
     return (started - world.end) / 3600
 
 
-def outcome(env: ChainEnv, handover: int, positions: list[Position]) -> tuple[float, float]:
+def outcome(env: ChainEnv, handover: int, positions: list[PositionAction]) -> tuple[float, float]:
     """(outcome, sum of rewards); after the last of `positions` the standby stays there."""
     env.reset(options={"handover": handover})
     total, step = 0.0, 0
@@ -47,8 +47,8 @@ def outcome(env: ChainEnv, handover: int, positions: list[Position]) -> tuple[fl
             return info["outcome_h"], total
 
 
-def held_then_free(instant: int) -> list[Position]:
-    return [Position.HELD] * instant + [Position.FREE]
+def held_then_free(instant: int) -> list[PositionAction]:
+    return [PositionAction.HELD] * instant + [PositionAction.FREE]
 
 
 @REGIMES
@@ -80,8 +80,8 @@ def test_the_full_form_is_the_episode_file_step_by_step(accrue_always: bool) -> 
             assert told == alike
             for _ in range(instant):
                 np.testing.assert_array_equal(seen, same)
-                seen, *_ = table.step(Position.HELD)
-                same, _, ended, _, _ = live.step(Position.HELD)
+                seen, *_ = table.step(PositionAction.HELD)
+                same, _, ended, _, _ = live.step(PositionAction.HELD)
                 assert not ended
             np.testing.assert_array_equal(seen, same)
             moves = held_then_free(instant)
@@ -94,13 +94,13 @@ def test_holding_throughout_is_reactive(accrue_always: bool) -> None:
     env = ChainEnv(library)
     for handover in range(len(library)):
         _, info = env.reset(options={"handover": handover})
-        assert outcome(env, handover, [Position.HELD])[0] == info["reactive_h"]
+        assert outcome(env, handover, [PositionAction.HELD])[0] == info["reactive_h"]
 
 
 def test_pinned_throughout_never_overlaps_and_gains() -> None:
     library = scene.library()
     env = ChainEnv(library)
-    pinned = np.array([outcome(env, h, [Position.PINNED])[0] for h in range(len(library))])
+    pinned = np.array([outcome(env, h, [PositionAction.PINNED])[0] for h in range(len(library))])
     reactive = np.array([library.describe_episode(h)["reactive_h"] for h in range(len(library))])
     assert (pinned >= 0).all()
     assert pinned.mean() < reactive.mean()
@@ -111,10 +111,12 @@ def test_back_to_held_forfeits_age_and_pinning_keeps_it() -> None:
     env = ChainEnv(scene.library())
     kept = 0
     for handover in range(len(env.library)):
-        at_once = outcome(env, handover, [Position.FREE])[0]
+        at_once = outcome(env, handover, [PositionAction.FREE])[0]
         late = outcome(env, handover, held_then_free(40))[0]
-        there_and_back = [Position.FREE] * 10 + [Position.HELD] * 30 + [Position.FREE]
-        pinned_first = [Position.PINNED] * 40 + [Position.FREE]
+        there_and_back = (
+            [PositionAction.FREE] * 10 + [PositionAction.HELD] * 30 + [PositionAction.FREE]
+        )
+        pinned_first = [PositionAction.PINNED] * 40 + [PositionAction.FREE]
         assert outcome(env, handover, there_and_back)[0] in (at_once, late)
         kept += outcome(env, handover, pinned_first)[0] < late
     assert kept > 0
@@ -169,7 +171,7 @@ def test_a_library_forks_and_never_moves_its_starts() -> None:
     library = scene.library()
     before = [s.world.sim.now for s in library.starts]
     for handover in range(len(library)):
-        outcome(ChainEnv(library), handover, [Position.HELD])
+        outcome(ChainEnv(library), handover, [PositionAction.HELD])
     assert [s.world.sim.now for s in library.starts] == before
 
 
@@ -208,7 +210,7 @@ def test_a_batch_makes_room_where_a_state_grows_too_small() -> None:
     library = LiveLibrary(collect_start_states(Params(nodes=4), burst, settings))
     env = ChainEnv(library)
     assert library.describe_episode(0)["reactive_h"] > 1
-    assert outcome(env, 0, [Position.HELD])[0] == library.describe_episode(0)["reactive_h"]
+    assert outcome(env, 0, [PositionAction.HELD])[0] == library.describe_episode(0)["reactive_h"]
 
 
 @REGIMES
@@ -218,7 +220,7 @@ def test_the_small_observation_is_what_the_records_say(accrue_always: bool) -> N
     for handover, start in enumerate(library.starts[:6]):
         world = start.world
         for free in (False, True):
-            position = Position.FREE if free else Position.HELD
+            position = PositionAction.FREE if free else PositionAction.HELD
             env.reset(options={"handover": handover})
             seen, _, ended, _, _ = env.step(position)
             fork = world.sim.fork()
@@ -230,7 +232,7 @@ def test_the_small_observation_is_what_the_records_say(accrue_always: bool) -> N
                 np.testing.assert_allclose(seen, expected, rtol=1e-6, atol=1e-7)
 
 
-def by_hand(sim: Simulator, world: ReplayFork, position: Position) -> list[float]:
+def by_hand(sim: Simulator, world: ReplayFork, position: PositionAction) -> list[float]:
     nodes, now, left = scene.NODES, sim.now, world.end - sim.now
     held = sim.find(world.standby)
     assert held is not None
@@ -248,8 +250,11 @@ def by_hand(sim: Simulator, world: ReplayFork, position: Position) -> list[float
     return [
         left / 86400,
         left / (world.end - world.start),
-        *(float(position is p) for p in (Position.HELD, Position.FREE, Position.PINNED)),
-        0.0 if position is Position.HELD else (now - (held.eligible or 0)) / 86400,
+        *(
+            float(position is p)
+            for p in (PositionAction.HELD, PositionAction.FREE, PositionAction.PINNED)
+        ),
+        0.0 if position is PositionAction.HELD else (now - (held.eligible or 0)) / 86400,
         np.sin(angle),
         np.cos(angle),
         len(sim.list_free_nodes()) / nodes,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mirage.learn.agents import agent_training
-from mirage.learn.agents.checkpoints import Checkpoints, Stage
+from mirage.learn.agents.checkpoints import Stage, TrainingCheckpoints
 from tests.learn.agents_trained import BRIEF, plan, runs
 
 
@@ -24,19 +24,19 @@ def interrupting(after: int) -> Callable[[], None]:
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
 def test_the_same_network_comes_out(family: str, tmp_path: Path) -> None:
     made = plan(family, "mlp", changed=BRIEF)
-    whole = agent_training.fit_agent(runs(), made, Checkpoints(tmp_path / "whole"), "all")
-    cut = Checkpoints(tmp_path / "cut", told=interrupting(2))
+    whole = agent_training.fit_agent(runs(), made, TrainingCheckpoints(tmp_path / "whole"), "all")
+    cut = TrainingCheckpoints(tmp_path / "cut", told=interrupting(2))
     with pytest.raises(KeyboardInterrupt):
         agent_training.fit_agent(runs(), made, cut, "all")
     assert len(cut) == 3
-    again = agent_training.fit_agent(runs(), made, Checkpoints(tmp_path / "cut"), "all")
+    again = agent_training.fit_agent(runs(), made, TrainingCheckpoints(tmp_path / "cut"), "all")
     assert again.facts == whole.facts
     for name, array in agent_training.dump_weights(whole.net).items():
         np.testing.assert_array_equal(agent_training.dump_weights(again.net)[name], array)
 
 
 def test_what_was_kept_is_not_made_again(tmp_path: Path) -> None:
-    stages = Checkpoints(tmp_path / "kept")
+    stages = TrainingCheckpoints(tmp_path / "kept")
     made: list[int] = []
 
     def stage() -> Stage:
@@ -54,6 +54,8 @@ def test_what_was_kept_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_another_command_has_another_folder(tmp_path: Path) -> None:
-    one, same, other = (Checkpoints.open_beside(tmp_path / "1", {"seed": s}) for s in (0, 0, 1))
+    one, same, other = (
+        TrainingCheckpoints.open_beside(tmp_path / "1", {"seed": s}) for s in (0, 0, 1)
+    )
     assert one.folder == same.folder != other.folder
     assert one.folder.name.startswith(".1.")

@@ -11,7 +11,7 @@ import stable_baselines3.common.env_checker
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv
-from mirage.learn.environment.protocols import BOUND, Position
+from mirage.learn.environment.protocols import BOUND, PositionAction
 from mirage.learn.environment.table_library import TableLibrary
 from tests.episodes import tables as made
 from tests.learn.random_tables import FEATURES, random_library, random_tables
@@ -30,7 +30,9 @@ def freed_at(env: ChainEnv, handover: int, instant: int) -> list[float]:
     ended = False
     while not ended:
         free = len(got) >= instant
-        _, reward, ended, truncated, _ = env.step(Position.FREE if free else Position.HELD)
+        _, reward, ended, truncated, _ = env.step(
+            PositionAction.FREE if free else PositionAction.HELD
+        )
         assert not truncated
         got.append(float(reward))
     return got
@@ -69,10 +71,10 @@ def test_observations_and_infos_are_those_of_the_rows() -> None:
     assert info == {"handover": handover, "instant": 0, "reactive_h": outcome_h[-1]}
     np.testing.assert_array_equal(seen, rows[0])
     for instant in range(1, len(rows)):
-        seen, _, _, _, info = env.step(Position.HELD)
+        seen, _, _, _, info = env.step(PositionAction.HELD)
         assert info == {"handover": handover, "instant": instant}
         np.testing.assert_array_equal(seen, rows[instant])
-    seen, _, _, _, info = env.step(Position.HELD)
+    seen, _, _, _, info = env.step(PositionAction.HELD)
     assert info["outcome_h"] == outcome_h[-1]
     np.testing.assert_array_equal(seen, rows[-1])
 
@@ -150,12 +152,12 @@ def test_names_must_be_as_many_as_columns() -> None:
 def test_steps_out_of_turn_and_unknown_actions_are_refused() -> None:
     env = ChainEnv(random_library())
     with pytest.raises(InputError, match="reset first"):
-        env.step(Position.HELD)
+        env.step(PositionAction.HELD)
     env.reset()
     with pytest.raises(InputError, match="from 0 to 1"):
-        env.step(Position.PINNED)
-    env.step(Position.FREE)
+        env.step(PositionAction.PINNED)
+    env.step(PositionAction.FREE)
     with pytest.raises(InputError, match="reset first"):
-        env.step(Position.HELD)
+        env.step(PositionAction.HELD)
     with pytest.raises(InputError, match="from 0 to 6"):
         env.reset(options={"handover": 7})

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import VecMonitor
 
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
-from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.protocols import PositionAction
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from tests.learn.random_tables import FEATURES, random_library
 
@@ -74,7 +74,7 @@ def test_alone_and_one_of_one_draw_the_same_episodes() -> None:
     envs.reset(seed=5)
     vectored = [int(envs.episode[0])]
     for _ in range(20):
-        envs.step(np.array([Position.FREE]))
+        envs.step(np.array([PositionAction.FREE]))
         vectored.append(int(envs.episode[0]))
     assert vectored == drawn
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.errors import UnfitModel
 from mirage.policy import registry
@@ -33,7 +33,7 @@ def served(folder: Path) -> ModelPolicy:
     return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
-def seen(episode: int, instant: int, **fields: object) -> HandoverView:
+def seen(episode: int, instant: int, **fields: object) -> PolicyView:
     run = learned().observations[episode]
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
     told["time_limit_s"] = learned().about.time_limit_s

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
@@ -49,7 +49,7 @@ def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: ModelPolicy) -
     assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.choose_reactive(LATER))
 
 
-def seen(episode: int, instant: int, **fields: object) -> HandoverView:
+def seen(episode: int, instant: int, **fields: object) -> PolicyView:
     run, twins = LATER.observations[episode], LATER.twins
     assert twins is not None
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.features.observation import spec
 from mirage.policy import registry
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
@@ -30,10 +30,10 @@ class Rule(SimplePolicy):
     action: Action = Action.WAIT
     hindrance: str | None = None
 
-    def explain_unfit(self, view: HandoverView) -> str | None:
+    def explain_unfit(self, view: PolicyView) -> str | None:
         return self.hindrance
 
-    def decide(self, _: HandoverView) -> Decision:
+    def decide(self, _: PolicyView) -> Decision:
         return Decision(action=self.action, reason="so it is", policy=self.name)
 
 
@@ -213,7 +213,7 @@ def promoted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(**fields: object) -> HandoverView:
+def shown(**fields: object) -> PolicyView:
     given: dict[str, object] = {
         "cluster": "made",
         "time_limit_s": LIMIT_S,

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
 from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
@@ -13,7 +13,7 @@ HOUR = 3600
 BOTH = pytest.mark.parametrize("rule", [Pin(), PinThenFree()], ids=lambda rule: rule.name)
 
 
-def pinned(left_s: int, late_s: int | None = None, *, can_pin: bool = True) -> HandoverView:
+def pinned(left_s: int, late_s: int | None = None, *, can_pin: bool = True) -> PolicyView:
     """Planned for so long after its predecessor's end; None: not planned."""
     planned = None if late_s is None else NOW + left_s + late_s
     return view(left_s, position=Position.PINNED, planned_start=planned, can_pin=can_pin)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.features.twin_features import LEVELS
 from mirage.policy import registry
 from mirage.policy.models.unavailable_model import UnavailableModel
@@ -16,7 +16,7 @@ from tests.policy.views import view, waits
 HOUR = 3600
 
 
-def seen(left_s: int = 20 * HOUR, **more: object) -> HandoverView:
+def seen(left_s: int = 20 * HOUR, **more: object) -> PolicyView:
     known = waits([2 * HOUR] * 40)
     return view(left_s, jobs=known, handovers=known, **more)
 

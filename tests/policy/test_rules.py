@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.decision import Action, HandoverView, Waits
+from mirage.domain.decision import Action, PolicyView, Waits
 from mirage.domain.snapshot import Queue
 from mirage.errors import NotFound
 from mirage.policy import registry
@@ -28,7 +28,7 @@ from tests.policy.views import NOW, pending, view, waits
 HOUR = 3600
 
 
-def action(policy: Policy, seen: HandoverView) -> Action:
+def action(policy: Policy, seen: PolicyView) -> Action:
     return policy.decide(seen).action
 
 

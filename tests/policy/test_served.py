@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, HandoverView
+from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.errors import InputError, UnfitModel
 from mirage.features.observation import spec
@@ -34,7 +34,7 @@ def served(folder: Path) -> ModelPolicy:
     return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
-def seen(observation: Observations | None, price: float = 0.5) -> HandoverView:
+def seen(observation: Observations | None, price: float = 0.5) -> PolicyView:
     return view(
         3600,
         observation=observation,
@@ -88,7 +88,7 @@ def test_the_price_of_the_view_decides(served: ModelPolicy) -> None:
 
 def larger(cluster: float) -> Observations:
     """Every count so many times what it was."""
-    counted = spec.SCALES == spec.Scale.LOG
+    counted = spec.SCALES == spec.Scaling.LOG
     grown: Observations = (known() + counted * np.log(cluster)).astype(np.float32)
     return grown
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.domain.decision import HandoverView, Waits
+from mirage.domain.decision import PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 
@@ -31,7 +31,7 @@ def pending(job_id: int, **fields: Any) -> Job:
     return Job(job_id=JobId(job_id), submit=NOW - 60, state=JobState.PENDING, **given)
 
 
-def view(left_s: int, **fields: Any) -> HandoverView:
+def view(left_s: int, **fields: Any) -> PolicyView:
     """A standby of one node and an hour, its predecessor `left_s` from its end."""
     given: dict[str, Any] = {
         "partition": "batch",
@@ -42,4 +42,4 @@ def view(left_s: int, **fields: Any) -> HandoverView:
         "queue": Queue.from_jobs(NOW, ()),
         "free_nodes": 0,
     }
-    return HandoverView(now=NOW, predecessor_end=NOW + left_s, **given | fields)
+    return PolicyView(now=NOW, predecessor_end=NOW + left_s, **given | fields)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, Link, find_mark
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
+from mirage.domain.decision import Action, Decision, Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId, JobState
 from mirage.ports import Policy, SimplePolicy
 from mirage.services.control.limits import Limits
@@ -27,7 +27,7 @@ class Always(SimplePolicy):
     def __init__(self, name: str = "always", forecast: Forecast | None = None) -> None:
         self.name, self.forecast = name, forecast
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         return Decision(
             action=Action.FREE, reason="always", policy=self.name, forecast=self.forecast
         )

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from mirage.domain.chain import Chain, ChainState
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import Job, JobState
 from mirage.errors import IllegalTransition
 from mirage.services.chains import lifecycle as chain_service
@@ -48,7 +48,7 @@ def second() -> Iterator[ThreadPoolExecutor]:
         yield thread
 
 
-def alices_chain(store: Store, *links: Job, at_risk: AtRisk | None = None) -> None:
+def alices_chain(store: Store, *links: Job, at_risk: ChainRisk | None = None) -> None:
     with store.begin() as tx:
         assert clusters.ensure_cluster(tx, "lab") == CLUSTER
         made = Chain(chain_id=CHAIN, uid=ALICE, user="alice", links_planned=3, at_risk=at_risk)
@@ -90,7 +90,7 @@ def _waiting_for(holder: int, store: Store) -> bool:
 def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
     store: Store, second: ThreadPoolExecutor
 ) -> None:
-    alone = AtRisk(of=Risk.NO_STANDBY, link=1)
+    alone = ChainRisk(of=Risk.NO_STANDBY, link=1)
     alices_chain(store, running(1), standby(2), at_risk=alone)
     with store.begin() as tx:
         chains.get_chain(tx, CHAIN, lock=True)

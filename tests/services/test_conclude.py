@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.chain import ChainState
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
@@ -137,7 +137,7 @@ def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store)
     assert told(store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
     says = "at risk: no standby stands behind link 1"
     assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, says)
-    assert chain(store).at_risk == AtRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
+    assert chain(store).at_risk == ChainRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
     assert told(store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
     assert chain(store).at_risk is None
     assert events(store) == ["registered", "at risk"]

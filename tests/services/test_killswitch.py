@@ -140,7 +140,7 @@ def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
     assert not scene.held
 
 
-@pytest.mark.parametrize("name", limit_overrides.CAPS)
+@pytest.mark.parametrize("name", limit_overrides.ADJUSTABLE_LIMITS)
 def test_each_limit_is_the_one_that_is_set(scene: Scene, name: str) -> None:
     set_cap(scene, name, 1)
     with scene.store.read() as tx:
@@ -151,8 +151,8 @@ def test_each_limit_is_the_one_that_is_set(scene: Scene, name: str) -> None:
             if each.name == name
         )
     changed = {f for f in Limits.__dataclass_fields__ if getattr(limits, f) != getattr(Limits(), f)}
-    assert changed <= {limit_overrides.CAPS[name].field}
-    assert limit_overrides.CAPS[name].get_value(limits) == 1
+    assert changed <= {limit_overrides.ADJUSTABLE_LIMITS[name].field}
+    assert limit_overrides.ADJUSTABLE_LIMITS[name].get_value(limits) == 1
     assert (told.value, told.set_by, told.set_at) == (1, "root", NOW)
 
 

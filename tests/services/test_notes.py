@@ -5,8 +5,8 @@ import pytest
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.chain_cause import (
     Actor,
-    AtRisk,
     Cause,
+    ChainRisk,
     Reason,
     Risk,
     build_mirage_cause,
@@ -93,15 +93,15 @@ def test_every_reason_has_a_sentence(reason: Reason) -> None:
 
 
 RISKS = {
-    Risk.NO_STANDBY: (AtRisk(of=Risk.NO_STANDBY, link=1), "no standby stands behind link 1"),
+    Risk.NO_STANDBY: (ChainRisk(of=Risk.NO_STANDBY, link=1), "no standby stands behind link 1"),
     Risk.VANISHED: (
-        AtRisk(of=Risk.VANISHED, link=2, job_id=JOB, detail="DEADLINE"),
+        ChainRisk(of=Risk.VANISHED, link=2, job_id=JOB, detail="DEADLINE"),
         "the standby for link 2 (job 12) is gone: DEADLINE",
     ),
-    Risk.UNKNOWN: (AtRisk(of=Risk.UNKNOWN, link=2), "Slurm does not know link 2 any more"),
-    Risk.REFUSED: (AtRisk(of=Risk.REFUSED, link=2, detail="no"), "Slurm refuses link 2: no"),
+    Risk.UNKNOWN: (ChainRisk(of=Risk.UNKNOWN, link=2), "Slurm does not know link 2 any more"),
+    Risk.REFUSED: (ChainRisk(of=Risk.REFUSED, link=2, detail="no"), "Slurm refuses link 2: no"),
     Risk.HINDERED: (
-        AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="JobHeldAdmin"),
+        ChainRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="JobHeldAdmin"),
         "link 2 (job 12) waits: an admin holds it",
     ),
 }
@@ -128,7 +128,7 @@ def test_a_chains_own_bound_is_the_one_that_is_told() -> None:
 
 
 def test_a_word_that_slurm_has_no_more_is_shown_as_it_is() -> None:
-    found = AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="OfAnOlderRelease")
+    found = ChainRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="OfAnOlderRelease")
     assert explanations.explain_risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
 
 

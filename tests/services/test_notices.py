@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import select
 
 from mirage.domain.chain import ChainState
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
+from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration
-from mirage.services.notify.notices import Channel, Event, Watch
+from mirage.services.notify.notices import Channel, NoticeEvent, Watch
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.database.notice_tables import notices
@@ -57,7 +57,7 @@ def events(store: Store) -> list[str]:
     return [event for event, _ in told(store)]
 
 
-def at_risk(store: Store, of: AtRisk | None) -> None:
+def at_risk(store: Store, of: ChainRisk | None) -> None:
     with store.begin() as tx:
         chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=of))
@@ -80,21 +80,21 @@ def test_an_ordinary_life_is_told_of_at_its_end_alone(store: Store) -> None:
 
 def test_a_risk_is_told_with_its_advice_and_so_is_its_end(store: Store) -> None:
     look(store, running(1), standby(2))
-    held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+    held = ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
     at_risk(store, held)
     ((event, says),) = told(store)
-    assert event == Event.AT_RISK
+    assert event == NoticeEvent.AT_RISK
     assert says.startswith("link 2 (job 12) waits: an admin holds it. Ask the admins why")
     at_risk(store, replace(held, job_id=JobId(13)))
     assert len(told(store)) == 1, "the same risk"
     at_risk(store, None)
-    assert events(store)[1:] == [Event.NORMAL]
+    assert events(store)[1:] == [NoticeEvent.NORMAL]
 
 
 def test_a_vanished_standby_has_a_word_of_its_own(store: Store) -> None:
     look(store, running(1), standby(2))
-    at_risk(store, AtRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"))
-    assert events(store) == [Event.STANDBY_VANISHED]
+    at_risk(store, ChainRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"))
+    assert events(store) == [NoticeEvent.STANDBY_VANISHED]
 
 
 def test_what_a_user_asked_for_is_told_at_the_next_look(store: Store) -> None:
@@ -116,7 +116,7 @@ def test_an_interruption_is_told_once_it_is_long_and_again_when_it_ends(store: S
     look(store, standby(2), now=ended_at + 3 * HOUR)
     assert len(told(store)) == 1
     look(store, running(2, start=ended_at + 4 * HOUR), now=ended_at + 4 * HOUR + 60)
-    assert events(store)[1:] == [Event.NORMAL]
+    assert events(store)[1:] == [NoticeEvent.NORMAL]
 
 
 def test_a_chain_that_waits_for_its_first_link_is_not_interrupted(store: Store) -> None:
@@ -130,7 +130,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
     with store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
         chain = chains.get_chain(tx, CHAIN)
-        chains.save_chain(tx, 1, replace(chain, at_risk=AtRisk(of=Risk.NO_STANDBY, link=1)))
+        chains.save_chain(tx, 1, replace(chain, at_risk=ChainRisk(of=Risk.NO_STANDBY, link=1)))
         WATCH.record_news(tx, 1, late)
     assert told(store) == []
 
@@ -158,4 +158,4 @@ def test_a_change_that_is_rolled_back_leaves_no_notice(store: Store) -> None:
         raise CrashError
     assert told(store) == []
     look(store, *links)
-    assert events(store) == [Event.ENDED]
+    assert events(store) == [NoticeEvent.ENDED]

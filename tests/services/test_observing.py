@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, Mark, find_mark
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.episodes.generation.replay import TraceReplay
@@ -53,9 +53,9 @@ class Watching(SimplePolicy):
     needs = Needs(observation=True)
 
     def __init__(self) -> None:
-        self.views: list[HandoverView] = []
+        self.views: list[PolicyView] = []
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         self.views.append(view)
         return Decision(action=Action.WAIT, reason=view.unobserved, policy=self.name)
 

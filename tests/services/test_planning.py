@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirage.domain.chain import ChainMode, ChainState, Planner, Presubmit
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
+from mirage.domain.decision import Action, Decision, Forecast, Mode, PolicyView
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules.lead_rules import Reactive, decide_by_lead
@@ -48,7 +48,7 @@ class Leads(SimplePolicy):
     lead_h: float | None = 3.0
     name: str = "leads"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if self.lead_h is None:
             return Decision(action=Action.WAIT, reason="not asked yet", policy=self.name)
         wait_s = self.lead_h * HOUR

@@ -13,8 +13,8 @@ from mirage.services.reports.recommendation import (
     OURS,
     REACTIVE,
     SHORT_H,
-    Evidence,
     Recommendation,
+    RecommendationEvidence,
     ReportVerdict,
     choose_recommendation,
 )
@@ -40,7 +40,7 @@ def advised(
         EARLY: handovers(early, days=days, noise=noise),
         OURS: handovers(ours, days=days, noise=noise),
     }
-    return choose_recommendation(Evidence.from_handovers(made, PRICE))
+    return choose_recommendation(RecommendationEvidence.from_handovers(made, PRICE))
 
 
 def test_it_would_save() -> None:
@@ -64,7 +64,7 @@ def test_a_plain_early_dependency_is_as_good() -> None:
 def between(low_h: float, high_h: float) -> Recommendation:
     """The flag helps much, and Mirage's cost differs from it by so much."""
     made = {n: handovers(h, days=28) for n, h in ((REACTIVE, 6.0), (EARLY, 0.1), (OURS, 0.1))}
-    seen = Evidence.from_handovers(made, PRICE)
+    seen = RecommendationEvidence.from_handovers(made, PRICE)
     wide = replace(seen.on_early, mean_h=(low_h + high_h) / 2, interval_h=(low_h, high_h))
     return choose_recommendation(replace(seen, on_early=wide))
 
@@ -98,7 +98,7 @@ def test_too_little_data_names_the_days() -> None:
 
 
 def test_many_days_with_few_hand_overs_are_too_little() -> None:
-    seen = Evidence.from_handovers(
+    seen = RecommendationEvidence.from_handovers(
         {n: handovers(6.0, days=28) for n in (REACTIVE, EARLY, OURS)}, PRICE
     )
     assert choose_recommendation(replace(seen, handovers=19)).verdict is ReportVerdict.TOO_LITTLE

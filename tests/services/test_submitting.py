@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mirage.domain.chain import ChainMode, ChainState, Position
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Snapshot
@@ -190,7 +190,7 @@ def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store:
     tick(store, running(1), rules=rules)
     tick(store, running(1), now=NOW + 60, rules=rules)
     assert len(heard) == 1
-    assert chain(store).at_risk == AtRisk(of=Risk.REFUSED, link=2, detail=said)
+    assert chain(store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
     assert describe_chain(chain(store)) == f"at risk: Slurm refuses link 2: {said}"
     tick(store, running(1), now=NOW + 901, rules=rules)
     assert len(heard) == 2

@@ -183,7 +183,7 @@ def test_of_dependencies_with_question_marks_one_is_enough(side: Side) -> None:
 def test_a_planned_release_comes_so_long_after_the_start_or_with_the_end(
     side: Side, target: dict[str, Any], delay_s: int, start: int, *, alone: bool
 ) -> None:
-    """`after` with a delay alone, and beside `build_afterany` as a link with a plan has it."""
+    """`after` with a delay alone, and beside `afterany` as a link with a plan has it."""
     waits = build_planned_release(1, delay_s)[alone:]
     dependent = job(2, dependencies=waits, any_dependency=not alone)
     scene = Scene(side, site(), job(1, begin=50, **target), dependent)

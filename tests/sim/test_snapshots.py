@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import simulator_workloads as workloads
 from mirage.sim.arrays.layout import ID
-from mirage.sim.checkpoints import DAY_S, Checkpoints
+from mirage.sim.checkpoints import DAY_S, ReplayCheckpoints
 from mirage.sim.simulator import Simulator
 from tests.sim.scenes import T0, job, site
 
@@ -22,7 +22,7 @@ def _replayed(until: int) -> Simulator:
 def test_an_instant_from_the_library_is_that_of_a_replay() -> None:
     first = int(_TABLE.submit[0])
     last = int(_TABLE.submit[-1])
-    library = Checkpoints(Simulator(_PARAMS, workloads.jobs(_TABLE)), last)
+    library = ReplayCheckpoints(Simulator(_PARAMS, workloads.jobs(_TABLE)), last)
     assert len(library) == (last - first) // DAY_S + 1
     # Out of order, on a snapshot, between two, and after the last.
     for instant in (last + 5000, first + DAY_S, first, (first + last) // 2, last):
@@ -35,7 +35,7 @@ def test_an_instant_from_the_library_is_that_of_a_replay() -> None:
 
 
 def test_what_is_done_to_one_changes_no_other() -> None:
-    library = Checkpoints(Simulator(site(), [job(1, 100, nodes=4)], now=T0), T0 + DAY_S)
+    library = ReplayCheckpoints(Simulator(site(), [job(1, 100, nodes=4)], now=T0), T0 + DAY_S)
     changed = library.fork_at(T0 + 50)
     changed.inject(job(0, nodes=4, limit=5000))
     changed.advance(T0 + 110)
@@ -47,6 +47,6 @@ def test_what_is_done_to_one_changes_no_other() -> None:
 
 
 def test_before_the_first_there_is_nothing() -> None:
-    library = Checkpoints(_replayed(int(_TABLE.submit[0]) + 50), int(_TABLE.submit[-1]))
+    library = ReplayCheckpoints(_replayed(int(_TABLE.submit[0]) + 50), int(_TABLE.submit[-1]))
     with pytest.raises(ValueError, match="before the first snapshot"):
         library.fork_at(int(_TABLE.submit[0]))

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.slurm.text.pending_reasons import (
-    HINDRANCES,
+    KNOWN_HINDRANCES,
     Cure,
     Hindrance,
     find_hindrance,
@@ -100,7 +100,7 @@ def test_waits_that_no_forecast_cures_are_named(reason: str, word: str | None, c
     assert find_hindrance_by_word(found.word) == found, "what is stored finds it again"
 
 
-@pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)
+@pytest.mark.parametrize("found", KNOWN_HINDRANCES, ids=lambda found: found.word)
 def test_each_says_what_it_is_and_what_to_do(found: Hindrance) -> None:
     assert not found.says.endswith("."), "half a sentence, to be put into one"
     assert found.advice.endswith(".")

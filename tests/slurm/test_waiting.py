@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.slurm.text.pending_reasons import HINDRANCES, Hindrance
+from mirage.slurm.text.pending_reasons import KNOWN_HINDRANCES, Hindrance
 from mirage.slurm.text.wait_explanations import LONGEST, QUEUE, classify_reason, explain_reason
 
 
@@ -58,7 +58,7 @@ def test_ordinary_waits_have_words_and_time_cures_them(reason: str) -> None:
     assert not told.says.endswith(".")
 
 
-@pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)
+@pytest.mark.parametrize("found", KNOWN_HINDRANCES, ids=lambda found: found.word)
 def test_hindrances_say_what_to_do(found: Hindrance) -> None:
     told = explain_reason(found.word)
     assert (told.cure, told.says, told.advice) == (found.cure, found.says, found.advice)

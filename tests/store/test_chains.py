@@ -15,7 +15,7 @@ from mirage.domain.chain import (
     Presubmit,
     Style,
 )
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
+from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId, JobState
 from mirage.errors import NotFound, StoreError
 from mirage.store.chains import chains
@@ -37,7 +37,7 @@ FULL = Chain(
     mode=ChainMode.SUBMIT,
     created_at=100,
     cause=build_mirage_cause(Reason.STANDBY_GONE, 2, JobId(12), "CANCELLED"),
-    at_risk=AtRisk(of=Risk.REFUSED, link=3, detail="Job violates accounting/QOS policy"),
+    at_risk=ChainRisk(of=Risk.REFUSED, link=3, detail="Job violates accounting/QOS policy"),
     resumed_at=90,
     registered_job=JobId(11),
 )
@@ -233,11 +233,11 @@ def test_handovers_are_those_complete(store: Store, cluster_id: int) -> None:
 
 def test_chains_at_risk_are_counted_by_what_of(store: Store, cluster_id: int) -> None:
     for name, risk, state in (
-        ("chain0001", AtRisk(of=Risk.NO_STANDBY, link=1), ChainState.ACTIVE),
-        ("chain0002", AtRisk(of=Risk.NO_STANDBY, link=2), ChainState.ACTIVE),
-        ("chain0003", AtRisk(of=Risk.HINDERED, detail="BadConstraints"), ChainState.ACTIVE),
+        ("chain0001", ChainRisk(of=Risk.NO_STANDBY, link=1), ChainState.ACTIVE),
+        ("chain0002", ChainRisk(of=Risk.NO_STANDBY, link=2), ChainState.ACTIVE),
+        ("chain0003", ChainRisk(of=Risk.HINDERED, detail="BadConstraints"), ChainState.ACTIVE),
         ("chain0004", None, ChainState.ACTIVE),
-        ("chain0005", AtRisk(of=Risk.NO_STANDBY), ChainState.FAILED),
+        ("chain0005", ChainRisk(of=Risk.NO_STANDBY), ChainState.FAILED),
     ):
         put(store, cluster_id, chain_named(name, at_risk=risk, state=state))
     with store.read() as tx:

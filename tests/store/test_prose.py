@@ -11,8 +11,8 @@ from sqlalchemy.types import JSON
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.chain_cause import (
     Actor,
-    AtRisk,
     Cause,
+    ChainRisk,
     Reason,
     Risk,
     build_mirage_cause,
@@ -112,34 +112,38 @@ def test_who_and_why_are_read_from_the_sentence(
 
 
 RISKS = (
-    ("NoStandby", "at risk: no standby stands behind link 1", AtRisk(of=Risk.NO_STANDBY, link=1)),
+    (
+        "NoStandby",
+        "at risk: no standby stands behind link 1",
+        ChainRisk(of=Risk.NO_STANDBY, link=1),
+    ),
     (
         "StandbyVanished",
         "at risk: the standby for link 2 (job 12) is gone: CANCELLED",
-        AtRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"),
+        ChainRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"),
     ),
     (
         "LinkUnknown",
         "at risk: Slurm does not know link 2 any more",
-        AtRisk(of=Risk.UNKNOWN, link=2),
+        ChainRisk(of=Risk.UNKNOWN, link=2),
     ),
     (
         "SubmitRefused",
         "at risk: Slurm refuses link 2: sbatch: error: link 7 (job 9) is gone: no",
-        AtRisk(of=Risk.REFUSED, link=2, detail="sbatch: error: link 7 (job 9) is gone: no"),
+        ChainRisk(of=Risk.REFUSED, link=2, detail="sbatch: error: link 7 (job 9) is gone: no"),
     ),
     (
         "JobHeldAdmin",
         "at risk: link 2 (job 12) waits: an admin holds it",
-        AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin"),
+        ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin"),
     ),
-    ("Maintenance", "", AtRisk(of=Risk.HINDERED, detail="Maintenance")),
+    ("Maintenance", "", ChainRisk(of=Risk.HINDERED, detail="Maintenance")),
 )
 
 
 @pytest.mark.parametrize(("word", "note", "risk"), RISKS)
 def test_what_it_is_at_risk_of_is_read_from_the_sentence(
-    empty_database_url: str, word: str, note: str, risk: AtRisk
+    empty_database_url: str, word: str, note: str, risk: ChainRisk
 ) -> None:
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
-from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.access import sessions
@@ -34,7 +34,7 @@ def add(  # noqa: PLR0913 - as a chain has them
     limit_s: int | None = None,
     starts: int | None = None,
     state: ChainState = ChainState.ACTIVE,
-    at_risk: AtRisk | None = None,
+    at_risk: ChainRisk | None = None,
     user: str = "alice",
 ) -> ChainId:
     chain_id = ChainId(f"{name:0<8}")
@@ -70,7 +70,7 @@ def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
         unseen = add(tx, cluster_id, "unseen")
         paused = add(tx, cluster_id, "paused", starts=0, limit_s=1, state=ChainState.PAUSED)
         risky = add(
-            tx, cluster_id, "risky", starts=0, limit_s=5000, at_risk=AtRisk(of=Risk.NO_STANDBY)
+            tx, cluster_id, "risky", starts=0, limit_s=5000, at_risk=ChainRisk(of=Risk.NO_STANDBY)
         )
         add(tx, cluster_id, "over", starts=0, limit_s=1, state=ChainState.FINISHED)
         add(tx, clusters.ensure_cluster(tx, "elsewhere"), "far", starts=0, limit_s=1)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mirage.sim.types import OFF, Params
 from mirage.traces.calibration.search_space import (
-    KNOBS,
+    SEARCH_SETTINGS,
     apply_search_values,
     get_search_values,
     list_search_settings,
@@ -14,12 +14,12 @@ from mirage.traces.calibration.search_space import (
 def test_numbers_are_taken_over() -> None:
     values = get_search_values(Params()) | {"bf_interval": 77}
     assert apply_search_values(Params(), values).bf_interval_s == 77
-    assert list_search_settings(Params()) == KNOBS
+    assert list_search_settings(Params()) == SEARCH_SETTINGS
 
 
 def test_a_scheduler_that_is_off_stays_off_and_has_no_knob() -> None:
     params = replace(Params(), bf_interval_s=OFF)
     values = get_search_values(params)
-    assert all(values[knob.name] > 0 for knob in KNOBS if "Weight" not in knob.name)
+    assert all(values[knob.name] > 0 for knob in SEARCH_SETTINGS if "Weight" not in knob.name)
     assert apply_search_values(params, values | {"bf_interval": 77}).bf_interval_s == OFF
     assert "bf_interval" not in [knob.name for knob in list_search_settings(params)]

@@ -12,7 +12,7 @@ from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks
 from mirage.features.twin_features import LEVELS
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.reports.handover_outcomes import split_lateness
-from mirage.services.reports.recommendation import Evidence, choose_recommendation
+from mirage.services.reports.recommendation import RecommendationEvidence, choose_recommendation
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import POLICIES, OutcomeKind, OutcomeRow
 from mirage.store.database.engine import Transaction
@@ -103,7 +103,7 @@ def report() -> dict[str, Any]:
         )
         for name, mean in means.items()
     }
-    told = choose_recommendation(Evidence.from_handovers(handovers, PRICE))
+    told = choose_recommendation(RecommendationEvidence.from_handovers(handovers, PRICE))
     advised = {"verdict": told.verdict.value, "advice": told.advice, "reason": told.reason}
     load = build_class_masks(handovers["reactive"].interruption_h)
     return {

@@ -4,7 +4,12 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.services.reports.chain_timeline import Course, CoursePoint, Timeline, TimelineHandover
+from mirage.services.reports.chain_timeline import (
+    ChainTimeline,
+    Course,
+    CoursePoint,
+    TimelineHandover,
+)
 from mirage.web import formatting
 from mirage.web.charts import chain_charts, forecast_chart, svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
@@ -137,7 +142,7 @@ def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
     one = handed_over(late_s)
     chain = Chain(chain_id=ChainId("abcdefgh"), uid=1001)
     links = (one.predecessor, one.successor)
-    found = Timeline(chain=chain, links=links, handovers=(one,), course=None)
+    found = ChainTimeline(chain=chain, links=links, handovers=(one,), course=None)
     point = CoursePoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
     close_up = chain_charts.draw_handovers(found)
     went = forecast_chart.draw_forecast_course(Course(handover=one, points=(point,)), NOON + 7200)

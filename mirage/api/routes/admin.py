@@ -12,7 +12,7 @@ from mirage.api.openapi import describe_read_errors, describe_write_errors
 from mirage.api.schemas import admin_schemas as schemas
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
-from mirage.http.idempotency import Once
+from mirage.http.idempotency import Idempotency
 from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.models import model_catalog
 from mirage.services.operations import service_status, slurmctld_load
@@ -37,7 +37,7 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
     "/kill/release", operation_id="releaseKillSwitch", responses=describe_write_errors(409)
 )
 def release_kill_switch(
-    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
+    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Idempotency
 ) -> schemas.KillSwitch:
     """Release what was pulled by command and by REST. A file is released by taking it away."""
 

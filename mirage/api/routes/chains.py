@@ -25,8 +25,8 @@ from mirage.http.dependencies import (
     read_freshness,
     require_identity,
 )
-from mirage.http.idempotency import Once
-from mirage.http.paging import NO_SUCH_CURSOR, Between, PageRequest, Paging
+from mirage.http.idempotency import Idempotency
+from mirage.http.paging import NO_SUCH_CURSOR, PageRequest, Paging, TimeRangeQuery
 from mirage.http.problems import NOT_FOUND, ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
 from mirage.services.chains import chain_quota
@@ -54,7 +54,7 @@ def list_chains(
     wanted: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: Between,
+    between: TimeRangeQuery,
     user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
     state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
     partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
@@ -130,7 +130,7 @@ def register_chain(
     given: Context,
     who: Writer,
     tx: Writing,
-    key: Once,
+    key: Idempotency,
 ) -> chain_schemas.ChainView:
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
@@ -236,7 +236,7 @@ def get_chain(
 
 
 def _build_decision_filter(
-    between: Between,
+    between: TimeRangeQuery,
     action: Annotated[Action | None, Query(description="What was decided.")] = None,
     effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
     mode: Annotated[Mode | None, Query(description="The mode it was made in.")] = None,
@@ -252,7 +252,7 @@ def _build_decision_filter(
     )
 
 
-Deciding = Annotated[DecisionFilter, Depends(_build_decision_filter)]
+DecisionFilterQuery = Annotated[DecisionFilter, Depends(_build_decision_filter)]
 
 
 @router.get(
@@ -262,7 +262,11 @@ Deciding = Annotated[DecisionFilter, Depends(_build_decision_filter)]
     responses=describe_read_errors(404, 429) | EXPORTED,
 )
 def list_chain_decisions(
-    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+    chain_id: ChainPath,
+    paging: Paging,
+    reader: Reader,
+    where: DecisionFilterQuery,
+    wanted: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
     found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
@@ -276,7 +280,7 @@ def list_chain_decisions(
     responses=describe_read_errors(429) | EXPORTED,
 )
 def list_decisions(
-    paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+    paging: Paging, reader: Reader, where: DecisionFilterQuery, wanted: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
     require_identity(reader, JOBS, USAGE)
@@ -319,7 +323,7 @@ def _serialize_decisions(
 
 
 def _prepare_state_request(
-    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
@@ -345,13 +349,15 @@ def _prepare_state_request(
     return request_state
 
 
-Asking = Annotated[Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_request)]
+StateRequest = Annotated[
+    Callable[[ChainState], chain_schemas.ChainView], Depends(_prepare_state_request)
+]
 
 
 @router.post(
     "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
 )
-def pause_chain(ask: Asking) -> chain_schemas.ChainView:
+def pause_chain(ask: StateRequest) -> chain_schemas.ChainView:
     """Start no further link until it is resumed; the running link goes on."""
     return ask(ChainState.PAUSED)
 
@@ -361,7 +367,7 @@ def pause_chain(ask: Asking) -> chain_schemas.ChainView:
     operation_id="resumeChain",
     responses=describe_write_errors(404, 409),
 )
-def resume_chain(ask: Asking) -> chain_schemas.ChainView:
+def resume_chain(ask: StateRequest) -> chain_schemas.ChainView:
     """Undo a pause."""
     return ask(ChainState.ACTIVE)
 
@@ -371,6 +377,6 @@ def resume_chain(ask: Asking) -> chain_schemas.ChainView:
     operation_id="cancelChain",
     responses=describe_write_errors(404, 409),
 )
-def cancel_chain(ask: Asking) -> chain_schemas.ChainView:
+def cancel_chain(ask: StateRequest) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""
     return ask(ChainState.CANCELLED)

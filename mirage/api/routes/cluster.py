@@ -14,7 +14,7 @@ from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
 from mirage.domain.access.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import Job, JobState
 from mirage.http.dependencies import Context, Reader, Reading, read_freshness, require_identity
-from mirage.http.paging import Between, Paging, format_pair_cursor
+from mirage.http.paging import Paging, TimeRangeQuery, format_pair_cursor
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history, queue_summary, snapshots
 from mirage.store.jobs.job_history import JobFilter
@@ -71,7 +71,7 @@ def list_jobs(
     wanted: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: Between,
+    between: TimeRangeQuery,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
     account: Annotated[str, Query(max_length=64)] = "",

@@ -23,7 +23,7 @@ from mirage.http.dependencies import (
     read_freshness,
     to_instant,
 )
-from mirage.http.idempotency import Once
+from mirage.http.idempotency import Idempotency
 from mirage.http.problems import build_invalid_error
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
@@ -81,7 +81,7 @@ def ask_forecast(
     given: Context,
     who: Writer,
     tx: Writing,
-    key: Once,
+    key: Idempotency,
 ) -> schemas.ForecastAsked:
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""

@@ -13,7 +13,7 @@ from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.chain import ChainId
 from mirage.http.dependencies import Reader, require_identity
-from mirage.http.paging import Between, Paging, format_pair_cursor
+from mirage.http.paging import Paging, TimeRangeQuery, format_pair_cursor
 from mirage.store.chains import chains
 from mirage.store.chains.chains import HandoverFilter, HandoverRow
 from mirage.store.database.engine import Transaction
@@ -32,7 +32,7 @@ def list_handovers(
     wanted: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: Between,
+    between: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     user: Annotated[str, Query(max_length=64)] = "",
     partition: Annotated[str, Query(max_length=64, description="Of the successor.")] = "",

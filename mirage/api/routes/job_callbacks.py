@@ -11,7 +11,7 @@ from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
 from mirage.http.dependencies import Context, Identified, Reading, Writer, Writing
-from mirage.http.idempotency import Once
+from mirage.http.idempotency import Idempotency
 from mirage.services.chains import submit_instruction
 from mirage.services.control import limit_overrides
 from mirage.services.provision.next_release import plan_next_release
@@ -69,7 +69,7 @@ def get_next_link(
     responses=describe_write_errors(409),
 )
 def report_completion(
-    ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Once
+    ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Idempotency
 ) -> chain_schemas.CompletionView:
     """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
     if who.user not in given.pushers:

@@ -22,8 +22,8 @@ from mirage.http.dependencies import (
     read_freshness,
     require_identity,
 )
-from mirage.http.idempotency import Once
-from mirage.http.paging import Between, Paging
+from mirage.http.idempotency import Idempotency
+from mirage.http.paging import Paging, TimeRangeQuery
 from mirage.http.problems import KINDS, NOT_READY, ProblemError, build_invalid_error
 from mirage.services.control import kill_switch, modes
 from mirage.services.control.kill_switch import Way
@@ -110,7 +110,9 @@ def set_mode(
 
 
 @router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409))
-def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> cluster_schemas.Modes:
+def stop_acting(
+    given: Context, who: AdminWriter, tx: Writing, key: Idempotency
+) -> cluster_schemas.Modes:
     """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
     touched."""
 
@@ -133,7 +135,7 @@ def _read_modes(
 def list_audit(
     who: Admin,  # noqa: ARG001 - asked for by being named
     paging: Paging,
-    between: Between,
+    between: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
     event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,

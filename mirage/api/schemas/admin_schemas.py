@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mirage.api.schemas.chain_schemas import Asked
+from mirage.api.schemas.wire_model import RequestBody, WireModel
 from mirage.services.control.kill_switch import Way
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -16,11 +16,7 @@ _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9._-]*\.npz$"
 TableName = Annotated[str, Field(pattern=_TABLE, max_length=128, examples=["march.npz"])]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class PulledView(_Wire):
+class PulledView(WireModel):
     way: Way
     by: str = Field(examples=["root"])
     at: datetime = Field(examples=[_NOON])
@@ -30,7 +26,7 @@ class PulledView(_Wire):
     released_by: str = Field(examples=["taking the file away"])
 
 
-class KillSwitch(_Wire):
+class KillSwitch(WireModel):
     """While it is pulled by any way nothing acts, and no mode can be set to act."""
 
     pulled: bool = Field(examples=[True])
@@ -40,7 +36,7 @@ class KillSwitch(_Wire):
     )
 
 
-class Release(Asked):
+class Release(RequestBody):
     act_again: bool = Field(
         False,
         description="What acted until it was pulled acts again; else all stays in shadow.",
@@ -48,7 +44,7 @@ class Release(Asked):
     )
 
 
-class LimitView(_Wire):
+class LimitView(WireModel):
     name: str = Field(examples=["max_touches"])
     value: float = Field(description="In force; of a yes or no 1 or 0.", examples=[6])
     unit: str = Field(examples=["node-hours"])
@@ -60,17 +56,17 @@ class LimitView(_Wire):
     configured: float = Field(description="In force without an admin's.", examples=[6])
 
 
-class LimitList(_Wire):
+class LimitList(WireModel):
     items: list[LimitView]
 
 
-class NewLimit(Asked):
+class NewLimit(RequestBody):
     value: float | None = Field(
         ge=0, le=1e9, description="Null: the configuration's again.", examples=[4]
     )
 
 
-class ModelLine(_Wire):
+class ModelLine(WireModel):
     model: str = Field(examples=["models/ensemble/3"])
     family: str | None = Field(examples=["xgboost"])
     promoted: bool = Field(examples=[True])
@@ -82,7 +78,7 @@ class ModelLine(_Wire):
     fault: str | None = Field(description="Why it is not used.", examples=[None])
 
 
-class ModelList(_Wire):
+class ModelList(WireModel):
     items: list[ModelLine]
     tables: list[str] = Field(
         description="Episode tables that a model can be judged on.", examples=[["march.npz"]]
@@ -97,7 +93,7 @@ class ModelView(ModelLine):
     )
 
 
-class Promote(Asked):
+class Promote(RequestBody):
     """Both are judged on episode tables of days that neither was trained on."""
 
     version: str = Field(pattern=WORD, max_length=64, examples=["3"])
@@ -105,7 +101,7 @@ class Promote(Asked):
     force: bool = Field(False, description="Whatever the one in use would do.", examples=[False])
 
 
-class Evidence(_Wire):
+class Evidence(WireModel):
     """Of the comparison all is null where nothing was in use, or where it was forced."""
 
     model: str = Field(examples=["models/ensemble/3"])
@@ -122,7 +118,7 @@ class Evidence(_Wire):
     days: int | None = Field(None, examples=[21])
 
 
-class CostView(_Wire):
+class CostView(WireModel):
     command: str = Field(examples=["squeue"])
     calls: int = Field(examples=[1440])
     failures: int = Field(examples=[0])
@@ -134,12 +130,12 @@ class CostView(_Wire):
     calls_a_minute: float = Field(examples=[1.0])
 
 
-class HourView(_Wire):
+class HourView(WireModel):
     at: datetime = Field(description="It begins then.", examples=[_NOON])
     calls: int = Field(examples=[92])
 
 
-class SlurmctldView(_Wire):
+class SlurmctldView(WireModel):
     """What slurmctld counts of the user that Mirage is there, and of all users (`sdiag`)."""
 
     at: datetime = Field(description="When it said so.", examples=[_NOON])
@@ -153,7 +149,7 @@ class SlurmctldView(_Wire):
     all_seconds: float = Field(examples=[913.0])
 
 
-class PollingView(_Wire):
+class PollingView(WireModel):
     """Mirage's own questions, as its worker has counted them; whole hours."""
 
     since: datetime = Field(examples=[_NOON])
@@ -166,7 +162,7 @@ class PollingView(_Wire):
     )
 
 
-class TickView(_Wire):
+class TickView(WireModel):
     at: datetime = Field(examples=[_NOON])
     age_s: int = Field(examples=[34])
     took_s: float = Field(examples=[0.8])
@@ -176,13 +172,13 @@ class TickView(_Wire):
     version: str = Field(description="The worker's.", examples=["0.1.0"])
 
 
-class LeaseView(_Wire):
+class LeaseView(WireModel):
     holder: str = Field(description="The worker that acts.", examples=["slurm1:4711"])
     until: datetime = Field(examples=[_NOON])
     expired: bool = Field(examples=[False])
 
 
-class StatusView(_Wire):
+class StatusView(WireModel):
     tick: TickView | None = Field(description="The worker's last round; null: none yet.")
     lease: LeaseView | None = Field(description="Null: no worker holds it.")
     database_bytes: int = Field(examples=[1048576])

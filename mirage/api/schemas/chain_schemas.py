@@ -1,11 +1,11 @@
 """Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field
 
+from mirage.api.schemas.wire_model import RequestBody, WireModel
 from mirage.domain.chain import (
     MAX_LINKS,
     ChainMode,
@@ -31,35 +31,7 @@ _LARGEST = 2**63 - 1
 ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Asked(BaseModel):
-    """What a caller sends: a key that is not known is a mistake, not to be passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @field_validator("*")
-    @classmethod
-    def _reject_nul(cls, value: object) -> object:
-        if any("\0" in text for text in _iter_texts(value)):  # PostgreSQL keeps none in a text
-            raise ValueError("must not contain NUL")
-        return value
-
-
-def _iter_texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for pair in value.items():
-            yield from _iter_texts(pair)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _iter_texts(one)
-
-
-class Answer(_Wire):
+class Answer(WireModel):
     as_of: datetime | None = Field(
         None, description="When the cluster was last looked at.", examples=[_NOON]
     )
@@ -74,7 +46,7 @@ class Page(Answer):
     )
 
 
-class NewRecipe(Asked):
+class NewRecipe(RequestBody):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
@@ -107,7 +79,7 @@ class NewRecipe(Asked):
         return Recipe(**self.model_dump())
 
 
-class NewChain(Asked):
+class NewChain(RequestBody):
     """Nothing is believed of the jobs: the links are those that Slurm shows for the caller."""
 
     model_config = ConfigDict(
@@ -163,7 +135,7 @@ class NewChain(Asked):
     recipe: NewRecipe | None = None
 
 
-class AtRisk(_Wire):
+class AtRisk(WireModel):
     """Its next link may start late for a reason that no forecast cures."""
 
     reason: str = Field(
@@ -175,7 +147,7 @@ class AtRisk(_Wire):
     advice: str = Field(description="What to do.", examples=["Wait for the nodes, or ..."])
 
 
-class ChainSummary(_Wire):
+class ChainSummary(WireModel):
     chain_id: str = Field(examples=[_CHAIN_ID])
     user: str = Field(examples=["alice"])
     uid: int = Field(examples=[1000])
@@ -212,7 +184,7 @@ class ChainSummary(_Wire):
     overlap_h: float = Field(examples=[1.5])
 
 
-class LinkView(_Wire):
+class LinkView(WireModel):
     index: int = Field(description="1 is the chain's first job.", examples=[3])
     job_id: int = Field(examples=[4711])
     state: LinkState
@@ -259,7 +231,7 @@ class LinkView(_Wire):
     )
 
 
-class HandoverView(_Wire):
+class HandoverView(WireModel):
     link: int = Field(description="The successor's index.", examples=[2])
     predecessor_end: datetime = Field(examples=[_NOON])
     successor_start: datetime = Field(examples=[_NOON])
@@ -275,7 +247,7 @@ class ChainView(ChainSummary, Answer):
     handovers: list[HandoverView] = Field(description="Complete ones, oldest first.")
 
 
-class NextLinkView(_Wire):
+class NextLinkView(WireModel):
     """What a running link is to do about the next one."""
 
     submit_now: bool = Field(
@@ -296,13 +268,13 @@ class NextLinkView(_Wire):
     )
 
 
-class CompletionEvent(Asked):
+class CompletionEvent(RequestBody):
     """A job has ended. Nothing but its number is believed, and that only to look sooner."""
 
     job_id: int = Field(gt=0, le=_LARGEST, examples=[4711])
 
 
-class CompletionView(_Wire):
+class CompletionView(WireModel):
     looks: bool = Field(description="It is a link: the queue is looked at soon.", examples=[True])
 
 
@@ -310,7 +282,7 @@ class ChainPage(Page):
     items: list[ChainSummary]
 
 
-class ForecastView(_Wire):
+class ForecastView(WireModel):
     """How long a job would wait if it became eligible now."""
 
     p10_s: float | None = Field(examples=[120.0])
@@ -319,7 +291,7 @@ class ForecastView(_Wire):
     samples: int = Field(description="Waits that it was made from.", examples=[200])
 
 
-class DecisionView(_Wire):
+class DecisionView(WireModel):
     id: int = Field(examples=[17])
     at: datetime = Field(examples=[_NOON])
     last_at: datetime = Field(description="Repeated alike until then.", examples=[_NOON])
@@ -348,7 +320,7 @@ class DecisionPage(Page):
     items: list[DecisionView]
 
 
-class JobView(_Wire):
+class JobView(WireModel):
     job_id: int = Field(examples=[4711])
     name: str = Field(examples=["train"])
     user: str = Field(examples=["alice"])
@@ -386,5 +358,5 @@ class JobPage(Page):
     items: list[JobView]
 
 
-class Health(_Wire):
+class Health(WireModel):
     status: Literal["ok"] = "ok"

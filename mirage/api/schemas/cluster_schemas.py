@@ -3,27 +3,24 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from mirage.api.schemas.chain_schemas import Answer, Asked, Page
+from mirage.api.schemas.chain_schemas import Answer, Page
+from mirage.api.schemas.wire_model import RequestBody, WireModel
 from mirage.domain.decision import Mode
 
 _NOON = "2026-03-02T12:00:00Z"
 _CHAIN_ID = "k3v9x2m7q1zt"
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Modes(_Wire):
+class Modes(WireModel):
     mode: Mode = Field(description="The cluster's.")
     partitions: dict[str, Mode] = Field(
         description="Of partitions that have their own.", examples=[{"gpu": "act"}]
     )
 
 
-class ClusterSums(_Wire):
+class ClusterSums(WireModel):
     """Null: not known."""
 
     pending_jobs: int | None = Field(None, examples=[212])
@@ -50,7 +47,7 @@ class ClusterView(Answer):
     sums: ClusterSums
 
 
-class NewMode(Asked):
+class NewMode(RequestBody):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -61,7 +58,7 @@ class NewMode(Asked):
     partition: str = Field("", max_length=64, description="Empty: the cluster itself.")
 
 
-class AuditView(_Wire):
+class AuditView(WireModel):
     id: int = Field(examples=[99])
     at: datetime = Field(examples=[_NOON])
     actor: str = Field(examples=["mirage"])

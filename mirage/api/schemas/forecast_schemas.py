@@ -3,9 +3,10 @@
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from mirage.api.schemas.chain_schemas import Answer, Asked, ForecastView
+from mirage.api.schemas.chain_schemas import Answer, ForecastView
+from mirage.api.schemas.wire_model import RequestBody, WireModel
 from mirage.domain.timelimit import UNLIMITED
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -18,11 +19,7 @@ class Source(StrEnum):
     QUANTILE = "quantile"
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ShapeView(_Wire):
+class ShapeView(WireModel):
     """A job as it would be submitted."""
 
     nodes: int = Field(examples=[4])
@@ -31,7 +28,7 @@ class ShapeView(_Wire):
     account: str = Field(description="Empty: nobody's in particular.", examples=[""])
 
 
-class ForecastQuality(_Wire):
+class ForecastQuality(WireModel):
     """How near such forecasts came, of jobs that users did submit in the last weeks."""
 
     jobs: int = Field(examples=[412])
@@ -73,7 +70,7 @@ class WaitForecast(Answer, ForecastView):
     )
 
 
-class NewForecast(Asked):
+class NewForecast(RequestBody):
     """A job that the twin shall be asked about."""
 
     model_config = ConfigDict(
@@ -89,7 +86,7 @@ class NewForecast(Asked):
     account: str = Field("", max_length=64)
 
 
-class ForecastAsked(_Wire):
+class ForecastAsked(WireModel):
     ask_again_s: int = Field(
         description="The answer comes with one of the worker's next looks.", examples=[60]
     )

@@ -2,19 +2,16 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mirage.api.schemas.chain_schemas import Answer, ChainSummary, DecisionView, LinkView, Page
+from mirage.api.schemas.wire_model import WireModel
 from mirage.domain.chain import Planner
 
 _NOON = "2026-03-02T12:00:00Z"
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class StartRangeView(_Shown):
+class StartRangeView(WireModel):
     """When a link may start, by a forecast of its wait."""
 
     since: datetime = Field(description="The wait is counted from then.", examples=[_NOON])
@@ -24,7 +21,7 @@ class StartRangeView(_Shown):
     p90: datetime = Field(examples=[_NOON])
 
 
-class UpcomingView(_Shown):
+class UpcomingView(WireModel):
     """A hand-over under way."""
 
     chain_id: str = Field(examples=["k3v9x2m7q1zt"])
@@ -46,7 +43,7 @@ class UpcomingView(_Shown):
     decision: DecisionView | None = Field(description="The last one on it.")
 
 
-class OverviewRow(_Shown):
+class OverviewRow(WireModel):
     chain: ChainSummary
     next: UpcomingView | None = Field(description="Null: no hand-over is under way.")
 
@@ -63,7 +60,7 @@ class OverviewPage(Page):
     items: list[OverviewRow]
 
 
-class HandedOverView(_Shown):
+class HandedOverView(WireModel):
     """A hand-over, complete or to come."""
 
     link: int = Field(description="The successor's index.", examples=[3])
@@ -85,7 +82,7 @@ class HandedOverView(_Shown):
     forecast: StartRangeView | None = Field(description="The one in force at the move.")
 
 
-class CoursePointView(_Shown):
+class CoursePointView(WireModel):
     """What was forecast then: the start, had the link been eligible at `at`."""
 
     at: datetime = Field(examples=[_NOON])
@@ -94,12 +91,12 @@ class CoursePointView(_Shown):
     p90: datetime = Field(examples=[_NOON])
 
 
-class CourseView(_Shown):
+class CourseView(WireModel):
     link: int = Field(description="The successor's index.", examples=[3])
     points: list[CoursePointView]
 
 
-class LinkLogView(_Shown):
+class LinkLogView(WireModel):
     link: int = Field(examples=[3])
     job_id: int = Field(examples=[4711])
     file: str = Field(examples=["slurm-4711.out"])

@@ -2,14 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from mirage.api.schemas.wire_model import WireModel
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class LiveEvent(_Wire):
+class LiveEvent(WireModel):
     """One event of the stream, as server-sent events have it."""
 
     id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
@@ -22,13 +20,13 @@ class LiveEvent(_Wire):
     )
 
 
-class FaultView(_Wire):
+class FaultView(WireModel):
     detail: str = Field(examples=["Input should be greater than or equal to 1"])
     pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
     parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
 
 
-class Problem(_Wire):
+class Problem(WireModel):
     """RFC 9457."""
 
     type: str = Field(

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mirage.api.schemas.chain_schemas import Answer
+from mirage.api.schemas.wire_model import WireModel
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.services.reports.wait_statistics import Span
 
@@ -12,11 +13,7 @@ _NOON = "2026-03-02T12:00:00Z"
 _HOURS_2, _HOURS_9 = 7200.0, 32400.0
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ReasonView(_Wire):
+class ReasonView(WireModel):
     """Why jobs wait."""
 
     reason: str = Field(description="Slurm's word.", examples=["Priority"])
@@ -32,7 +29,7 @@ class ReasonView(_Wire):
     advice: str = Field(description="What to do, if anything.", examples=[""])
 
 
-class PartitionView(_Wire):
+class PartitionView(WireModel):
     partition: str = Field(description="Empty: all together.", examples=["gpu"])
     pending_jobs: int = Field(examples=[40])
     pending_nodes: int = Field(examples=[120])
@@ -57,7 +54,7 @@ class QueueView(Answer):
     partitions: list[PartitionView] = Field(description="Empty where they are private.")
 
 
-class SpreadView(_Wire):
+class SpreadView(WireModel):
     """Seconds; null where too few jobs started to tell without telling whose."""
 
     jobs: int = Field(description="That started.", examples=[120])

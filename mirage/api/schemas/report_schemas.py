@@ -13,11 +13,11 @@ _MIDNIGHT = "2026-03-02T00:00:00Z"
 Interval = tuple[float, float]
 
 
-class _Seen(BaseModel):
+class _RecordModel(BaseModel):
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
-class PointView(_Seen):
+class PointView(_RecordModel):
     """A day or a week."""
 
     since: datetime = Field(examples=[_MIDNIGHT])
@@ -29,7 +29,7 @@ class PointView(_Seen):
     covered: float | None = Field(description="Share from p10 to p90.", examples=[0.79])
 
 
-class BesideSlurmView(_Seen):
+class BesideSlurmView(_RecordModel):
     """Of the jobs for which Slurm planned a start at the same look."""
 
     count: int = Field(examples=[120])
@@ -37,7 +37,7 @@ class BesideSlurmView(_Seen):
     slurm_median_s: float | None = Field(examples=[900.0])
 
 
-class PlaceView(_Seen):
+class PlaceView(_RecordModel):
     """A partition; all together is the one without a name."""
 
     partition: str = Field(examples=["gpu"])
@@ -64,7 +64,7 @@ class PlaceView(_Seen):
     series: list[PointView]
 
 
-class QualityView(_Seen):
+class QualityView(_RecordModel):
     jobs: int = Field(examples=[1200])
     days: int = Field(description="On which they were submitted.", examples=[14])
     within: float = Field(description="Share from p10 to p90: 0.8 is right.", examples=[0.81])
@@ -72,14 +72,14 @@ class QualityView(_Seen):
     error_s: float = Field(description="Median of |p50 - wait|.", examples=[600.0])
 
 
-class TriedView(_Seen):
+class TriedView(_RecordModel):
     """What users are told who ask before they submit, by source."""
 
     source: str = Field(examples=["twin"])
     quality: QualityView
 
 
-class HandoverAccuracyView(_Seen):
+class HandoverAccuracyView(_RecordModel):
     """Forecasts that hand-overs were decided by, of one policy."""
 
     source: str = Field(examples=["auto"])
@@ -104,7 +104,7 @@ class AccuracyView(Answer):
     handovers: list[HandoverAccuracyView]
 
 
-class SavedView(_Seen):
+class SavedView(_RecordModel):
     """Against one baseline, over the compared hand-overs in sum."""
 
     baseline: str = Field(examples=["reactive"])
@@ -117,7 +117,7 @@ class SavedView(_Seen):
     )
 
 
-class PartView(_Seen):
+class PartView(_RecordModel):
     handovers: int = Field(examples=[41])
     interruption_h: float = Field(description="As it was.", examples=[21.5])
     overlap_node_h: float = Field(description="As it was.", examples=[33.0])
@@ -133,13 +133,13 @@ class PartView(_Seen):
     saved: list[SavedView]
 
 
-class PartitionImpactView(_Seen):
+class PartitionImpactView(_RecordModel):
     partition: str = Field(examples=["gpu"])
     act: PartView
     shadow: PartView
 
 
-class PayerView(_Seen):
+class PayerView(_RecordModel):
     """Of mode act: an account's user, or a chain."""
 
     account: str = Field(examples=["physics"])
@@ -152,7 +152,7 @@ class PayerView(_Seen):
     saved_h: float | None = Field(description="Against plain afterany.", examples=[22.0])
 
 
-class ImpactDayView(_Seen):
+class ImpactDayView(_RecordModel):
     at: datetime = Field(examples=[_MIDNIGHT])
     act_saved_h: float = Field(description="Against plain afterany.", examples=[4.5])
     shadow_saved_h: float = Field(examples=[0.0])

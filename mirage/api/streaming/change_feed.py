@@ -31,7 +31,7 @@ MOST = 256
 MOST_OF_ONE = 16
 """Of one user."""
 MOST_FROM_ONE = 32
-"""From one client of people who do not say who they are (api/admission.py)."""
+"""From one client of people who do not say who they are (http/server/admission.py)."""
 FOR_KNOWN = 64
 """Of these, and at most half of them, kept for those who say who they are: others share the rest.
 """
@@ -212,4 +212,4 @@ def _can_see_chain(who: Principal, owner: ChainOwner | None) -> bool:
 
 
 Ending = Callable[[Callable[[], None]], None]
-"""Takes what is to be called when the server ends (api/peer.py)."""
+"""Takes what is to be called when the server ends (http/auth/unix_peer.py)."""

@@ -9,7 +9,7 @@ import typer
 
 from mirage.cli.policies.twin_tables import ask_twin_if_needed
 from mirage.cli.ui.progress import show_progress
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
 from mirage.episodes.judge.table_set import check_distinct
@@ -146,7 +146,7 @@ class _FallbackCounter:
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self._why: Counter[str | None] = Counter()
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if not isinstance(self._policy, AutoPolicy):
             self._why[self.explain_unfit(view)] += 1
         return self._policy.decide(view)

@@ -13,7 +13,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 
 if TYPE_CHECKING:
-    from mirage.learn.agents.checkpoints import Checkpoints
+    from mirage.learn.agents.checkpoints import TrainingCheckpoints
     from mirage.learn.trees.tree_families import Family
 
 EVERY = 6
@@ -132,7 +132,7 @@ class AgentTrainer:
         if self._start is not None:
             plan = replace(plan, start=self._start.weights, start_until=self._start.until)
         self._plan: AgentPlan = plan
-        self._stages: Checkpoints | None = None
+        self._stages: TrainingCheckpoints | None = None
 
     def train_model(
         self, tables: Sequence[EpisodeTable], asked: TrainingRequest
@@ -151,7 +151,7 @@ class AgentTrainer:
             self._stages.delete_folder()
 
     def _train_and_export(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, stages: "Checkpoints"
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, stages: "TrainingCheckpoints"
     ) -> TrainedArtefact:
         import torch  # noqa: PLC0415 - an extra
 
@@ -187,11 +187,13 @@ class AgentTrainer:
         )
         return TrainedArtefact(graph, card, kept)
 
-    def _open_stages(self, tables: Sequence[EpisodeTable], asked: TrainingRequest) -> "Checkpoints":
-        from mirage.learn.agents.checkpoints import Checkpoints  # noqa: PLC0415
+    def _open_stages(
+        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+    ) -> "TrainingCheckpoints":
+        from mirage.learn.agents.checkpoints import TrainingCheckpoints  # noqa: PLC0415
         from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
 
-        return Checkpoints.open_beside(
+        return TrainingCheckpoints.open_beside(
             asked.out,
             {
                 "kind": [self._plan.family, self._plan.encoder],

@@ -17,7 +17,7 @@ from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import (
     EARLY,
     REACTIVE,
-    Evidence,
+    RecommendationEvidence,
     build_too_little,
     choose_recommendation,
 )
@@ -96,7 +96,7 @@ def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -
         "by": group.by,
         "name": group.name,
         "recommendation": asdict(
-            choose_recommendation(Evidence.from_handovers(handovers, overlap_price))
+            choose_recommendation(RecommendationEvidence.from_handovers(handovers, overlap_price))
         ),
         "days": day_bootstrap.count_days(ours.start_point),
         "policies": evaluate_policies(handovers, load, overlap_price),

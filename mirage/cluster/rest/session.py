@@ -12,7 +12,7 @@ from mirage.slurm.text.command_errors import is_accounting_off, is_refusal, is_u
 
 _BAD = 400
 T = TypeVar("T")
-Ask = Callable[[envelope.Dialect], Reply]
+DialectRequest = Callable[[envelope.Dialect], Reply]
 
 
 class RestSession:
@@ -37,7 +37,7 @@ class RestSession:
         with self._lock:
             self._dialect = None
 
-    def send_query(self, ask: Ask) -> Reply:
+    def send_query(self, ask: DialectRequest) -> Reply:
         """The answer of a query, its errors raised: only a plain no is a refusal."""
         reply = self.send_in_dialect(ask)
         said = self.format_complaints(reply, ignored=history.NOTHING_FOUND)
@@ -47,7 +47,7 @@ class RestSession:
             raise AccountingOff(said)
         raise ClusterRefused(said) if is_refusal(said) else ClusterUnavailable(said)
 
-    def send_move(self, what: str, tell: Ask, *, ignored: int | None = None) -> Reply:
+    def send_move(self, what: str, tell: DialectRequest, *, ignored: int | None = None) -> Reply:
         """The answer of a move: whatever is not about reaching Slurm is a no."""
         reply = self.send_in_dialect(tell)
         said = self.format_complaints(reply, ignored=ignored)
@@ -65,7 +65,7 @@ class RestSession:
         told = list(dict.fromkeys(map(str, held)))
         return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
 
-    def send_in_dialect(self, ask: Ask) -> Reply:
+    def send_in_dialect(self, ask: DialectRequest) -> Reply:
         """A 404 comes of another slurmrestd than before: it did nothing, and is asked once more in
         its own version."""
         spoken = self.get_dialect()

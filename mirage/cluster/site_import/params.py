@@ -13,7 +13,7 @@ from mirage.cluster.site_import.node_numbers import format_some, map_node_number
 from mirage.cluster.site_import.notes import SiteNote, match_partition
 from mirage.cluster.site_import.reservations import convert_reservations
 from mirage.cluster.site_import.scheduler import (
-    Fields,
+    ParamFields,
     convert_scheduler,
     has_whole_cores,
     is_memory_counted,
@@ -85,7 +85,7 @@ def _make_name(given: str, notes: list[str]) -> str:
     return name
 
 
-def _convert_nodes(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> Fields:
+def _convert_nodes(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> ParamFields:
     kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
     cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]

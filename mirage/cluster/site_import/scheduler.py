@@ -11,7 +11,7 @@ from mirage.errors import MalformedText
 from mirage.sim.slurm_release import describe_planner, is_unchecked, is_version
 from mirage.sim.types import OFF, SelectType
 
-Fields = dict[str, Any]
+ParamFields = dict[str, Any]
 """Of Params, by name."""
 
 _MINUTE_S = 60
@@ -81,10 +81,10 @@ _NEUTRAL = {
 """By key: the values with which it changes nothing, and what the simulator goes without."""
 
 
-def convert_scheduler(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
-    """Fields of Params from `scontrol show config`, and a sentence for each thing not simulated."""
+def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]]:
+    """`Params` from `scontrol show config`, and a sentence for each thing not simulated."""
     notes: list[str] = []
-    fields: Fields = {"select_type": _convert_select_type(config, notes)}
+    fields: ParamFields = {"select_type": _convert_select_type(config, notes)}
     fields |= _convert_version(config, notes)
     fields |= _convert_priority(config, notes)
     fields |= _convert_parameters(config, notes)
@@ -97,7 +97,7 @@ def convert_scheduler(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
     return fields, notes
 
 
-def _convert_version(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_version(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     """The release whose backfill the simulator is to plan with."""
     told = config.get("SLURM_VERSION", "")
     version = told if is_version(told) else ""
@@ -106,7 +106,7 @@ def _convert_version(config: Mapping[str, str], notes: list[str]) -> Fields:
     return {"slurm_version": version}
 
 
-def _convert_over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_over_time(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     minutes, _, unit = config.get("OverTimeLimit", "0 min").partition(" ")
     if minutes.isdecimal() and unit == "min":
         return {"over_time_limit_s": int(minutes) * _MINUTE_S}
@@ -134,9 +134,9 @@ def _convert_select_type(config: Mapping[str, str], notes: list[str]) -> SelectT
         return SelectType.CONS_TRES
 
 
-def _convert_priority(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_priority(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     kind = config.get("PriorityType", "")
-    fields: Fields = {
+    fields: ParamFields = {
         field: _parse_whole_number(config, key, notes) for key, field in _WEIGHTS.items()
     }
     for key, field in _PERIODS.items():
@@ -163,11 +163,11 @@ def _convert_priority(config: Mapping[str, str], notes: list[str]) -> Fields:
     return fields
 
 
-def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
+def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     given: dict[str, str] = {}
     for term in config.get("SchedulerParameters", "").split(","):
         given.setdefault(*_parse_parameter(term))  # of two of one key Slurm takes the first
-    fields: Fields = {}
+    fields: ParamFields = {}
     for key, parameter in _PARAMETERS.items():
         text = given.pop(key, str(parameter.default))
         fields[parameter.field] = _convert_value(key, text, parameter, notes)

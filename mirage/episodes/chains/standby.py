@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView, Waits
+from mirage.domain.decision import Action, Decision, PolicyView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 from mirage.episodes.generation.sim_queries import count_free_nodes
@@ -46,10 +46,10 @@ class Standby:
     touches: int = 0
     """Moves that Slurm was told."""
 
-    def build_view(self, sim: Simulator, jobs: Waits) -> HandoverView:
+    def build_view(self, sim: Simulator, jobs: Waits) -> PolicyView:
         """What a policy is shown now; the queue is left empty."""
         pinned = self.position is Position.PINNED
-        return HandoverView(
+        return PolicyView(
             now=sim.now,
             predecessor_end=self.end,
             partition=self.job.partition,

@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
-Told = Callable[[int], None]
+PointsCallback = Callable[[int], None]
 
 
 class BlockMaker(Protocol):
@@ -25,7 +25,9 @@ Begin = Callable[[], BlockMaker]
 """Can be sent to another process."""
 
 
-def make_blocks(begin: Begin, left: Mapping[Path, range], processes: int, told: Told) -> None:
+def make_blocks(
+    begin: Begin, left: Mapping[Path, range], processes: int, told: PointsCallback
+) -> None:
     """Make each block; `told` hears of its start points when it is there.
 
     `processes`: 0 for here. What a person may end by Ctrl-C is made in a process of its own: an
@@ -44,7 +46,7 @@ def make_blocks(begin: Begin, left: Mapping[Path, range], processes: int, told: 
         _gather_results(futures, told)
 
 
-def _gather_results(futures: Sequence["Future[int]"], told: Told) -> None:
+def _gather_results(futures: Sequence["Future[int]"], told: PointsCallback) -> None:
     try:
         for future in as_completed(futures):
             told(future.result())

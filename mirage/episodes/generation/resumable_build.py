@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mirage.episodes.generation import parallel
 from mirage.episodes.generation.builder import EpisodeBuilder
-from mirage.episodes.generation.parallel import Told
+from mirage.episodes.generation.parallel import PointsCallback
 from mirage.episodes.table.episode_table import EpisodeTable, join_tables
 from mirage.episodes.table.metadata import TableMetadata
 from mirage.episodes.table.pair_settings import PairSettings
@@ -53,7 +53,7 @@ class BuiltTable:
 
 
 def build_table(
-    plan: TablePlan, out: Path, processes: int = 0, told: Told = lambda _: None
+    plan: TablePlan, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
 ) -> BuiltTable:
     """Make the table and write it to `out`; `told` hears how many start points are done.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Action, HandoverView, Waits
+from mirage.domain.decision import Action, PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
@@ -96,9 +96,9 @@ class _PolicyRun:
     def _should_free(self, i: int, k: int, now: int) -> bool:
         return self._policy.decide(self._build_view(i, k, now)).action is Action.FREE
 
-    def _build_view(self, i: int, k: int, now: int) -> HandoverView:
+    def _build_view(self, i: int, k: int, now: int) -> PolicyView:
         about = self._table.about
-        return HandoverView(
+        return PolicyView(
             now=now,
             predecessor_end=int(self._table.predecessor_end[i]),
             cluster=str(about.cluster.get("name", "")),

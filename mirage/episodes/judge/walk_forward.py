@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mirage.domain.decision import HandoverView
+from mirage.domain.decision import PolicyView
 from mirage.episodes.judge.policy_runner import Chosen, select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, Choice
@@ -52,7 +52,7 @@ def collect_results(table: EpisodeTable, chosen: Mapping[str, Chosen]) -> Result
 
 
 def compute_loads_h(table: EpisodeTable) -> Floats:
-    """[E]: `collect_results.load_h` at each predecessor's start."""
+    """[E]: `comparison.compute_load_h` at each predecessor's start."""
     about, starts = table.about, table.predecessor_start.tolist()
     waits = (select_known_waits(table.get_started_jobs(i), start) for i, start in enumerate(starts))
     return np.array([compute_load_h(w, about.nodes, about.time_limit_s) for w in waits])
@@ -61,13 +61,13 @@ def compute_loads_h(table: EpisodeTable) -> Floats:
 class _CombinedResults:
     """A table's results beside the cards'."""
 
-    def __init__(self, cards: Callable[[HandoverView], Results], own: Results) -> None:
+    def __init__(self, cards: Callable[[PolicyView], Results], own: Results) -> None:
         self._cards = cards
         self._own = own
         self._seen = Results.create_empty()
         self._both = own
 
-    def __call__(self, view: HandoverView) -> Results:
+    def __call__(self, view: PolicyView) -> Results:
         before = self._cards(view)
         if before is not self._seen:
             self._seen, self._both = before, merge_results([before, self._own])

@@ -42,7 +42,7 @@ class TableMetadata:
     source: str = ""
     """Where the trace was, for what is asked of it later; empty in older files."""
     load: float = 1.0
-    """Jobs that the replay had for each of the trace (`traces.reloaded`)."""
+    """Jobs that the replay had for each of the trace (`load_scaling.scale_load`)."""
 
     @property
     def has_logged_load(self) -> bool:

@@ -35,7 +35,7 @@ class TwinForecasts:
     every: int
     """Instants of the table from one question to the next; the first is at the run's start."""
     quantile_s: NDArray[np.int32]
-    """[E, A, 19]: of the wait, were the successor eligible then, at `foretold.LEVELS`."""
+    """[E, A, 19]: of the wait, were the successor eligible then, at `twin_features.LEVELS`."""
 
     def get_forecast(self, i: int, k: int) -> NDArray[np.int32]:
         """[19]: what is known at the k-th instant of the i-th hand-over: the last answer."""

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
-from mirage.features.observation.spec import Scale
+from mirage.features.observation.spec import Scaling
 from mirage.sim.arrays.jit import allocating_kernel as kernel
 
 Floats = NDArray[np.float64]
 
-_LOG, _LOG_HOURS = int(Scale.LOG), int(Scale.LOG_HOURS)
-_SIGNED_LOG_HOURS = int(Scale.SIGNED_LOG_HOURS)
+_LOG, _LOG_HOURS = int(Scaling.LOG), int(Scaling.LOG_HOURS)
+_SIGNED_LOG_HOURS = int(Scaling.SIGNED_LOG_HOURS)
 _HOUR_S = 3600.0
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
@@ -53,7 +53,7 @@ class RunningColumns(NamedTuple):
 
 
 class RecentPast(NamedTuple):
-    """What a `Memory` holds at an instant."""
+    """What a `RunningStats` holds at an instant."""
 
     arrivals: Ints
     """[n, 3]: instant, nodes, time limit, of the last 24 h."""
@@ -348,7 +348,7 @@ def compute_numbers(
 
 @kernel
 def scale_numbers(raw: Floats, scales: Ints) -> NDArray[np.float32]:
-    """`spec.Scale` applied to each number: float32[F]."""
+    """`spec.Scaling` applied to each number: float32[F]."""
     out = np.empty(len(raw), dtype=np.float32)
     for i in range(len(raw)):
         x = raw[i]

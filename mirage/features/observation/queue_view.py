@@ -56,7 +56,7 @@ class LinkQueueView:
     max_jobs_pu: int
     """Running jobs per user; 0: no limit."""
     priority: int
-    """The successor's, were it eligible now (`features/priority`)."""
+    """The successor's, were it eligible now (`successor_priority`)."""
     horizon_s: int
     """How far the scheduler plans: bf_window."""
 

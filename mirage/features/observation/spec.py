@@ -21,7 +21,7 @@ ARRIVALS_H = (1, 6, 24)
 """The windows over which arrivals are counted, hours."""
 
 
-class Scale(IntEnum):
+class Scaling(IntEnum):
     """How a raw number becomes an input of order one. All can be undone: `invert_scaling`."""
 
     PLAIN = 0
@@ -34,97 +34,97 @@ class Scale(IntEnum):
     """sign(x) log(1 + |x| / 3600), of seconds."""
 
 
-def _list_percentiles(name: str) -> tuple[tuple[str, Scale], ...]:
+def _list_percentiles(name: str) -> tuple[tuple[str, Scaling], ...]:
     """Percentiles 0, 25, 50, 75 and 100 of a duration."""
-    return tuple((f"{name}_p{p}", Scale.LOG_HOURS) for p in (0, 25, 50, 75, 100))
+    return tuple((f"{name}_p{p}", Scaling.LOG_HOURS) for p in (0, 25, 50, 75, 100))
 
 
 _PAPER = (
-    ("pending_jobs", Scale.LOG),
-    ("pending_nodes", Scale.LOG),
+    ("pending_jobs", Scaling.LOG),
+    ("pending_nodes", Scaling.LOG),
     *_list_percentiles("pending_limit"),
     *_list_percentiles("pending_age"),
     *_list_percentiles("pending_run"),
-    ("running_jobs", Scale.LOG),
-    ("running_nodes", Scale.LOG),
+    ("running_jobs", Scaling.LOG),
+    ("running_nodes", Scaling.LOG),
     *_list_percentiles("running_limit"),
     *_list_percentiles("running_wait"),
     *_list_percentiles("running_elapsed"),
-    ("predecessor_limit", Scale.LOG_HOURS),
-    ("predecessor_nodes", Scale.LOG),
-    ("predecessor_wait", Scale.LOG_HOURS),
-    ("predecessor_elapsed", Scale.LOG_HOURS),
-    ("successor_limit", Scale.LOG_HOURS),
-    ("successor_nodes", Scale.LOG),
-    ("successor_wait", Scale.LOG_HOURS),
-    ("successor_elapsed", Scale.LOG_HOURS),
+    ("predecessor_limit", Scaling.LOG_HOURS),
+    ("predecessor_nodes", Scaling.LOG),
+    ("predecessor_wait", Scaling.LOG_HOURS),
+    ("predecessor_elapsed", Scaling.LOG_HOURS),
+    ("successor_limit", Scaling.LOG_HOURS),
+    ("successor_nodes", Scaling.LOG),
+    ("successor_wait", Scaling.LOG_HOURS),
+    ("successor_elapsed", Scaling.LOG_HOURS),
 )
 
 _WAITS = ("mean", "p50", "p90")
 
-GROUPS: dict[str, tuple[tuple[str, Scale], ...]] = {
+GROUPS: dict[str, tuple[tuple[str, Scaling], ...]] = {
     "paper": _PAPER,
     "nodes": (
-        ("nodes_up", Scale.LOG),
-        ("nodes_down", Scale.LOG),
-        ("nodes_free", Scale.LOG),
-        ("nodes_free_share", Scale.PLAIN),
-        ("nodes_short", Scale.LOG),
-        ("cpus_free_share", Scale.PLAIN),
-        ("gpus_free_share", Scale.PLAIN),
+        ("nodes_up", Scaling.LOG),
+        ("nodes_down", Scaling.LOG),
+        ("nodes_free", Scaling.LOG),
+        ("nodes_free_share", Scaling.PLAIN),
+        ("nodes_short", Scaling.LOG),
+        ("cpus_free_share", Scaling.PLAIN),
+        ("gpus_free_share", Scaling.PLAIN),
     ),
     "profile": (
-        *((f"freed_by_limit_{h}h", Scale.LOG) for h in HORIZONS_H),
-        *((f"freed_as_usual_{h}h", Scale.LOG) for h in HORIZONS_H),
-        ("room_by_limit", Scale.LOG_HOURS),
-        ("room_as_usual", Scale.LOG_HOURS),
+        *((f"freed_by_limit_{h}h", Scaling.LOG) for h in HORIZONS_H),
+        *((f"freed_as_usual_{h}h", Scaling.LOG) for h in HORIZONS_H),
+        ("room_by_limit", Scaling.LOG_HOURS),
+        ("room_as_usual", Scaling.LOG_HOURS),
     ),
     "ahead": (
-        ("ahead_jobs", Scale.LOG),
-        ("ahead_nodes", Scale.LOG),
-        ("ahead_node_hours", Scale.LOG),
-        ("ahead_node_hours_as_usual", Scale.LOG),
-        ("ahead_open_node_hours", Scale.LOG),
-        ("ahead_machine_time", Scale.LOG_HOURS),
-        ("ahead_no_wider_jobs", Scale.LOG),
-        ("pending_node_hours", Scale.LOG),
+        ("ahead_jobs", Scaling.LOG),
+        ("ahead_nodes", Scaling.LOG),
+        ("ahead_node_hours", Scaling.LOG),
+        ("ahead_node_hours_as_usual", Scaling.LOG),
+        ("ahead_open_node_hours", Scaling.LOG),
+        ("ahead_machine_time", Scaling.LOG_HOURS),
+        ("ahead_no_wider_jobs", Scaling.LOG),
+        ("pending_node_hours", Scaling.LOG),
     ),
     "users": (
-        ("own_running_jobs", Scale.LOG),
-        ("own_pending_jobs", Scale.LOG),
-        ("own_limit_share", Scale.PLAIN),
-        ("capped_pending_jobs", Scale.LOG),
-        ("capped_node_hours", Scale.LOG),
-        ("own_usual_share", Scale.PLAIN),
-        ("all_usual_share", Scale.PLAIN),
+        ("own_running_jobs", Scaling.LOG),
+        ("own_pending_jobs", Scaling.LOG),
+        ("own_limit_share", Scaling.PLAIN),
+        ("capped_pending_jobs", Scaling.LOG),
+        ("capped_node_hours", Scaling.LOG),
+        ("own_usual_share", Scaling.PLAIN),
+        ("all_usual_share", Scaling.PLAIN),
     ),
     "lately": (
-        *((f"arrived_jobs_{h}h", Scale.LOG) for h in ARRIVALS_H),
-        *((f"arrived_node_hours_{h}h", Scale.LOG) for h in ARRIVALS_H),
-        ("started_jobs", Scale.LOG),
-        *((f"waited_{w}", Scale.LOG_HOURS) for w in _WAITS),
-        ("started_like_jobs", Scale.LOG),
-        *((f"waited_like_{w}", Scale.LOG_HOURS) for w in _WAITS),
+        *((f"arrived_jobs_{h}h", Scaling.LOG) for h in ARRIVALS_H),
+        *((f"arrived_node_hours_{h}h", Scaling.LOG) for h in ARRIVALS_H),
+        ("started_jobs", Scaling.LOG),
+        *((f"waited_{w}", Scaling.LOG_HOURS) for w in _WAITS),
+        ("started_like_jobs", Scaling.LOG),
+        *((f"waited_like_{w}", Scaling.LOG_HOURS) for w in _WAITS),
     ),
-    "clock": tuple((n, Scale.PLAIN) for n in ("day_sin", "day_cos", "week_sin", "week_cos")),
+    "clock": tuple((n, Scaling.PLAIN) for n in ("day_sin", "day_cos", "week_sin", "week_cos")),
     "predecessor": (
-        ("predecessor_left", Scale.LOG_HOURS),
-        ("predecessor_left_share", Scale.PLAIN),
+        ("predecessor_left", Scaling.LOG_HOURS),
+        ("predecessor_left_share", Scaling.PLAIN),
     ),
     "plan": (
-        ("plan_wait", Scale.LOG_HOURS),
-        ("plan_missing", Scale.PLAIN),
-        ("plan_gap", Scale.SIGNED_LOG_HOURS),
-        ("usual_plan_wait", Scale.LOG_HOURS),
-        ("usual_plan_missing", Scale.PLAIN),
-        ("usual_plan_gap", Scale.SIGNED_LOG_HOURS),
+        ("plan_wait", Scaling.LOG_HOURS),
+        ("plan_missing", Scaling.PLAIN),
+        ("plan_gap", Scaling.SIGNED_LOG_HOURS),
+        ("usual_plan_wait", Scaling.LOG_HOURS),
+        ("usual_plan_missing", Scaling.PLAIN),
+        ("usual_plan_gap", Scaling.SIGNED_LOG_HOURS),
     ),
 }
 """Every number with its scale, by group, in order."""
 
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name, _ in group)
 SCALES: NDArray[np.int64] = np.array([s for g in GROUPS.values() for _, s in g], dtype=np.int64)
-"""A `Scale` a number."""
+"""A `Scaling` a number."""
 
 PLACES: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
 """Where each number stands."""
@@ -145,7 +145,7 @@ def get_group_slice(group: str) -> slice:
 
 
 def compute_fingerprint(
-    groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation: int
+    groups: Mapping[str, tuple[tuple[str, Scaling], ...]], computation: int
 ) -> str:
     """sha256 over groups, names, order, scales and the version of the computation."""
     digest = hashlib.sha256(f"{computation}".encode())
@@ -163,8 +163,8 @@ FINGERPRINT = compute_fingerprint(GROUPS, COMPUTATION)
 def invert_scaling(observations: NDArray[np.float32]) -> NDArray[np.float64]:
     """The numbers before scaling: seconds, counts, shares. Takes [..., F], gives the same shape."""
     x = observations.astype(np.float64)
-    plain = Scale.PLAIN == SCALES
+    plain = Scaling.PLAIN == SCALES
     logs = np.sign(x) * np.expm1(np.where(plain, 0.0, np.abs(x)))
-    hours = (Scale.LOG_HOURS, Scale.SIGNED_LOG_HOURS)
+    hours = (Scaling.LOG_HOURS, Scaling.SIGNED_LOG_HOURS)
     unscaled = np.where(np.isin(SCALES, hours), logs * 3600.0, logs)
     return np.where(plain, x, unscaled)

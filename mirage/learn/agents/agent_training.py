@@ -19,7 +19,7 @@ from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError, UnfitModel
 from mirage.learn.agents import networks, offline_training, training_tensors
 from mirage.learn.agents.algorithms import AGENTS, ALGORITHMS, Dqn, PolicyGradient
-from mirage.learn.agents.checkpoints import Checkpoints, Stage
+from mirage.learn.agents.checkpoints import Stage, TrainingCheckpoints
 from mirage.learn.agents.networks import Net
 from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import WINDOW, Trajectories
@@ -112,7 +112,7 @@ class Agent:
     facts: dict[str, Any]
 
 
-def fit_agent(runs: Trajectories, plan: AgentPlan, stages: Checkpoints, name: str) -> Agent:
+def fit_agent(runs: Trajectories, plan: AgentPlan, stages: TrainingCheckpoints, name: str) -> Agent:
     """Raises InputError for too few runs."""
     masks = time_splits.split_newest(runs.rows, plan.settings["offline"]["held_back"])
     earlier, newest = (
@@ -186,8 +186,8 @@ def judge_agent(
     runs: Trajectories,
     plan: AgentPlan,
     windows: int,
-    stages: Checkpoints,
-    heard: tree_training.Heard = lambda *_: None,
+    stages: TrainingCheckpoints,
+    heard: tree_training.WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
     """As `tree_training.judge_family` does for trees.
 

@@ -21,7 +21,7 @@ Stage = tuple[Weights, Facts]
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoints:
+class TrainingCheckpoints:
     """Files in a folder."""
 
     folder: Path
@@ -29,7 +29,7 @@ class Checkpoints:
     """Called at the end of each stage."""
 
     @classmethod
-    def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "Checkpoints":
+    def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "TrainingCheckpoints":
         """In a hidden folder beside `out`, named by all that decides what comes out."""
         mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
         return cls(out.with_name(f".{out.name}.{mark[:16]}"))

@@ -257,7 +257,7 @@ class Net(nn.Module):
         """[N, width], for whatever price; and how unevenly experts were asked, 0 where none are."""
         hidden, imbalance = self.encoder(self._prepare_input(sight))
         if self._twin:
-            # The last of `foretold.NAMES`, between 0 and 1.
+            # The last of `twin_features.NAMES`, between 0 and 1.
             late = sight.now[:, -1:]
             hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance

@@ -33,7 +33,7 @@ class Trajectories:
     observations: Observations
     """[E, T, F], without what the twin foretold: the past is looked back on as it was seen."""
     foretold: Observations | None = None
-    """[E, D + 1, len(foretold.NAMES)], where agents learn from the twin."""
+    """[E, D + 1, len(twin_features.NAMES)], where agents learn from the twin."""
 
     @classmethod
     def from_tables(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:

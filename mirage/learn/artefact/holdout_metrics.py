@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Flags, Ints, Rows, list_decision_instants
@@ -122,7 +122,7 @@ class _AtLearnedInstants(SimplePolicy):
     def name(self) -> str:
         return self.policy.name
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if view.time_left_s not in self.left_s:
             return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
         return self.policy.decide(view)

@@ -1,9 +1,9 @@
 """ChainEnv: a hand-over as a Gymnasium environment, one or many at once.
 
 An episode is one hand-over. At each instant of the predecessor's run, every ten minutes and at its
-end, the action is the standby's position (`Position`). The reward is 0 until the outcome is known,
-then -(interruption + price x overlap) in hours, and the episode is terminated; none is truncated.
-Which form it is, over tables or live on the simulator, is the library's matter.
+end, the action is the standby's position (`PositionAction`). The reward is 0 until the outcome is
+known, then -(interruption + price x overlap) in hours, and the episode is terminated; none is
+truncated. Which form it is, over tables or live on the simulator, is the library's matter.
 """
 
 from typing import Any, SupportsFloat

@@ -1,13 +1,13 @@
 """A small observation: sixteen numbers of order one, cheap enough for every step of many.
 
-Read straight from a simulator's state (sim/layout.py). Nothing after the instant enters: time
-limits, never run times.
+Read straight from a simulator's state (sim/arrays/layout.py). Nothing after the instant enters:
+time limits, never run times.
 """
 
 import math
 
 from mirage.learn.environment.handover_kernel import BEGINS, ENDS, POSITION, SLOT
-from mirage.learn.environment.protocols import Observations, Position
+from mirage.learn.environment.protocols import Observations, PositionAction
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     ELIGIBLE,
@@ -63,13 +63,13 @@ FEATURES: tuple[str, ...] = (
 
 _DAY_S = 86400
 _HOUR_S = 3600
-_HELD, _FREE, _PINNED = (int(p) for p in Position)
+_HELD, _FREE, _PINNED = (int(p) for p in PositionAction)
 _WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * _HOUR_S for h in FREED_WITHIN_H)
 
 
 @kernel
 def fill_observation(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
-    """Fill `out`, float32[16], for the hand-over `hand` (hand.py) in this state."""
+    """Fill `out`, float32[16], for the hand-over `hand` (handover_kernel.py) in this state."""
     refresh_saturated(state, site)
     _fill_standby(state, hand, out)
     _fill_running(state, site, out)

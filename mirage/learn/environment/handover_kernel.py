@@ -3,7 +3,7 @@
 from typing import Final
 
 from mirage.episodes.generation.replay_fork import ReplayFork
-from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.protocols import PositionAction
 from mirage.sim import moves
 from mirage.sim.arrays.jit import expand_inline, kernel
 from mirage.sim.arrays.layout import (
@@ -47,7 +47,7 @@ NODE_LIST: Final = 11
 Machine = tuple[Ints, Ints, Ints, Ints]
 """Site, feed, extras and results of a simulator: what all its forks share."""
 
-_HELD, _FREE, _PINNED = (int(p) for p in Position)
+_HELD, _FREE, _PINNED = (int(p) for p in PositionAction)
 
 
 def pack_handover(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> list[int]:

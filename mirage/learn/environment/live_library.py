@@ -14,7 +14,14 @@ import numpy as np
 from mirage.features.observation import feature_vector, spec
 from mirage.learn.environment.compact_observation import FEATURES
 from mirage.learn.environment.packed_states import PackedStates
-from mirage.learn.environment.protocols import Batch, Flags, Floats, Ints, Observations, Position
+from mirage.learn.environment.protocols import (
+    Batch,
+    Flags,
+    Floats,
+    Ints,
+    Observations,
+    PositionAction,
+)
 from mirage.learn.environment.start_states import StartState, StartStates, simulate_start
 from mirage.learn.environment.state_batch import StateBatch
 from mirage.sim.types import build_afterany
@@ -26,7 +33,7 @@ class ObservationKind(StrEnum):
     """What an agent sees of a live hand-over."""
 
     SMALL = "small"
-    """`small.FEATURES`: many times faster, the standby's position among them."""
+    """`compact_observation.FEATURES`: many times faster, the standby's position among them."""
     FULL = "full"
     """`features.spec.NAMES`: the very numbers of the tables, which know no position."""
 
@@ -34,7 +41,7 @@ class ObservationKind(StrEnum):
 class LiveLibrary:
     """Start points to fork from."""
 
-    positions = len(Position)
+    positions = len(PositionAction)
 
     def __init__(
         self, starts: StartStates, observed: ObservationKind = ObservationKind.SMALL
@@ -79,7 +86,7 @@ class ForkBatch:
     def step(self, actions: Ints) -> Flags:
         ended: Flags = np.zeros(len(actions), dtype=np.bool_)
         for i, fork in enumerate(self._list_forks()):
-            start = fork.step_to_next_instant(Position(actions[i]))
+            start = fork.step_to_next_instant(PositionAction(actions[i]))
             if start is not None:
                 ended[i] = True
                 self.outcome_h[i] = (start - fork.world.end) / _HOUR_S
@@ -102,13 +109,13 @@ class _Fork:
         self._step_s = step_s
         self._sim = start.world.sim.fork()
         self._past = start.past.fork()
-        self._position = Position.HELD
+        self._position = PositionAction.HELD
 
-    def step_to_next_instant(self, position: Position) -> int | None:
+    def step_to_next_instant(self, position: PositionAction) -> int | None:
         """To the next instant, or to the standby's start; that, where it has started."""
         world, sim = self.world, self._sim
         if sim.now >= world.end:
-            self._move_standby(Position.FREE)
+            self._move_standby(PositionAction.FREE)
             start = sim.run_until_started(world.standby, world.at_most)
             # Not to start at all counts as starting then: no reward is left open.
             return world.at_most if start is None else start
@@ -122,15 +129,15 @@ class _Fork:
         """float32[F]."""
         return feature_vector.observe_simulator(self._sim, self._start.link, self._past.memory)
 
-    def _move_standby(self, position: Position) -> None:
+    def _move_standby(self, position: PositionAction) -> None:
         before, standby = self._position, self.world.standby
         if position is before:
             return
-        if Position.PINNED in (position, before):
-            nodes = self._start.node_list if position is Position.PINNED else ()
+        if PositionAction.PINNED in (position, before):
+            nodes = self._start.node_list if position is PositionAction.PINNED else ()
             self._sim.set_node_list(standby, nodes)
-        if Position.HELD in (position, before):
-            held = position is Position.HELD
+        if PositionAction.HELD in (position, before):
+            held = position is PositionAction.HELD
             self._sim.set_dependencies(
                 standby, build_afterany(self.world.predecessor) if held else ()
             )

@@ -25,7 +25,7 @@ class PackedStates:
     states: Ints
     """int64[E, S]."""
     hands: Ints
-    """int64[E, H] (hand.py)."""
+    """int64[E, H] (handover_kernel.py)."""
     room: ArraySizes
     machine: Machine
     any_sim: Simulator

@@ -19,7 +19,7 @@ BOUND = 1e9
 """No number of an observation is larger, of either sign: spaces are bounded by it."""
 
 
-class Position(IntEnum):
+class PositionAction(IntEnum):
     """The standby's three positions, as actions."""
 
     HELD = 0

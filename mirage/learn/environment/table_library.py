@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike
 
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.environment.protocols import BOUND, Flags, Floats, Ints, Observations, Position
+from mirage.learn.environment.protocols import (
+    BOUND,
+    Flags,
+    Floats,
+    Ints,
+    Observations,
+    PositionAction,
+)
 
 _T_AND_F = 2
 
@@ -90,7 +97,7 @@ class TableBatch:
         self.instant[which] = 0
 
     def step(self, actions: Ints) -> Flags:
-        ended: Flags = (actions == Position.FREE) | (self._row == self._last)
+        ended: Flags = (actions == PositionAction.FREE) | (self._row == self._last)
         np.take(self._library.outcome_h, self._row, out=self.outcome_h)
         self._row += ~ended
         self.instant += ~ended

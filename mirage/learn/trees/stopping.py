@@ -24,7 +24,7 @@ BLOCKS = 4
 LEAST_COST_H = 0.1
 """Of plain Slurm, where other costs are told as shares of it."""
 
-Told = Callable[[], None]
+StepCallback = Callable[[], None]
 
 
 def label_late(rows: Rows) -> Floats:
@@ -46,7 +46,7 @@ def find_first_free(frees: Flags) -> Ints:
     return found
 
 
-def predict_cross_fitted(rows: Rows, family: Family, told: Told = lambda: None) -> Floats:
+def predict_cross_fitted(rows: Rows, family: Family, told: StepCallback = lambda: None) -> Floats:
     """[E, D]: P(late) from trees that have seen nothing of an episode's time.
 
     Trees that know the outcomes would think themselves surer than they are.

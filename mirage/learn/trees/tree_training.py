@@ -17,7 +17,7 @@ from mirage.episodes.judge.evaluation import (
 from mirage.learn.dataset import Floats, Rows
 from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
 from mirage.learn.trees import stopping
-from mirage.learn.trees.stopping import Told
+from mirage.learn.trees.stopping import StepCallback
 from mirage.learn.trees.tree_families import Family, FittedForecast, Trees
 from mirage.policy.models import conformal, quantiles
 from mirage.policy.models.conformal import QuantileShifts
@@ -54,7 +54,7 @@ class TreePolicy:
         return quantiles.to_shifted_hours(self.wait.predict_log_quantiles(rows.flat), shift)
 
 
-def fit_policy(rows: Rows, family: Family, told: Told = lambda: None) -> TreePolicy:
+def fit_policy(rows: Rows, family: Family, told: StepCallback = lambda: None) -> TreePolicy:
     """`told` is called STEPS times."""
     probability = stopping.predict_cross_fitted(rows, family, told)
     factor = stopping.choose_factor(rows, probability, PRICES)
@@ -81,7 +81,7 @@ def compute_newest_residuals(rows: Rows, family: Family) -> tuple[Rows, Floats]:
     return newest, newest.compute_residuals(forecast.predict_log_quantiles(newest.flat))
 
 
-Heard = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
+WindowCallback = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
 """A window's mask [E], a price, and the instants chosen in it."""
 
 
@@ -90,14 +90,14 @@ def judge_family(
     family: Family,
     windows: int,
     seed: int,
-    told: Told = lambda: None,
-    heard: Heard = lambda *_: None,
+    told: StepCallback = lambda: None,
+    heard: WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
     """Rolling origin: what policies fitted on the past come to on the weeks after it.
 
     `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
     in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
-    window and price of `operating.PRICES`.
+    window and price of `operating_points.PRICES`.
     """
     policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts, factors = [], []

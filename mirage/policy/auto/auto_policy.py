@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView, Waits
+from mirage.domain.decision import Action, Decision, PolicyView, Waits
 from mirage.policy.models.scope import Scope
 from mirage.policy.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
 from mirage.policy.rules.lead_rules import Reactive
@@ -57,7 +57,7 @@ class Choice:
         return f", since {_join_words(clauses)}" if clauses else ""
 
 
-def _find_nothing(_: HandoverView) -> Results:
+def _find_nothing(_: PolicyView) -> Results:
     return Results.create_empty()
 
 
@@ -66,7 +66,7 @@ class AutoPolicy:
     """The last candidate must be one that can always be asked."""
 
     candidates: tuple[Candidate, ...]
-    results: Callable[[HandoverView], Results] = _find_nothing
+    results: Callable[[PolicyView], Results] = _find_nothing
     """Of hand-overs like the one shown, whenever they ended: only ended ones are looked at. The
     seam for others than the cards': a service's own hand-overs, an evaluation's."""
     how: Weighing = field(default_factory=Weighing)
@@ -84,10 +84,10 @@ class AutoPolicy:
             twin=any(n.twin for n in needs),
         )
 
-    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
+    def explain_unfit(self, view: PolicyView) -> str | None:  # noqa: ARG002 - see Policy
         return None
 
-    def decide_outright(self, view: HandoverView) -> Decision | None:
+    def decide_outright(self, view: PolicyView) -> Decision | None:
         """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
 
         Tables know neither, so over them candidates decide.
@@ -99,7 +99,7 @@ class AutoPolicy:
             return self._decide_with(_PINS, view, ", since the standby may be pinned")
         return None
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         settled = self.decide_outright(view)
         if settled is not None:
             return settled
@@ -107,7 +107,7 @@ class AutoPolicy:
         self.told(choice)
         return self._decide_with(choice.policy, view, choice.because)
 
-    def _decide_with(self, policy: Policy, view: HandoverView, because: str) -> Decision:
+    def _decide_with(self, policy: Policy, view: PolicyView, because: str) -> Decision:
         decision = policy.decide(view)
         # Nobody but who pins is asked about one that stands on nodes which it has to leave.
         stuck = view.position is Position.PINNED and not view.can_pin
@@ -116,7 +116,7 @@ class AutoPolicy:
         reason = f"{policy.name} decides{because}: {decision.reason}"
         return replace(decision, policy=self.name, reason=reason)
 
-    def choose_candidate(self, view: HandoverView) -> Choice:
+    def choose_candidate(self, view: PolicyView) -> Choice:
         """As of the predecessor's start: were it chosen anew at each instant, the successor would
         be freed as soon as any that is chosen in passing frees it."""
         order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))

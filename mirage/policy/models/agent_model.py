@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import HandoverView
+from mirage.domain.decision import PolicyView
 from mirage.policy.models import model_input
 from mirage.policy.models.model_output import ModelOutput
 from mirage.policy.models.onnx_session import (
@@ -52,7 +52,7 @@ class AgentModel:
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage
 
-    def predict_handover(self, view: HandoverView) -> ModelOutput | str:
+    def predict_handover(self, view: PolicyView) -> ModelOutput | str:
         inputs = self._build_inputs(view)
         if isinstance(inputs, str):
             return inputs
@@ -63,7 +63,7 @@ class AgentModel:
             frees=found > 0.0, reason=_format_reason(found, self.unit, view.overlap_price)
         )
 
-    def _build_inputs(self, view: HandoverView) -> dict[str, NDArray[np.float32]] | str:
+    def _build_inputs(self, view: PolicyView) -> dict[str, NDArray[np.float32]] | str:
         row = model_input.build_input_row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row

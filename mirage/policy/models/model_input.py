@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import HandoverView
+from mirage.domain.decision import PolicyView
 from mirage.features import twin_features
 from mirage.policy.twin.twin_policy import NOT_ASKED
 
@@ -21,7 +21,7 @@ def has_twin_inputs(card: Mapping[str, Any]) -> bool:
     return twin is not None
 
 
-def build_input_row(view: HandoverView, *, twin: bool) -> Observations | str:
+def build_input_row(view: PolicyView, *, twin: bool) -> Observations | str:
     """[F]: what a graph takes as its observation; or why there is none."""
     if view.observation is None:
         return "there is no observation"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from mirage.domain.decision import Forecast, HandoverView
+from mirage.domain.decision import Forecast, PolicyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,6 @@ class Model(Protocol):
     factor: float
     """What its threshold is multiplied with (docs/decisions/0017)."""
 
-    def predict_handover(self, view: HandoverView) -> ModelOutput | str:
+    def predict_handover(self, view: PolicyView) -> ModelOutput | str:
         """Of a view whose observation is there and familiar; or why the model cannot say."""
         ...

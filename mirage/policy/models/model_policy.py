@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.policy.models.artefact import Artefact
 from mirage.policy.models.unavailable_model import decide_without_model
 from mirage.policy.rules.late_threshold import compute_threshold
@@ -32,7 +32,7 @@ class ModelPolicy:
             twin=self.artefact.card.get("twin") is not None,
         )
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         why = self.explain_unfit(view)
         if why is not None:
             return decide_without_model(view, self.name, why)
@@ -47,7 +47,7 @@ class ModelPolicy:
             release_at=self._compute_release_at(view, verdict.forecast),
         )
 
-    def _compute_release_at(self, view: HandoverView, forecast: Forecast | None) -> int | None:
+    def _compute_release_at(self, view: PolicyView, forecast: Forecast | None) -> int | None:
         """When it expects to release: it knows no more of later instants than its forecast of now.
 
         Where it makes none, a rule expects in its place.
@@ -58,10 +58,10 @@ class ModelPolicy:
         waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
         return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
 
-    def decide_outright(self, view: HandoverView) -> Decision | None:  # noqa: ARG002 - see Policy
+    def decide_outright(self, view: PolicyView) -> Decision | None:  # noqa: ARG002 - see Policy
         return None
 
-    def explain_unfit(self, view: HandoverView) -> str | None:
+    def explain_unfit(self, view: PolicyView) -> str | None:
         outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)
         if outside is not None:
             return outside
@@ -77,7 +77,7 @@ class ModelPolicy:
             )
         return self.artefact.seen.explain_out_of_range(view.observation)
 
-    def _clamp_view(self, view: HandoverView) -> HandoverView:
+    def _clamp_view(self, view: PolicyView) -> PolicyView:
         nearest, observation, window = (
             self.artefact.seen.clamp_to_learned,
             view.observation,

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Forecast, HandoverView
+from mirage.domain.decision import Forecast, PolicyView
 from mirage.policy.models import conformal, model_input, quantiles
 from mirage.policy.models.conformal import QuantileShifts
 from mirage.policy.models.model_output import ModelOutput
@@ -79,7 +79,7 @@ class TreeModel:
         (wait,) = self._session.run([WAIT], {INPUT: observations})
         return self._forecasts.to_log_quantiles(wait)
 
-    def predict_handover(self, view: HandoverView) -> ModelOutput | str:
+    def predict_handover(self, view: PolicyView) -> ModelOutput | str:
         row = model_input.build_input_row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row

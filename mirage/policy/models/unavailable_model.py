@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.policy.rules.fallback import decide_by_fallback
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import TwinPolicy
@@ -18,14 +18,14 @@ class UnavailableModel(SimplePolicy):
     name: str
     why: str
 
-    def explain_unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - see Policy
+    def explain_unfit(self, view: PolicyView) -> str | None:  # noqa: ARG002 - see Policy
         return self.why
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         return decide_without_model(view, self.name, self.why)
 
 
-def decide_without_model(view: HandoverView, name: str, why: str) -> Decision:
+def decide_without_model(view: PolicyView, name: str, why: str) -> Decision:
     """Of the model `name`, which cannot be asked."""
     asked = _TWIN.explain_unfit(view) is None
     return decide_by_fallback(_TWIN if asked else _RULE, view, name, why)

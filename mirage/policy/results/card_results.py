@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mirage.domain.decision import HandoverView
+from mirage.domain.decision import PolicyView
 from mirage.policy.results.comparison import Ints, Results, merge_results
 
 MODEL = "model"
@@ -69,7 +69,7 @@ class CardResultsLookup:
         self._sets = [(name, one) for name, found in models.items() for one in found]
         self._of = lru_cache(maxsize=256)(self._find_results)
 
-    def __call__(self, view: HandoverView) -> Results:
+    def __call__(self, view: PolicyView) -> Results:
         kind = (view.cluster, view.partition, view.time_limit_s)
         return self._of(kind, view.nodes, view.overlap_price)
 

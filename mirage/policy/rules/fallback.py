@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.ports import Policy
 
 
-def decide_by_fallback(rule: Policy, view: HandoverView, name: str, why: str) -> Decision:
+def decide_by_fallback(rule: Policy, view: PolicyView, name: str, why: str) -> Decision:
     """The decision of `rule`, which stands in for `name`."""
     decision = rule.decide(view)
     reason = f"{why}, so {rule.name} decides: {decision.reason}"

@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Waits
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
 from mirage.ports import SimplePolicy
@@ -20,7 +20,7 @@ class Reactive(SimplePolicy):
 
     name = "reactive"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         return Decision(
             action=Action.WAIT,
             reason="reactive never acts",
@@ -34,7 +34,7 @@ class AtOnce(SimplePolicy):
 
     name = "at-once"
 
-    def decide(self, view: HandoverView) -> Decision:  # noqa: ARG002 - the port's signature
+    def decide(self, view: PolicyView) -> Decision:  # noqa: ARG002 - the port's signature
         return Decision(action=Action.FREE, reason="at-once always frees", policy=self.name)
 
 
@@ -48,7 +48,7 @@ class Average(SimplePolicy):
     last: int = 100
     name: str = "average"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         waits = view.jobs.wait_s[-self.last :]
         if not len(waits):
             return _wait_without_history(self.name)
@@ -69,7 +69,7 @@ class Quantile(SimplePolicy):
     enough: int = 20
     name: str = "quantile"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
         waits = like[-self.last :]
         if not len(waits):
@@ -89,7 +89,7 @@ class FixedLead(SimplePolicy):
     enough: int = 5
     name: str = "fixed-lead"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         waits = view.handovers.wait_s[-self.last :]
         lead_s = self.find_lead_s(view)
         if lead_s is None:
@@ -97,7 +97,7 @@ class FixedLead(SimplePolicy):
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
         return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
 
-    def find_lead_s(self, view: HandoverView) -> float | None:
+    def find_lead_s(self, view: PolicyView) -> float | None:
         """None: there are too few past hand-overs."""
         waits = view.handovers.wait_s[-self.last :]
         if len(waits) < self.enough:
@@ -116,7 +116,7 @@ class SlurmEstimate(SimplePolicy):
 
     name = "slurm-estimate"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         queue = view.queue
         in_line = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now) & (queue.priority != 0)
         ours = np.isin(queue.partition, view.partition.split(","))
@@ -128,14 +128,14 @@ class SlurmEstimate(SimplePolicy):
         wait_s = float(max(0, planned.max() - view.now))
         return decide_by_lead(view, wait_s, Forecast(p50_s=wait_s, samples=len(planned)), self.name)
 
-    def _decide_without_plan(self, view: HandoverView, *, rivals_waiting: bool) -> Decision:
+    def _decide_without_plan(self, view: PolicyView, *, rivals_waiting: bool) -> Decision:
         if rivals_waiting or view.free_nodes < view.nodes:
             reason = "Slurm plans no start for the jobs ahead"
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
         return decide_by_lead(view, 0.0, Forecast(p50_s=0.0), self.name)
 
 
-def decide_by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
+def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
     """Free when no more time is left than `lead_s`."""
     left, lead = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:

@@ -8,7 +8,7 @@ these nodes, which the plan tells hours before (docs/positions.md).
 from dataclasses import dataclass, field, replace
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.policy.rules.lead_rules import Average
 from mirage.ports import Policy, SimplePolicy
 
@@ -23,7 +23,7 @@ class Pin(SimplePolicy):
 
     name: str = "pin"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if view.position is Position.FREE:
             return keep_free(self.name)
         if view.position is Position.PINNED:
@@ -47,7 +47,7 @@ class PinThenFree(SimplePolicy):
     otherwise: Policy = field(default_factory=Average)
     name: str = "pin-then-free"
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         if view.position is Position.FREE:
             return keep_free(self.name)
         if view.can_pin:
@@ -61,14 +61,14 @@ class PinThenFree(SimplePolicy):
             return move_off_nodes(self.name)
         return answer
 
-    def _decide_pinned(self, view: HandoverView) -> Decision:
+    def _decide_pinned(self, view: PolicyView) -> Decision:
         if view.time_left_s > self.share * view.time_limit_s or not is_late(view):
             return keep_pinned(view, self.name)
         reason = f"{keep_pinned(view, self.name).reason}: any nodes will do"
         return Decision(action=Action.FREE, reason=reason, policy=self.name)
 
 
-def is_late(view: HandoverView) -> bool:
+def is_late(view: PolicyView) -> bool:
     """Whether Slurm plans the pinned standby for later than its predecessor's end. A plan that is
     not known, for the end may lie beyond bf_window, says nothing yet."""
     return view.planned_start is not None and (view.planned_start > view.predecessor_end + SLACK_S)
@@ -79,7 +79,7 @@ def pin_standby(policy: str) -> Decision:
     return Decision(action=Action.PIN, reason=reason, policy=policy)
 
 
-def keep_pinned(view: HandoverView, policy: str) -> Decision:
+def keep_pinned(view: PolicyView, policy: str) -> Decision:
     if view.planned_start is None:
         reason = "pinned; Slurm has no plan for it yet"
     else:

@@ -44,7 +44,7 @@ class TwinForecast:
         return float(np.quantile(self.wait_s, fractile, method="inverted_cdf"))
 
     def compute_quantiles(self) -> NDArray[np.int32]:
-        """[19], at `features.foretold.LEVELS`, seconds."""
+        """[19], at `twin_features.LEVELS`, seconds."""
         return np.array([round(self.compute_quantile(level)) for level in LEVELS], dtype=np.int32)
 
     def to_forecast(self) -> Forecast:

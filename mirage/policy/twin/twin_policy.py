@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.features.twin_features import LEVELS, compute_late_probability
 from mirage.policy.rules.fallback import decide_by_fallback
 from mirage.policy.rules.late_threshold import compute_threshold
@@ -33,7 +33,7 @@ class TwinPolicy(SimplePolicy):
     factor: float = FACTOR
     needs: ClassVar[Needs] = Needs(twin=True)
 
-    def decide(self, view: HandoverView) -> Decision:
+    def decide(self, view: PolicyView) -> Decision:
         why = self.explain_unfit(view)
         if why is not None:
             return decide_by_fallback(_RULE, view, self.name, why)
@@ -52,7 +52,7 @@ class TwinPolicy(SimplePolicy):
             release_at=view.predecessor_end - _find_lead_s(view.twin_s, least),
         )
 
-    def explain_unfit(self, view: HandoverView) -> str | None:
+    def explain_unfit(self, view: PolicyView) -> str | None:
         return NOT_ASKED if view.twin_s is None else None
 
 

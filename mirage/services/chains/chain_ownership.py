@@ -52,7 +52,7 @@ def adopt_chain(
 
     A mark is public once it is seen, and may be written on any job one has: the id itself says
     whose it may be. A requeue makes a submit time later, never earlier. Its settings are those that
-    this job tells (`slurm.wishes`); one that asks for no service is nobody's here.
+    this job tells (`slurm.text.chain_settings`); one that asks for no service is nobody's here.
     """
     chain_id = found[0][0].chain_id
     named = [

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mirage.domain import script_turns
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, build_mirage_cause
+from mirage.domain.chain_cause import Actor, Cause, ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobState
 from mirage.services.chains import link_risks
 from mirage.services.chains.standby_position import GRACE_S
@@ -44,7 +44,7 @@ _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL
 class ChainVerdict(NamedTuple):
     state: ChainState
     cause: Cause | None = None
-    at_risk: AtRisk | None = None
+    at_risk: ChainRisk | None = None
 
 
 Refused = Callable[[int], str]
@@ -69,7 +69,7 @@ class _ChainView:
         """Those whose script has begun: a link that waits for its turn is a standby yet."""
         return [link for link in self.links if link.index in self.script_starts]
 
-    def keep_state(self, found: AtRisk | Cause | None = None) -> ChainVerdict:
+    def keep_state(self, found: ChainRisk | Cause | None = None) -> ChainVerdict:
         """A chain that is paused stays so: who paused it, or why, is kept."""
         if self.chain.state is not ChainState.ACTIVE:
             return ChainVerdict(self.chain.state, self.chain.cause)
@@ -186,7 +186,7 @@ def _judge_waiting(look: _ChainView, standby: Link) -> ChainVerdict:
         return look.keep_state(_build_wait_cause(look, standby))
     found = link_risks.find_waiting_risk(standby, look.links)
     # A resumed chain's hold is lifted after this look.
-    held = isinstance(found, AtRisk) and found.word in link_risks.HOLDS
+    held = isinstance(found, ChainRisk) and found.word in link_risks.HOLDS
     ours = held and look.now - look.resumed_at <= GRACE_S
     return look.keep_state(None if ours else found)
 
@@ -235,7 +235,7 @@ def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | Non
     if newest.state is LinkState.RUNNING:
         return _judge_running_alone(look, newest)
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
-        gone = AtRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
+        gone = ChainRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
         return look.keep_state()._replace(at_risk=gone)
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
@@ -274,7 +274,7 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
         return look.keep_state()
     if look.chain.mode is ChainMode.SUBMIT:
         why = look.refused(newest.index + 1)
-        refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
+        refused = ChainRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
         return look.keep_state(refused if why else None)
     # One that is COMPLETED was turned away by its guard, and another job does its work.
     ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
@@ -282,7 +282,7 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
         return _judge_lost_standby(look, newest, gone)
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
-        alone = AtRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
+        alone = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
         return look.keep_state(alone)
     return None
 
@@ -300,4 +300,4 @@ def _judge_lost_standby(look: _ChainView, newest: Link, gone: Link) -> ChainVerd
         return ChainVerdict(
             ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, how)
         )
-    return look.keep_state(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))
+    return look.keep_state(ChainRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from mirage.domain.chain import Chain, ChainState
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk
+from mirage.domain.chain_cause import Actor, Cause, ChainRisk, Reason, Risk
 from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES, get_fail_fast_s
 from mirage.slurm.text.pending_reasons import find_hindrance_by_word
 
@@ -39,7 +39,7 @@ def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
     )
 
 
-def explain_risk(at_risk: AtRisk) -> str:
+def explain_risk(at_risk: ChainRisk) -> str:
     """What a chain is at risk of."""
     return _RISKS[at_risk.of](at_risk)
 
@@ -54,11 +54,11 @@ def _suggest_next_step(chain: Chain, found: Cause) -> str:
             return ""
 
 
-def _describe_gone(of: AtRisk | Cause) -> str:
+def _describe_gone(of: ChainRisk | Cause) -> str:
     return f"the standby for link {of.link} (job {of.job_id}) is gone: {of.detail}"
 
 
-def _describe_wait(of: AtRisk | Cause) -> str:
+def _describe_wait(of: ChainRisk | Cause) -> str:
     found = find_hindrance_by_word(of.detail)
     says = of.detail if found is None else found.says
     return f"link {of.link} (job {of.job_id}) waits: {says}"
@@ -73,7 +73,7 @@ def _format_span(seconds: int) -> str:
     return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
 
 
-_RISKS: Mapping[Risk, Callable[[AtRisk], str]] = {
+_RISKS: Mapping[Risk, Callable[[ChainRisk], str]] = {
     Risk.NO_STANDBY: lambda risk: f"no standby stands behind link {risk.link}",
     Risk.VANISHED: _describe_gone,
     Risk.UNKNOWN: lambda risk: f"Slurm does not know link {risk.link} any more",

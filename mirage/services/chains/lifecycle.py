@@ -29,9 +29,9 @@ from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
-UNSEEN_MAX = 100
+MAX_UNSEEN_CHAINS = 100
 """Chains of one user that are registered and of which Slurm has shown no job: more than anybody
-submits between two looks at the queue. What is never seen is over after a day (`verdicts`)."""
+submits between two looks at the queue. What is never seen is over after a day (`chain_state`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,8 @@ class Registration:
     chain_id: ChainId
     links: int
     job_id: JobId | None = None
-    """The first link's: once Slurm shows it, it has to bear the registration out (`owners`)."""
+    """The first link's: once Slurm shows it, it has to bear the registration out
+    (`chain_ownership`)."""
     policy: str | None = None
     overlap_price: float | None = None
     total_s: int | None = None
@@ -65,10 +66,10 @@ def register_chain(
     known = _find_chain(tx, new.chain_id)
     if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
-    if known is None and chains.count_unseen_chains(tx, cluster_id, uid) >= UNSEEN_MAX:
+    if known is None and chains.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
         raise TooMany(
-            f"{UNSEEN_MAX} chains of yours are registered and Slurm has shown no job of them yet:"
-            " register more once the service has seen some"
+            f"{MAX_UNSEEN_CHAINS} chains of yours are registered and Slurm has shown no job of them"
+            " yet: register more once the service has seen some"
         )
     fresh = Chain(
         chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
@@ -105,7 +106,7 @@ def _check_registration(new: Registration) -> None:
 def request_state(
     tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
 ) -> Chain:
-    """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick.
+    """Pause, resume or cancel at a user's word; `enforce_requests` has Slurm follow in a tick.
 
     What is so already stays as it is, and nobody is told of anything.
     """

@@ -7,7 +7,7 @@ queue. Such hand-overs are no policy's fault (`Link.hindered`).
 from collections.abc import Sequence
 
 from mirage.domain.chain import Link, LinkState
-from mirage.domain.chain_cause import AtRisk, Cause, Reason, Risk, build_mirage_cause
+from mirage.domain.chain_cause import Cause, ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.slurm.text.pending_reasons import Cure, Hindrance, find_hindrance_by_word
 
 _ADVICE: dict[str, str] = {
@@ -25,14 +25,14 @@ HOLDS = frozenset({"JobHeldAdmin", "JobHeldUser"})
 
 
 def get_advice(word: str) -> str:
-    """A sentence on what to do; `word`: `AtRisk.word`. Empty for what is not known."""
+    """A sentence on what to do; `word`: `ChainRisk.word`. Empty for what is not known."""
     if word in _ADVICE:
         return _ADVICE[word]
     found = find_hindrance_by_word(word)
     return "" if found is None else found.advice
 
 
-def find_waiting_risk(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
+def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause | None:
     """What a pending link waits for; None for an ordinary wait.
 
     A limit that its own predecessor takes up is a cause and no risk: overlap is impossible then,
@@ -45,7 +45,7 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | 
     beside = any(li.state is LinkState.RUNNING and li.index < index for li in links)
     if found.cure is Cure.JOBS and beside:
         return build_mirage_cause(Reason.OWN_LIMIT, index, job_id, found.word)
-    return AtRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
+    return ChainRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
 
 
 def _find_hindrance(standby: Link) -> Hindrance | None:

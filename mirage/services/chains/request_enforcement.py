@@ -43,8 +43,8 @@ a thousand jobs bear a mark of their own shall not keep others' moves waiting.""
 
 
 class Order(StrEnum):
-    SUSPEND = "suspend"
-    RESUME = "resume"
+    HOLD = "suspend"
+    RELEASE = "resume"
     CANCEL = "cancel"
 
     def format_event(self, outcome: OrderOutcome) -> str:
@@ -53,10 +53,10 @@ class Order(StrEnum):
 
 
 _HELD: Mapping[tuple[Order, OrderOutcome], bool] = {
-    (Order.SUSPEND, OrderOutcome.TOLD): True,
-    (Order.SUSPEND, OrderOutcome.REFUSED): False,
-    (Order.SUSPEND, OrderOutcome.OVERTAKEN): False,
-    (Order.RESUME, OrderOutcome.TOLD): False,
+    (Order.HOLD, OrderOutcome.TOLD): True,
+    (Order.HOLD, OrderOutcome.REFUSED): False,
+    (Order.HOLD, OrderOutcome.OVERTAKEN): False,
+    (Order.RELEASE, OrderOutcome.TOLD): False,
 }
 """Whether Mirage holds the job after that."""
 
@@ -125,10 +125,10 @@ def _decide_order(
     if chain.state is ChainState.PAUSED:
         # What Mirage concluded by itself it acts on only where it may act.
         may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
-        return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
+        return Order.HOLD if may and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
     return (
-        Order.RESUME
+        Order.RELEASE
         if is_users_hold(job.reason) and holds.is_held_by_mirage(tx, cluster_id, job)
         else None
     )
@@ -143,14 +143,14 @@ def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) 
     """False where Slurm gave no answer.
 
     A hold is written down first: what Mirage held it must know that it may release. Where the hold
-    was refused, or never heard of, that is taken back: here, or at the next look (links.sync).
+    was refused, or never heard of, that is taken back: here, or at the next look (`sync_links`).
     """
     moves: dict[Order, Callable[..., None]] = {
-        Order.SUSPEND: cluster.hold_job,
-        Order.RESUME: cluster.release_job,
+        Order.HOLD: cluster.hold_job,
+        Order.RELEASE: cluster.release_job,
         Order.CANCEL: cluster.cancel_job,
     }
-    if task.order is Order.SUSPEND:
+    if task.order is Order.HOLD:
         _record_outcome(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     try:
         moves[task.order](task.job.job_id, owner=task.chain.uid)
@@ -163,7 +163,7 @@ def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) 
         _log.warning("not obeyed yet", order=task.order.value, error=str(error))
         return False
     else:
-        if task.order is not Order.SUSPEND:
+        if task.order is not Order.HOLD:
             _record_outcome(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     return True
 

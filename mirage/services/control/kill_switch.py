@@ -1,9 +1,10 @@
 """The kill switch: pulled in one of three ways it turns all acting into shadow, until released.
 
 Running jobs are not touched, and standbys stay in Slurm. Those that Mirage had pinned, or whose
-release it had planned, are put back behind their predecessors within a tick (`desk.undo`): after
-that Slurm does nothing that Mirage has thought of. While the switch is pulled by any way no mode
-can be set to act; the worker looks at each tick, so that none slips through.
+release it had planned, are put back behind their predecessors within a tick
+(`DecisionContext.decide_retreat`): after that Slurm does nothing that Mirage has thought of. While
+the switch is pulled by any way no mode can be set to act; the worker looks at each tick, so that
+none slips through.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The limits of services/limits.py as an admin has them: the configuration's, or set by hand."""
+"""The limits of `limits` as an admin has them: the configuration's, or set by hand."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class LimitSpec:
         return replace(limits, **{self.field: kind(value * self.per)})
 
 
-CAPS: Mapping[str, LimitSpec] = {
+ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "max_touches": LimitSpec(field="max_touches", least=1, whole=True),
     "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
     "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),
@@ -75,15 +75,15 @@ class EffectiveLimit:
     set_at: int | None
 
 
-UNTOLD = LimitDescription(unit="", meaning="", origin="default")
+UNDESCRIBED = LimitDescription(unit="", meaning="", origin="default")
 
 
 def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
     """What a tick goes by."""
     limits = configured
     for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
-        if name in CAPS:
-            limits = CAPS[name].apply_value(limits, hand.value)
+        if name in ADJUSTABLE_LIMITS:
+            limits = ADJUSTABLE_LIMITS[name].apply_value(limits, hand.value)
     return limits
 
 
@@ -93,9 +93,9 @@ def list_limits(
     by_hand = admin_overrides.list_limit_overrides(tx, cluster_id)
     return [
         _build_effective_limit(
-            name, cap.get_value(configured), told.get(name, UNTOLD), by_hand.get(name)
+            name, cap.get_value(configured), told.get(name, UNDESCRIBED), by_hand.get(name)
         )
-        for name, cap in CAPS.items()
+        for name, cap in ADJUSTABLE_LIMITS.items()
     ]
 
 
@@ -119,9 +119,9 @@ def set_limit_override(
 
     Raises NotFound for no limit, InputError for a value that it cannot have.
     """
-    cap = CAPS.get(name)
+    cap = ADJUSTABLE_LIMITS.get(name)
     if cap is None:
-        raise NotFound(f"there is no limit {name}: there are {', '.join(CAPS)}")
+        raise NotFound(f"there is no limit {name}: there are {', '.join(ADJUSTABLE_LIMITS)}")
     before = admin_overrides.list_limit_overrides(tx, cluster_id).get(name)
     if value is None:
         admin_overrides.unset_limit_override(tx, cluster_id, name)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Position
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 
 DAY_S = 86400
 _HOUR_S = 3600.0
@@ -42,7 +42,7 @@ class Spent:
         return self.account >= account_h or self.cluster >= cluster_h
 
 
-def apply_limits(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:
+def apply_limits(decision: Decision, view: PolicyView, limits: Limits, spent: Spent) -> Decision:
     """The decision, or a wait that says which limit stopped it.
 
     A standby that has to leave its predecessor's nodes goes back behind it then.
@@ -57,7 +57,7 @@ def apply_limits(decision: Decision, view: HandoverView, limits: Limits, spent: 
 
 
 def _find_stop_reason(
-    decision: Decision, view: HandoverView, limits: Limits, spent: Spent
+    decision: Decision, view: PolicyView, limits: Limits, spent: Spent
 ) -> str | None:
     if view.time_left_s > limits.max_lead_s:
         return f"not before {limits.max_lead_s / _HOUR_S:g} h to the end (max_lead_h)"
@@ -74,7 +74,7 @@ def _find_stop_reason(
     return None
 
 
-def compute_worst_overlap(view: HandoverView) -> float:
+def compute_worst_overlap(view: PolicyView) -> float:
     """What a standby freed now costs if it starts now."""
     return max(0, view.time_left_s) / _HOUR_S * view.nodes
 

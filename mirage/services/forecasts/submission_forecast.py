@@ -1,6 +1,6 @@
 """If I submitted this now: how long it would wait, from what is stored.
 
-The worker asks the twin ahead of those who look (`services.foretelling`). Where it has no answer
+The worker asks the twin ahead of those who look (`shape_forecaster`). Where it has no answer
 for a job of this shape, nor one near it, what like jobs waited lately is told.
 """
 

@@ -63,7 +63,7 @@ class Comparison:
         return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
 
 
-Asker = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
+TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
 """Gives tables the twin's answers where one of the policies wants them; raises InputError."""
 
 
@@ -91,7 +91,7 @@ class PromotionReview:
 
 
 def judge_promotion(
-    model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: Asker
+    model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: TwinTableFiller
 ) -> PromotionReview:
     """Whether models/NAME/VERSION may take the place of the version in use. Changes nothing.
 
@@ -111,7 +111,7 @@ def judge_promotion(
 
 
 def compare_models(
-    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: Asker
+    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: TwinTableFiller
 ) -> Comparison | None:
     """On the tables of `paths`; None where both make the same decisions.
 

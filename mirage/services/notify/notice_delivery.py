@@ -32,7 +32,7 @@ _HOUR_S = 3600
 _LOOK_EVERY_S = 5.0
 
 Send = Callable[[Digest, int], None]
-"""Sends a digest, at an instant, or raises PostError."""
+"""Sends a digest, at an instant, or raises DeliveryError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ class Channel(StrEnum):
     WEBHOOK = "webhook"
 
 
-class Event(StrEnum):
+class NoticeEvent(StrEnum):
     AT_RISK = "at-risk"
     STANDBY_VANISHED = "standby-vanished"
     INTERRUPTED = "interrupted"
@@ -40,12 +40,12 @@ class Event(StrEnum):
 
 
 URGENCY = {
-    Event.INTERRUPTED.value: 0,
-    Event.PAUSED.value: 0,
-    Event.ENDED.value: 0,
-    Event.STANDBY_VANISHED.value: 1,
-    Event.AT_RISK.value: 1,
-    Event.NORMAL.value: 2,
+    NoticeEvent.INTERRUPTED.value: 0,
+    NoticeEvent.PAUSED.value: 0,
+    NoticeEvent.ENDED.value: 0,
+    NoticeEvent.STANDBY_VANISHED.value: 1,
+    NoticeEvent.AT_RISK.value: 1,
+    NoticeEvent.NORMAL.value: 2,
 }
 """Where not all may go, the least goes first: nothing runs, something may not, all is well."""
 
@@ -79,7 +79,7 @@ class Watch:
         outbox.save_situations(tx, cluster_id, changed)
 
     def _build_notices(
-        self, cluster_id: int, chain: Chain, told: Sequence[tuple[Event, str]], now: int
+        self, cluster_id: int, chain: Chain, told: Sequence[tuple[NoticeEvent, str]], now: int
     ) -> Iterator[Notice]:
         for event, says in told:
             for channel in self.channels:
@@ -108,23 +108,27 @@ def build_situation(
 
 def find_news(
     chain: Chain, was: Situation, now: Situation, interruption_s: float = _HOUR_S
-) -> list[tuple[Event, str]]:
+) -> list[tuple[NoticeEvent, str]]:
     """(what happened, in a sentence), of one chain between two looks."""
     found = []
     why = explanations.explain_cause(chain)
     if now.state is not was.state and now.state.is_over:
-        found.append((Event.ENDED, _join_sentence(f"the chain is {now.state}", why)))
+        found.append((NoticeEvent.ENDED, _join_sentence(f"the chain is {now.state}", why)))
     elif now.state is not was.state and now.state is ChainState.PAUSED:
-        found.append((Event.PAUSED, _join_sentence("the chain is paused", why)))
+        found.append((NoticeEvent.PAUSED, _join_sentence("the chain is paused", why)))
     if now.at_risk and now.at_risk != was.at_risk:
-        event = Event.STANDBY_VANISHED if now.at_risk == Risk.VANISHED else Event.AT_RISK
+        event = (
+            NoticeEvent.STANDBY_VANISHED if now.at_risk == Risk.VANISHED else NoticeEvent.AT_RISK
+        )
         of = explanations.explain_risk(chain.at_risk) if chain.at_risk else now.at_risk
         found.append((event, _join_sentence(of, link_risks.get_advice(now.at_risk), ". ")))
     if now.interrupted and not was.interrupted:
         hours = interruption_s / _HOUR_S
-        found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))
+        found.append((NoticeEvent.INTERRUPTED, f"no link has run for more than {hours:g} h"))
     if not found and _is_troubled(was) and not _is_troubled(now) and not now.state.is_over:
-        found.append((Event.NORMAL, _join_sentence("a link runs, and nothing is at risk", why)))
+        found.append(
+            (NoticeEvent.NORMAL, _join_sentence("a link runs, and nothing is at risk", why))
+        )
     return found
 
 

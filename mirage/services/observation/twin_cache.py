@@ -30,7 +30,7 @@ HISTORY_S = 21 * 86400
 """Of submissions: days to come are cut out of the last seven, run times are learned from all."""
 
 Quantiles = NDArray[np.int32]
-Ask = Callable[["HandoverInput"], Quantiles]
+TwinQuery = Callable[["HandoverInput"], Quantiles]
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class TwinCache:
     _cost_s: float = 0.0
     """Of the last ask: the next one is taken to cost as much."""
 
-    def get_quantiles(self, link: "HandoverInput", now: int, ask: Ask) -> Quantiles | None:
-        """[19], at `features.foretold.LEVELS`, seconds; None: there was no time yet to ask."""
+    def get_quantiles(self, link: "HandoverInput", now: int, ask: TwinQuery) -> Quantiles | None:
+        """[19], at `twin_features.LEVELS`, seconds; None: there was no time yet to ask."""
         key = (link.job_id, link.predecessor_start)
         every_s = max(60, (link.predecessor_end - link.predecessor_start) // ASKED)
         at, answer = self._answers.get(key, (None, None))
@@ -63,7 +63,7 @@ class TwinCache:
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None
 
-    def _run_twin(self, link: "HandoverInput", ask: Ask) -> Quantiles:
+    def _run_twin(self, link: "HandoverInput", ask: TwinQuery) -> Quantiles:
         begun = self.clock()
         try:
             return ask(link)

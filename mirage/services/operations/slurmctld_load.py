@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 _KIND = "rpcs"
 _US = 1e6
 
-Ask = Callable[[], tuple[Diagnosis, str]]
+DiagnosisReader = Callable[[], tuple[Diagnosis, str]]
 """slurmctld's count, and the user that Mirage is there."""
 
 
@@ -65,7 +65,7 @@ def read_last_usage(tx: Transaction, cluster_id: int) -> RpcUsage | None:
 class LoadSensor:
     """The worker's: it asks every so many seconds, whatever the answer was."""
 
-    def __init__(self, ask: Ask, every_s: int) -> None:
+    def __init__(self, ask: DiagnosisReader, every_s: int) -> None:
         self._ask, self._every_s = ask, every_s
         self._asked_at: int | None = None
 

@@ -9,7 +9,7 @@ over (`services.outcomes`).
 from collections.abc import Mapping, Sequence
 
 from mirage.domain.chain import ChainId
-from mirage.domain.decision import HandoverView
+from mirage.domain.decision import PolicyView
 from mirage.policy.rules.lead_rules import Average, FixedLead, SlurmEstimate
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.store.chains import handover_outcomes
@@ -35,7 +35,7 @@ class BaselineCounterfactuals:
         self.found: list[WouldFree] = []
         """Chain, the standby's index, policy, instant."""
 
-    def ask_rules(self, handover: OpenHandover, view: HandoverView) -> None:
+    def ask_rules(self, handover: OpenHandover, view: PolicyView) -> None:
         """What is new is added to `found`."""
         for policy, lead_s in self._get_leads(view).items():
             self._record_free_at(handover, policy, view.predecessor_end - round(lead_s), view.now)
@@ -61,14 +61,14 @@ class BaselineCounterfactuals:
         if known is None or at == now or abs(at - known) > CHANGED_S:
             self.found.append((*key, policy, at))
 
-    def _get_leads(self, view: HandoverView) -> Mapping[str, float]:
+    def _get_leads(self, view: PolicyView) -> Mapping[str, float]:
         like = (view.partition, view.nodes, view.overlap_price)
         if like not in self._leads:
             self._leads[like] = compute_leads_s(view)
         return self._leads[like]
 
 
-def compute_leads_s(view: HandoverView) -> dict[str, float]:
+def compute_leads_s(view: PolicyView) -> dict[str, float]:
     """Seconds before the predecessor's end at which each rule frees; who waits is left out."""
     found: dict[str, float] = {}
     for rule in (_AVERAGE, _SLURM):

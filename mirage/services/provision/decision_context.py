@@ -10,7 +10,7 @@ import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
 from mirage.domain.chain import LinkState, Planner, Position
-from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
+from mirage.domain.decision import Action, Decision, Mode, PolicyView, Waits
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
@@ -220,7 +220,7 @@ class DecisionContext:
             inputs=inputs | self._seen.get(standby.job_id, {}),
         )
 
-    def _ask_policy(self, handover: OpenHandover, view: HandoverView) -> Decision:
+    def _ask_policy(self, handover: OpenHandover, view: PolicyView) -> Decision:
         """A policy that fails, or is gone since the chain named it, costs its own chains no more
         than a wait, and the others nothing. A rule stands in for a model."""
         name = handover.chain.policy or self._rules.default
@@ -254,8 +254,8 @@ class DecisionContext:
         return self._policies[name]
 
     def _add_observation(
-        self, handover: OpenHandover, view: HandoverView, *, with_window: bool
-    ) -> HandoverView:
+        self, handover: OpenHandover, view: PolicyView, *, with_window: bool
+    ) -> PolicyView:
         observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
@@ -277,10 +277,10 @@ class DecisionContext:
             return known and (standby.chain_id, standby.index) not in self._ordered
         return known and queue.find_job(standby.job_id) is not None
 
-    def _build_view(self, handover: OpenHandover) -> HandoverView:
+    def _build_view(self, handover: OpenHandover) -> PolicyView:
         queue, standby = self._snapshot.queue, handover.standby
         planned_end = handover.predecessor.get_planned_end()
-        return HandoverView(
+        return PolicyView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
             predecessor_start=handover.predecessor.start,

@@ -19,7 +19,7 @@ from mirage.domain.chain import (
     Position,
     Presubmit,
 )
-from mirage.domain.decision import Action, HandoverView, Mode
+from mirage.domain.decision import Action, Mode, PolicyView
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
@@ -148,11 +148,9 @@ def _build_next_link(asks: Link) -> Link:
     )
 
 
-def _build_view(
-    tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int
-) -> HandoverView:
+def _build_view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) -> PolicyView:
     partition = asks.partition
-    return HandoverView(
+    return PolicyView(
         now=now,
         predecessor_end=asks.get_planned_end() or now,
         predecessor_start=asks.start,

@@ -17,12 +17,12 @@ it. Else it stays held.
 from dataclasses import replace
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.decision import Action, Decision, PolicyView
 
 _HOUR_S = 3600.0
 
 
-def bound_overlap(decision: Decision, view: HandoverView) -> Decision:
+def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
     """The decision, or what the chain allows in its place."""
     cap_s = view.max_overlap_s
     if decision.action is not Action.FREE or cap_s is None:
@@ -40,19 +40,19 @@ def bound_overlap(decision: Decision, view: HandoverView) -> Decision:
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
-def compute_max_lead_s(decision: Decision, view: HandoverView) -> float | None:
+def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
     """How long before its predecessor's end a standby may be released; None: nothing bounds it."""
     cap_s = view.max_overlap_s
     return cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
 
 
-def _get_least_wait_s(decision: Decision, view: HandoverView) -> float:
+def _get_least_wait_s(decision: Decision, view: PolicyView) -> float:
     if decision.forecast is None or view.sent_back:
         return 0.0
     return decision.forecast.p10_s or 0.0
 
 
-def _decide_never_early(decision: Decision, view: HandoverView) -> Decision:
+def _decide_never_early(decision: Decision, view: PolicyView) -> Decision:
     if view.can_pin:
         pinned = view.position is Position.PINNED
         reason = "links of this chain never overlap: on its predecessor's nodes it cannot be early"
@@ -61,7 +61,7 @@ def _decide_never_early(decision: Decision, view: HandoverView) -> Decision:
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
-def _choose_wait_action(view: HandoverView) -> Action:
+def _choose_wait_action(view: PolicyView) -> Action:
     """A standby that has to leave its predecessor's nodes goes back behind it."""
     leaves = view.position is Position.PINNED and not view.can_pin
     return Action.HOLD if leaves else Action.WAIT

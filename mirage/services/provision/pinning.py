@@ -1,7 +1,7 @@
 """Pinned standbys: whether one may stand on its predecessor's nodes, and when it has to leave them.
 
 What is read of Slurm's queue does not show which nodes a pending job asks for, so that a standby is
-pinned is known from the database alone (`links.position`). One that asks for nodes itself is
+pinned is known from the database alone (`update_position`). One that asks for nodes itself is
 refused by the cluster (`ports.Cluster.pin`), once, and not asked for again.
 """
 
@@ -39,7 +39,7 @@ class Pinning:
     """Slurm would not pin it."""
 
     def build_view_fields(self) -> dict[str, Any]:
-        """The fields of a HandoverView that are about positions."""
+        """The fields of a PolicyView that are about positions."""
         return {
             "position": self.standby.position,
             "planned_start": None if self.shown is None else self.shown.planned_start,

@@ -321,7 +321,7 @@ def reconcile_intentions(
 ) -> None:
     """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
 
-    Run after `chains.sync`, so the links show what Slurm's queue showed; but not those of `unread`.
+    Run after `sync_links`, so the links show what Slurm's queue showed; but not those of `unread`.
     """
     for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:

@@ -1,7 +1,7 @@
 """The planned release of a standby: written into its own dependency, so that Slurm carries it out.
 
 `afterany:P?after:P+N` makes the standby eligible when P ends or N minutes after P started, whoever
-is alive then. A plan is a release made beforehand: it is bounded as a release is (`overlap`,
+is alive then. A plan is a release made beforehand: it is bounded as a release is (`overlap_bound`,
 `limits`), and it is moved only for what that saves, since each move is a touch and the last touch
 is kept for the release itself.
 """
@@ -9,7 +9,7 @@ is kept for the release itself.
 from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Planner, Position
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.policy.rules.lead_rules import forecast_wait
 from mirage.services.control.limits import Limits, Spent, apply_limits
 from mirage.services.provision.overlap_bound import compute_max_lead_s
@@ -49,7 +49,7 @@ class Planning:
     barred: str = ""
     """Why no plan can be written; empty: one can."""
 
-    def plan_release(self, decision: Decision, view: HandoverView) -> Decision:
+    def plan_release(self, decision: Decision, view: PolicyView) -> Decision:
         """The decision, or what moves the plan in its place: PLAN, or HOLD that takes it back."""
         if decision.action is not Action.WAIT or self.standby.position is not Position.HELD:
             return decision
@@ -59,7 +59,7 @@ class Planning:
         forecast = decision.forecast or forecast_wait(view.jobs, view.nodes, view.time_limit_s)
         return self._update_plan(decision, replace(decision, forecast=forecast), view)
 
-    def _update_plan(self, decision: Decision, like: Decision, view: HandoverView) -> Decision:
+    def _update_plan(self, decision: Decision, like: Decision, view: PolicyView) -> Decision:
         """`like`: the same with a forecast of the wait, where there is any."""
         wanted, stands = self._compute_wanted(like, view), self._get_standing_release(view)
         early = self._explain_too_early(like, view)
@@ -78,12 +78,12 @@ class Planning:
         reason = f"{decision.reason}; {wanted.why}"
         return replace(decision, action=Action.PLAN, release_at=wanted.at, reason=reason)
 
-    def _get_standing_release(self, view: HandoverView) -> int | None:
+    def _get_standing_release(self, view: PolicyView) -> int | None:
         """The release that stands in Slurm; None: the predecessor's end."""
         at = self.standby.planned_release
         return None if at is None else max(at, view.now)
 
-    def _compute_wanted(self, decision: Decision, view: HandoverView) -> WantedRelease:
+    def _compute_wanted(self, decision: Decision, view: PolicyView) -> WantedRelease:
         """By the policy, within what bounds a release. Without its word what stands may stand."""
         if decision.release_at is None:
             return WantedRelease(self._get_standing_release(view), "")
@@ -104,7 +104,7 @@ class Planning:
         left_h = (view.predecessor_end - at) / _HOUR_S
         return WantedRelease(at, f"planned in Slurm for {left_h:.1f} h before the end")
 
-    def _explain_too_early(self, decision: Decision, view: HandoverView) -> str:
+    def _explain_too_early(self, decision: Decision, view: PolicyView) -> str:
         """How the plan that stands breaks the bound of a release by now; empty: it does not."""
         most_s, stands = compute_max_lead_s(decision, view), self._get_standing_release(view)
         if most_s is None or stands is None:
@@ -116,7 +116,7 @@ class Planning:
         return "it would be earlier than max-overlap allows" if beyond_s > slack_s else ""
 
 
-def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: HandoverView) -> float:
+def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: PolicyView) -> float:
     """What the hand-over is expected to cost, hours; None: released by its predecessor's end."""
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
@@ -147,7 +147,7 @@ def has_mirage_plan(standby: Link) -> bool:
     return held and standby.planned_by is not Planner.USER
 
 
-def _round_to_minutes(view: HandoverView, at: int) -> int:
+def _round_to_minutes(view: PolicyView, at: int) -> int:
     """Slurm counts them from the predecessor's start; never earlier than asked."""
     start = view.predecessor_start
     began = view.predecessor_end - view.time_limit_s if start is None else start

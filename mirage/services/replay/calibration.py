@@ -23,7 +23,7 @@ from mirage.traces.calibration.fidelity import (
 )
 from mirage.traces.calibration.inferred_cluster import HiddenChains, Levels
 from mirage.traces.calibration.search_space import (
-    KNOBS,
+    SEARCH_SETTINGS,
     SearchSetting,
     SearchTrial,
     apply_search_values,
@@ -32,7 +32,7 @@ from mirage.traces.calibration.search_space import (
 )
 from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
-Told = Callable[[float], None]
+ProgressCallback = Callable[[float], None]
 """Hears how much has been done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
 
@@ -128,7 +128,11 @@ def build_default_plan(replay: Replay) -> CalibrationPlan:
 
 
 def calibrate_params(
-    replay: Replay, start: Params, plan: CalibrationPlan, search: Search, told: Told | None = None
+    replay: Replay,
+    start: Params,
+    plan: CalibrationPlan,
+    search: Search,
+    told: ProgressCallback | None = None,
 ) -> Calibration:
     """Fit `start` to what the log says of jobs that started before `plan.until`.
 
@@ -146,7 +150,11 @@ def calibrate_params(
     params, trials = base, [bench.first]
     if recipe != "start":
         trials = search(
-            KNOBS, bench.score_values, trials=plan.trials, seed=plan.seed, first=bench.values
+            SEARCH_SETTINGS,
+            bench.score_values,
+            trials=plan.trials,
+            seed=plan.seed,
+            first=bench.values,
         )
         params = apply_search_values(base, _choose_values(recipe, trials, bench.score_values))
     after = _simulate_starts(params, replay.workload.jobs)
@@ -166,7 +174,7 @@ def calibrate_params(
 
 
 def _choose_likelier_bench(
-    replay: Replay, base: Params, plan: CalibrationPlan, told: Told | None
+    replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
 ) -> "_Bench":
     """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
     which way the replay is nearer to the log, before anything is searched for; if neither, no."""
@@ -244,7 +252,7 @@ class _Bench:
     """Scores settings on the time before `plan.until`, which is all it knows of the log."""
 
     def __init__(
-        self, replay: Replay, base: Params, plan: CalibrationPlan, told: Told | None
+        self, replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
     ) -> None:
         self.replay, self.base, self.plan = replay, base, plan
         rows = replay.workload.submit < plan.until
@@ -259,7 +267,7 @@ class _Bench:
         )
         self._known: dict[tuple[int, ...], Whole] = {}
         self._told, self._runs = told, 0
-        self._expected = 2 * plan.trials + _SWEEP * len(KNOBS)
+        self._expected = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
         self.early = Window(begin=plan.begin, end=inner)
         self.late = Window(begin=inner, end=plan.until)
@@ -279,7 +287,7 @@ class _Bench:
         return self.score_values(values, self.early)
 
     def _get_starts(self, values: Mapping[str, int]) -> Whole:
-        key = tuple(values[knob.name] for knob in KNOBS)
+        key = tuple(values[knob.name] for knob in SEARCH_SETTINGS)
         if key not in self._known:
             self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
         self._runs += 1
@@ -292,7 +300,11 @@ def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float 
     """Search on the early weeks; how far to trust such a search is seen on the late ones."""
     plan = bench.plan
     trials = search(
-        KNOBS, bench.score_early_weeks, trials=plan.trials, seed=plan.seed, first=bench.values
+        SEARCH_SETTINGS,
+        bench.score_early_weeks,
+        trials=plan.trials,
+        seed=plan.seed,
+        first=bench.values,
     )
     numbers = {
         "middle": _compute_middle(trials),
@@ -320,7 +332,9 @@ def _find_best_trial(trials: Sequence[SearchTrial]) -> SearchTrial:
 def _compute_middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
     """The medians of the best trials' numbers: the best of all has had luck."""
     good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
-    return {k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in KNOBS}
+    return {
+        k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in SEARCH_SETTINGS
+    }
 
 
 def _build_fitted_setting(

@@ -26,7 +26,7 @@ from mirage.traces.calibration.fidelity import (
 )
 from mirage.traces.workloads.replay import Replay, get_partition, has_whole_nodes
 
-Told = Callable[[float], None]
+ProgressCallback = Callable[[float], None]
 """Hears how much of the trace's time has been simulated, 0 to 1."""
 
 
@@ -71,7 +71,7 @@ def build_simulator(replay: Replay, params: Params) -> Simulator:
 
 
 def simulate_replay(
-    replay: Replay, sim: Simulator, window: Window | None, told: Told | None
+    replay: Replay, sim: Simulator, window: Window | None, told: ProgressCallback | None
 ) -> SimulationReport:
     """Run `sim`, made for the replay, to the end of all its jobs, or of the log where some of its
     jobs still ran then."""
@@ -101,7 +101,7 @@ def simulate_replay(
     )
 
 
-def _advance_by_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
+def _advance_by_weeks(sim: Simulator, first: int, last: int, told: ProgressCallback) -> None:
     for at in range(first + WEEK_S, last, WEEK_S):
         sim.advance_quietly(at)
         told((at - first) / (last - first))

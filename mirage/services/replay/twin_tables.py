@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes.generation import parallel
-from mirage.episodes.generation.parallel import Told
+from mirage.episodes.generation.parallel import PointsCallback
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.episodes.table import twin_forecasts
 from mirage.episodes.table.episode_table import EpisodeTable
@@ -41,7 +41,7 @@ class TwinTableRequest:
 
 
 def make_twin_table(
-    asking: TwinTableRequest, out: Path, processes: int = 0, told: Told = lambda _: None
+    asking: TwinTableRequest, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
 ) -> TwinForecasts:
     """Ask, and write `out`; `told` hears how many hand-overs are done.
 

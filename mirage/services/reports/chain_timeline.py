@@ -73,7 +73,7 @@ class LinkLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class ChainTimeline:
     chain: Chain
     links: Sequence[Link]
     """By index."""
@@ -93,7 +93,7 @@ class Timeline:
 
 def build_timeline(
     tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
-) -> Timeline:
+) -> ChainTimeline:
     """`index`: of the successor whose forecast's course is told."""
     made = handover_forecasts.find_newest_forecasts(tx, [chain.chain_id])
     handovers = [
@@ -107,7 +107,7 @@ def build_timeline(
         for before, after in pairwise(links)
         if not after.has_vanished and after.index == before.index + 1
     ]
-    return Timeline(
+    return ChainTimeline(
         chain=chain,
         links=links,
         handovers=handovers,

@@ -115,7 +115,7 @@ class Accuracy:
     handovers: tuple[HandoverAccuracy, ...]
 
 
-Day = tuple[int, str, Tally]
+DayTally = tuple[int, str, Tally]
 
 
 def build_accuracy(
@@ -147,7 +147,7 @@ def build_accuracy(
     )
 
 
-def _list_shown_partitions(days: Sequence[Day], reader: Principal) -> list[str]:
+def _list_shown_partitions(days: Sequence[DayTally], reader: Principal) -> list[str]:
     """Partitions that this reader may be told of."""
     if not reader.can_see(PARTITIONS):
         return []
@@ -169,7 +169,7 @@ def _explain_too_few(places: Sequence[PartitionAccuracy]) -> str:
 
 
 def _build_place(
-    partition: str, days: Sequence[Day], still: int, step_s: int, least: int
+    partition: str, days: Sequence[DayTally], still: int, step_s: int, least: int
 ) -> PartitionAccuracy:
     found = _merge_days(days)
     whole = _hide_few_results(found, least)
@@ -209,14 +209,14 @@ def _hide_few_beside(tally: Tally, least: int) -> Tally:
     return tally if tally.both >= least else Tally()
 
 
-def _merge_days(days: Sequence[Day]) -> Tally:
+def _merge_days(days: Sequence[DayTally]) -> Tally:
     return Tally.merge_all([tally for _, _, tally in days])
 
 
-def _group_by_step(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:
+def _group_by_step(days: Sequence[DayTally], step_s: int) -> list[tuple[int, list[DayTally]]]:
     """By the day or the week that they lie in, oldest first; weeks begin on Mondays."""
     shift = _MONDAY_S if step_s == _WEEK_S else 0
-    found: dict[int, list[Day]] = {}
+    found: dict[int, list[DayTally]] = {}
     for day in days:
         begin = (day[0] - shift) // step_s * step_s + shift
         found.setdefault(begin, []).append(day)

@@ -47,7 +47,7 @@ class ReportVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RecommendationEvidence:
     """What the rules go by. Differences are means a hand-over over the very same hand-overs."""
 
     days: int
@@ -93,7 +93,7 @@ class Recommendation:
     reason: str
 
 
-def choose_recommendation(seen: Evidence) -> Recommendation:
+def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
     """The first rule that applies, in the order of docs/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
         return build_too_little(seen.days, seen.handovers)
@@ -130,7 +130,7 @@ def build_too_little(found_days: int, handovers: int = 0) -> Recommendation:
     )
 
 
-def _build_short_waits(seen: Evidence) -> Recommendation:
+def _build_short_waits(seen: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.SHORT_WAITS,
         "Waits are too short to matter: you do not need Mirage here.",
@@ -139,7 +139,7 @@ def _build_short_waits(seen: Evidence) -> Recommendation:
     )
 
 
-def _build_no_gain(seen: Evidence) -> Recommendation:
+def _build_no_gain(seen: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.NO_GAIN,
         "No gain is shown: keep plain afterany dependencies.",
@@ -149,7 +149,7 @@ def _build_no_gain(seen: Evidence) -> Recommendation:
     )
 
 
-def _build_early_dependency(seen: Evidence) -> Recommendation:
+def _build_early_dependency(seen: RecommendationEvidence) -> Recommendation:
     low, high = seen.on_early.interval_h
     how = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
     return Recommendation(
@@ -162,7 +162,7 @@ def _build_early_dependency(seen: Evidence) -> Recommendation:
     )
 
 
-def _build_undecided(seen: Evidence) -> Recommendation:
+def _build_undecided(seen: RecommendationEvidence) -> Recommendation:
     """One of the two helps; whether Mirage is the better by enough is not known."""
     return Recommendation(
         ReportVerdict.UNDECIDED,
@@ -188,7 +188,7 @@ def _estimate_needed_history(difference: PairedDifference) -> str:
     )
 
 
-def _build_saving(seen: Evidence) -> Recommendation:
+def _build_saving(seen: RecommendationEvidence) -> Recommendation:
     low, high = sorted(-end for end in seen.saved.interval_h)
     return Recommendation(
         ReportVerdict.SAVES,

@@ -6,7 +6,7 @@ from mirage.sim.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, Ints
 
 @kernel
 def push_event(state: Ints, at: int, rank: int, what: int) -> None:
-    """Add an event; there is room for it (rooms.py)."""
+    """Add an event; there is room for it (allocation.py)."""
     times, ranks, whats = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),

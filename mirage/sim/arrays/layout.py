@@ -303,7 +303,7 @@ SITE_HEADER: Final = 48
 STAMP: Final = 0
 """What was noted of shapes under another stamp is void."""
 TABLES: Final = 1
-"""How many kinds of jobs have a table at a time (by_name.py)."""
+"""How many kinds of jobs have a table at a time (bitmap_backfill.py)."""
 NEXT_TABLE: Final = 2
 TABLE_STAMP: Final = 3
 GROUPS: Final = 4

@@ -209,7 +209,8 @@ def find_first_group(
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit; one comes before `stop`.
 
-    As by_name.first_group, but that it begins behind `gone` and ends with the last before `stop`.
+    As bitmap_backfill.find_first_group, but that it begins behind `gone` and ends with the last
+    before `stop`.
     """
     words, groups, ends = usable.size, work[GROUPS], section(work, GROUP_END)
     ensure_pieces(state, work)

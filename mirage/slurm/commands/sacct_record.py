@@ -19,7 +19,7 @@ from mirage.slurm.text import hostlist
 from mirage.slurm.text.delimited_rows import parse_job_state, parse_text
 from mirage.slurm.text.gres import count_gpus, count_requested_gpus
 
-Fields = Mapping[str, str]
+RecordFields = Mapping[str, str]
 """One row, by field name in lower case."""
 
 Readings = Callable[[str, str], tuple[int, ...]]
@@ -59,7 +59,7 @@ class Record(NamedTuple):
     """What the row lacked, and what was taken instead."""
 
 
-def parse_record(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
+def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
     """The record of a row. Raises BadField for a field that does not read."""
     assumed: list[str] = []
     state = parse_state(row["state"])
@@ -105,7 +105,7 @@ def parse_record(row: Fields, job_id: JobId, readings: Readings, *, array: bool)
     return Record(job, tuple(dict.fromkeys(assumed)))
 
 
-def find_first_cell(row: Fields, *names: str) -> str:
+def find_first_cell(row: RecordFields, *names: str) -> str:
     """The first of these fields that holds something."""
     for name in names:
         cell = row.get(name)
@@ -141,13 +141,16 @@ def _parse_number(cell: str, what: str) -> tuple[float, str]:
     return float(match[1]), match[2].upper()
 
 
-def _parse_optional_integer(row: Fields, name: str) -> int | None:
+def _parse_optional_integer(row: RecordFields, name: str) -> int | None:
     cell = find_first_cell(row, name)
     return parse_integer(cell, name) if cell else None
 
 
 def _count_nodes(
-    row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], assumed: list[str]
+    row: RecordFields,
+    allocated: Mapping[str, int],
+    requested: Mapping[str, int],
+    assumed: list[str],
 ) -> int:
     """Those it got before those it asked for; of the latter the least that it needs to start."""
     found = (
@@ -169,7 +172,7 @@ def _count_listed_nodes(node_list: str) -> int:
         raise BadField("node list does not read", node_list) from error
 
 
-def _find_count(row: Fields, what: str, names: Sequence[str], assumed: list[str]) -> int:
+def _find_count(row: RecordFields, what: str, names: Sequence[str], assumed: list[str]) -> int:
     """The first of these fields that is more than 0, as it may be before the allocation."""
     for name in names:
         cell = find_first_cell(row, name)
@@ -194,7 +197,7 @@ def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
     return round(amount)
 
 
-def _parse_tres(row: Fields, name: str) -> Mapping[str, int]:
+def _parse_tres(row: RecordFields, name: str) -> Mapping[str, int]:
     cell = find_first_cell(row, name)
     try:
         return tres.parse_tres(cell)
@@ -203,7 +206,7 @@ def _parse_tres(row: Fields, name: str) -> Mapping[str, int]:
 
 
 def _count_job_gpus(
-    row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
+    row: RecordFields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
 ) -> int:
     """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
     return (
@@ -214,7 +217,7 @@ def _count_job_gpus(
     )
 
 
-def _count_gres(row: Fields, name: str, count: Callable[[str], int]) -> int:
+def _count_gres(row: RecordFields, name: str, count: Callable[[str], int]) -> int:
     cell = find_first_cell(row, name)
     try:
         return count(cell)
@@ -234,7 +237,7 @@ def _compute_requested_mib(cell: str, nodes: int, cpus: int) -> int:
     return mib * {"n": nodes, "c": cpus}.get(cell[-1:], 1)
 
 
-def _parse_time_limit_s(row: Fields) -> int | None:
+def _parse_time_limit_s(row: RecordFields) -> int | None:
     raw = find_first_cell(row, "timelimitraw")
     cell = raw or find_first_cell(row, "timelimit")
     try:
@@ -253,7 +256,9 @@ class _Times:
     """Where that is not from start to end, or there is no end yet."""
 
 
-def _resolve_times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
+def _resolve_times(
+    row: RecordFields, readings: Readings, state: JobState, assumed: list[str]
+) -> _Times:
     submits = readings(row["submit"], "submit")
     if not submits:
         raise BadField("no submit time")
@@ -317,7 +322,7 @@ def _compute_mismatch_s(start: int | None, end: int | None, held_s: int) -> int:
 
 
 def _resolve_eligible(
-    row: Fields, readings: Readings, submit: int, start: int | None
+    row: RecordFields, readings: Readings, submit: int, start: int | None
 ) -> int | None:
     """When it became eligible; where that is not told, its start less the time it was planned."""
     told = readings(row.get("eligible", ""), "eligible")
@@ -346,7 +351,7 @@ def _check_missing_start(state: JobState, assumed: list[str]) -> None:
         raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
 
 
-def _has_never_run(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:
+def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: int | None) -> bool:
     """Ended while it waited: sacct may give it its end as its start, and no nodes.
 
     A job that had nodes ran, were it for less than a second.
@@ -359,7 +364,7 @@ def _has_never_run(row: Fields, state: JobState, start: int | None, end: int | N
     return not parse_text(nodes) and (bool(nodes) or start == end)
 
 
-def _parse_duration(row: Fields, what: str, *names: str) -> int | None:
+def _parse_duration(row: RecordFields, what: str, *names: str) -> int | None:
     """A span: seconds, or sacct's `D-HH:MM:SS`."""
     cell = find_first_cell(row, *names)
     if not cell:

@@ -12,7 +12,7 @@ from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import InputError, MalformedText
 from mirage.slurm.text import hostlist
 
-Told = Callable[[str], dict[str, Any]]
+OptionConverter = Callable[[str], dict[str, Any]]
 """From an option's value to what it is told as."""
 
 _MINUTE = 60
@@ -39,7 +39,9 @@ _NICE = 100
 """What `--nice` without a value comes to."""
 
 
-def convert_options(options: Mapping[str, str], table: Mapping[str, Told]) -> dict[str, Any]:
+def convert_options(
+    options: Mapping[str, str], table: Mapping[str, OptionConverter]
+) -> dict[str, Any]:
     """The fields of all options. Raises InputError for one that the table does not have, or whose
     value does not read: the job would be another one than its user asked for."""
     unknown = sorted(set(options) - set(table))
@@ -54,14 +56,14 @@ def convert_options(options: Mapping[str, str], table: Mapping[str, Told]) -> di
     return found
 
 
-def _convert_option(name: str, text: str, read: Told) -> dict[str, Any]:
+def _convert_option(name: str, text: str, read: OptionConverter) -> dict[str, Any]:
     try:
         return read(text)
     except (ValueError, KeyError, MalformedText):
         raise InputError(f"sbatch's --{name} is not understood: {text[:60]!r}") from None
 
 
-def _map_to_field(key: str, read: Callable[[str], Any]) -> Told:
+def _map_to_field(key: str, read: Callable[[str], Any]) -> OptionConverter:
     return lambda text: {key: read(text)}
 
 
@@ -167,7 +169,7 @@ def _convert_shared(text: str) -> list[str]:
     return [{"": "none", "user": "user", "mcs": "mcs"}[text]]
 
 
-_BOTH: dict[str, Told] = {
+_BOTH: dict[str, OptionConverter] = {
     "job-name": _map_to_field("name", _require_text),
     "partition": _map_to_field("partition", _require_text),
     "account": _map_to_field("account", _require_text),
@@ -183,7 +185,7 @@ _BOTH: dict[str, Told] = {
     "mail-user": _map_to_field("mail_user", _require_text),
     "nice": _map_to_field("nice", _parse_nice),
 }
-EARLIEST: dict[str, Told] = {
+EARLIEST: dict[str, OptionConverter] = {
     **_BOTH,
     "cpus-per-task": _map_to_field("cpus_per_task", int),
     # Of more than one it makes a job of one task, with a CPU for one.
@@ -203,7 +205,7 @@ EARLIEST: dict[str, Told] = {
 """Of v0.0.38, each tried on 22.05.8. It takes `requeue` and does nothing with it, refuses `signal`
 with B:, and shows of `signal`, `wckey` and `open_mode: truncate` nowhere whether it did: those are
 left out."""
-LATER: dict[str, Told] = {
+LATER: dict[str, OptionConverter] = {
     **_BOTH,
     "cpus-per-task": lambda text: {"cpus_per_task": int(text), "tres_per_task": f"cpu={int(text)}"},
     "ntasks-per-node": _map_to_field("tasks_per_node", int),

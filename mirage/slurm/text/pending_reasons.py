@@ -200,7 +200,7 @@ _FAMILIES: Sequence[_LimitFamily] = (
     ),
 )
 
-HINDRANCES = (_MAINTENANCE, *_TABLE.values())
+KNOWN_HINDRANCES = (_MAINTENANCE, *_TABLE.values())
 """Those that have a word of their own; families add theirs."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirage.domain.chain import Chain, ChainId, ChainMode, ChainState, Presubmit, Style
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk
+from mirage.domain.chain_cause import Actor, Cause, ChainRisk, Reason, Risk
 from mirage.store.database.tables import chains
 
 CHAIN_COLUMNS = [c for c in chains.columns if c.name != "cluster_id"]
@@ -36,7 +36,7 @@ def _build_cause_values(cause: Cause | None) -> dict[str, Any]:
     }
 
 
-def _build_risk_values(risk: AtRisk | None) -> dict[str, Any]:
+def _build_risk_values(risk: ChainRisk | None) -> dict[str, Any]:
     if risk is None:
         return dict.fromkeys(_OF_RISK) | {"at_risk": ""}
     return {
@@ -73,10 +73,10 @@ def _build_cause(values: Mapping[str, Any]) -> Cause | None:
     )
 
 
-def _build_risk(values: Mapping[str, Any]) -> AtRisk | None:
+def _build_risk(values: Mapping[str, Any]) -> ChainRisk | None:
     if not values["at_risk"]:
         return None
-    return AtRisk(
+    return ChainRisk(
         of=Risk(values["at_risk"]),
         link=values["risk_link"],
         job_id=values["risk_job"],

@@ -209,7 +209,7 @@ def has_seen_chain(tx: Transaction, cluster_id: int, uid: int) -> bool:
 
 
 def count_chains_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
-    """Live chains at risk, by what of (`AtRisk.word`)."""
+    """Live chains at risk, by what of (`ChainRisk.word`)."""
     table = tables.chains
     hindered = table.c.at_risk == Risk.HINDERED.value
     word = case((hindered, table.c.risk_detail), else_=table.c.at_risk)

@@ -123,7 +123,7 @@ chains = Table(
     Column("mode", Text, nullable=False),
     Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),
-    Column("actor", Text),  # who brought it into its state (domain/cause.py); NULL: it goes on
+    Column("actor", Text),  # who brought it into its state (chain_cause.py); NULL: it goes on
     Column("reason", Text),
     Column("asked_by", Text),
     Column("reason_link", BigInteger),
@@ -214,7 +214,7 @@ decisions = Table(
     Index(None, "cluster_id", "effect"),
 )
 
-# What Slurm was told lately at somebody's word (store/orders.py): not said again at every look.
+# What Slurm was told lately at somebody's word (chains/orders.py): not said again at every look.
 orders = Table(
     "orders",
     metadata,
@@ -272,7 +272,7 @@ leases = Table(
     Column("until", BigInteger, nullable=False),
 )
 
-# While a row is here nothing acts, whatever the modes say (services/killswitch.py).
+# While a row is here nothing acts, whatever the modes say (services/control/kill_switch.py).
 kill_switches = Table(
     "kill_switches",
     metadata,
@@ -358,7 +358,7 @@ idempotency_keys = Table(
     Index(None, "at"),
 )
 
-# What has changed, in the order of its commits: `seq` counts without a gap (store/changes.py).
+# What has changed, in the order of its commits: `seq` counts without a gap (events/changes.py).
 changes = Table(
     "changes",
     metadata,

@@ -1,5 +1,6 @@
 """Who did what, and what Mirage found and did. Append only: nothing here changes or deletes. What
-is old goes by store/forgetting.py. It is for people: nothing that Mirage does depends on it."""
+is old goes by store/database/pruning.py. It is for people: nothing that Mirage does depends on
+it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

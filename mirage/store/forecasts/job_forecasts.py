@@ -9,7 +9,7 @@ new jobs alike, with Slurm's plan beside it; once summed up, nobody needs them. 
 user would have read at that moment, from whichever source, in the three quantiles that are shown;
 it stays for three weeks because `services.judging` moves the next ones by the quantiles of all
 their residuals, which no sums give. One table would hold rows of two shapes that live differently.
-Which jobs are new (`services.newcomers`) and how long one has waited (`Job`) is one code for both.
+Which jobs are new (`new_jobs`) and how long one has waited (`Job`) is one code for both.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class JobForecast:
     submit: int
     partition: str
     quantiles_s: tuple[int, ...]
-    """Of the wait, at `features.foretold.LEVELS`."""
+    """Of the wait, at `twin_features.LEVELS`."""
     slurm_wait_s: int | None = None
     """By the start that Slurm planned at the same look; None: it planned none."""
 

@@ -36,9 +36,9 @@ class WaitCells:
     partition: Ints
     """Places in `partitions`."""
     size: Ints
-    """Places in `waitclass.SIZES`."""
+    """Places in `wait_buckets.SIZES`."""
     limit: Ints
-    """Places in `waitclass.LIMITS`."""
+    """Places in `wait_buckets.LIMITS`."""
     bin: Ints
     jobs: Ints
     partitions: tuple[str, ...]

@@ -25,10 +25,10 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 190, 28, 48
 _ROOM = 1.05
 _LEAST_H = 0.4
 
-Told = dict[str, Any]
+PolicyFigures = dict[str, Any]
 
 
-def render_plot(group: Told, name: str) -> Markup:
+def render_plot(group: PolicyFigures, name: str) -> Markup:
     """Each policy with its intervals; the dotted line through those that none beats in both."""
     rows = {policy: group["policies"][policy]["all"] for policy in ORDER}
     return svg.draw_figure(
@@ -41,7 +41,7 @@ def render_plot(group: Told, name: str) -> Markup:
     )
 
 
-def _draw_parts(rows: dict[str, Told]) -> Iterator[Markup]:
+def _draw_parts(rows: dict[str, PolicyFigures]) -> Iterator[Markup]:
     x = LinearScale(0, _compute_maximum(rows, "overlap_h"), _LEFT, _WIDTH - _RIGHT)
     y = LinearScale(0, _compute_maximum(rows, "interruption_h"), _HEIGHT - _BOTTOM, _TOP)
     yield svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
@@ -57,7 +57,7 @@ def _draw_parts(rows: dict[str, Told]) -> Iterator[Markup]:
 
 
 def _draw_point(
-    x: LinearScale, y: LinearScale, policy: str, told: Told, number: str
+    x: LinearScale, y: LinearScale, policy: str, told: PolicyFigures, number: str
 ) -> Iterator[Markup]:
     """A numbered mark with its intervals."""
     at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
@@ -72,10 +72,10 @@ def _draw_point(
     yield svg.draw_text(at_x + 6, at_y - 6, number)
 
 
-def _compute_maximum(rows: dict[str, Told], figure: str) -> float:
+def _compute_maximum(rows: dict[str, PolicyFigures], figure: str) -> float:
     return max(_LEAST_H, *(_ROOM * _get_interval(told, figure)[1] for told in rows.values()))
 
 
-def _get_interval(told: Told, figure: str) -> tuple[float, float]:
+def _get_interval(told: PolicyFigures, figure: str) -> tuple[float, float]:
     low, high = told[f"{figure}_ci"] or (told[figure], told[figure])
     return min(low, told[figure]), max(high, told[figure])

@@ -32,7 +32,7 @@ class SearchTrial:
 AGE_WEIGHT = 10000
 """PriorityWeightAge of a fitted file. Only the ratios of weights matter."""
 
-KNOBS = (
+SEARCH_SETTINGS = (
     SearchSetting("PriorityWeightFairshare", "priority_weight_fairshare", 30, 300000),
     SearchSetting("PriorityWeightJobSize", "priority_weight_job_size", 30, 100000),
     SearchSetting("PriorityMaxAge", "priority_max_age_s", 12 * _HOUR_S, 30 * _DAY_S),
@@ -45,13 +45,13 @@ KNOBS = (
 
 def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
     """Without those of a scheduler that is off."""
-    return tuple(knob for knob in KNOBS if getattr(params, knob.field) != OFF)
+    return tuple(knob for knob in SEARCH_SETTINGS if getattr(params, knob.field) != OFF)
 
 
 def get_search_values(params: Params) -> dict[str, int]:
     """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
-    values = {knob.name: knob.low for knob in KNOBS}
+    values = {knob.name: knob.low for knob in SEARCH_SETTINGS}
     values |= {knob.name: int(getattr(params, knob.field)) for knob in list_search_settings(params)}
     return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
 

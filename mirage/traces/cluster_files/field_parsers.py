@@ -15,7 +15,7 @@ from mirage.sim.types import OFF, Outage, SelectType
 from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.hostlist import expand_hostlist
 
-Reader = Callable[[Any], Any]
+FieldParser = Callable[[Any], Any]
 
 _MINUTE_S = 60
 _LONGEST_NAME = 40
@@ -27,7 +27,7 @@ HARMLESS_FLAGS = frozenset({"FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC",
 """Of PriorityFlags: what the simulator does anyway, or what touches nothing that it has."""
 
 
-def build_count_parser(least: int, most: int = _LARGEST) -> Reader:
+def build_count_parser(least: int, most: int = _LARGEST) -> FieldParser:
     def parse_count(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"must be a whole number, at least {least}")
@@ -192,7 +192,7 @@ def parse_outage(value: Any) -> Outage:
         raise ValueError(f"must be one of {known}") from None
 
 
-def build_node_list_parser(total: int, names: Sequence[str] = ()) -> Reader:
+def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser:
     """Node numbers, ascending, each once; () for "ALL". They are below `total` where that is known.
 
     From a list of numbers, a text of numbers (`0-3,7`), or a host list of `names`.

@@ -25,9 +25,9 @@ from mirage.sim.types import (
 )
 from mirage.slurm.text.hostlist import MOST_HOSTS
 from mirage.traces.cluster_files import field_parsers as values
-from mirage.traces.cluster_files.field_parsers import Reader
+from mirage.traces.cluster_files.field_parsers import FieldParser
 
-Keys = Mapping[str, tuple[str, Reader]]
+Keys = Mapping[str, tuple[str, FieldParser]]
 """By key: the field it becomes, and its reader."""
 Table = dict[str, Any]
 
@@ -144,7 +144,7 @@ _SECTIONS = ("cluster", "scheduler")
 _LISTS = ("nodes", "partitions", "qos", "reservations", "outages", "capacity", "accounts")
 
 
-def _build_partition_keys(nodes: Reader) -> Keys:
+def _build_partition_keys(nodes: FieldParser) -> Keys:
     return {
         "PartitionName": ("name", values.parse_name),
         "Nodes": ("nodes", nodes),
@@ -155,7 +155,7 @@ def _build_partition_keys(nodes: Reader) -> Keys:
     }
 
 
-def _build_period_keys(nodes: Reader) -> Keys:
+def _build_period_keys(nodes: FieldParser) -> Keys:
     return {
         "StartTime": ("start", values.parse_instant),
         "EndTime": ("end", values.parse_instant),
@@ -211,13 +211,13 @@ class _DocumentReader:
         self._check_names("accounts", [row["account"] for row in rows])
         return tuple((row["account"], row["shares"]) for row in rows)
 
-    def _parse_reservations(self, nodes: Reader) -> tuple[Reservation, ...]:
+    def _parse_reservations(self, nodes: FieldParser) -> tuple[Reservation, ...]:
         keys = {"ReservationName": ("name", values.parse_text)} | dict(_build_period_keys(nodes))
         rows = self._parse_rows("reservations", keys, needed=("StartTime", "EndTime"))
         self._check_periods("reservations", rows)
         return tuple(Reservation(**row) for row in rows)
 
-    def _parse_node_events(self, nodes: Reader, total: int) -> tuple[NodeEvent, ...]:
+    def _parse_node_events(self, nodes: FieldParser, total: int) -> tuple[NodeEvent, ...]:
         """Sorted; of what happens to a node at one instant the worst is the last."""
         keys = {"State": ("state", values.parse_outage)} | dict(_build_period_keys(nodes))
         rows = self._parse_rows("outages", keys, needed=("State", "StartTime", "Nodes"))

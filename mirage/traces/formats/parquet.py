@@ -21,7 +21,7 @@ _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
 
 Row = dict[str, Any]
-"""A foreign row: values of the types that `_typed` has made sure of."""
+"""A foreign row: values of the types that `_convert_column` has made sure of."""
 
 
 class ParquetTrace:

@@ -16,7 +16,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import UnknownFormat
 from mirage.slurm.commands import sacct_record
 from mirage.slurm.commands.sacct_header import NEEDED, find_separator
-from mirage.slurm.commands.sacct_record import BadField, Fields, Record
+from mirage.slurm.commands.sacct_record import BadField, Record, RecordFields
 from mirage.traces.formats.site_clock import SiteClock
 from mirage.traces.formats.text_lines import TextLines, parse_lines
 from mirage.traces.formats.trace_row import Outcome, Refusal, RowRefused, RowSkipped, try_parse
@@ -94,7 +94,7 @@ class SacctDump:
         self._check_cluster(row)
         return sacct_record.parse_record(row, job_id, self._clock.parse_readings, array=array)
 
-    def _check_cluster(self, row: Fields) -> None:
+    def _check_cluster(self, row: RecordFields) -> None:
         named = row.get("cluster", "").strip()
         if not named:
             return
@@ -103,7 +103,7 @@ class SacctDump:
             raise RowSkipped(OTHER_CLUSTER)
 
 
-def _parse_job_id(row: Fields) -> tuple[JobId, bool]:
+def _parse_job_id(row: RecordFields) -> tuple[JobId, bool]:
     raw, shown = row.get("jobidraw", "").strip(), row.get("jobid", "").strip()
     given = raw or shown
     if not given:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import Link
-from mirage.services.reports.chain_timeline import Timeline, TimelineHandover
+from mirage.services.reports.chain_timeline import ChainTimeline, TimelineHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, TimeScale
 from mirage.web.formatting import format_day, format_duration, format_hours
@@ -21,7 +21,7 @@ EVEN = "even"
 """Neither interruption nor overlap: the link started as the one before ended, to the second."""
 
 
-def draw_links(found: Timeline, now: int) -> Markup:
+def draw_links(found: ChainTimeline, now: int) -> Markup:
     """The links in two lanes by turns, and between them a gap, an overlap, or nothing."""
     ran = [link for link in found.links if link.start is not None]
     if not ran:
@@ -42,7 +42,7 @@ def draw_links(found: Timeline, now: int) -> Markup:
     return svg.draw_figure(_WIDTH, bottom + 24, parts, name="links", title=title, desc=desc)
 
 
-def _build_time_scale(found: Timeline, ran: Sequence[Link], now: int) -> TimeScale:
+def _build_time_scale(found: ChainTimeline, ran: Sequence[Link], now: int) -> TimeScale:
     ends = [link.end or link.get_planned_end() or now for link in ran]
     late = [h.forecast.p90 for h in found.handovers if h.forecast and h.successor.start is None]
     first = min(min(link.eligible or link.start or now, link.start or now) for link in ran)
@@ -120,7 +120,7 @@ _ROW = 26
 _LEFT, _RIGHT = 90, 24
 
 
-def draw_handovers(found: Timeline) -> Markup:
+def draw_handovers(found: ChainTimeline) -> Markup:
     """Each complete hand-over about its predecessor's end: the forecast, and what happened."""
     rows = [h for h in found.handovers if h.over is not None][-_NEWEST:]
     if not rows:

@@ -9,7 +9,7 @@ from mirage.errors import InputError
 from mirage.http.dependencies import Admin, AdminWriter, Body, Context, Writing
 from mirage.services.control import kill_switch, limit_overrides, modes
 from mirage.services.control.kill_switch import RELEASED_BY, Way
-from mirage.services.control.limit_overrides import CAPS
+from mirage.services.control.limit_overrides import ADJUSTABLE_LIMITS
 from mirage.services.models import model_catalog
 from mirage.services.operations import service_status, slurmctld_load
 from mirage.store.events import audit
@@ -18,7 +18,7 @@ from mirage.store.operations import clusters
 from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.web import forms
 from mirage.web.charts import calls_chart
-from mirage.web.page_context import Looking, NavigationEntry, PageContext
+from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
 
 ENTRY = NavigationEntry(name="Admin", path="/admin", order=90, admins=True)
 
@@ -41,7 +41,7 @@ _DONE = {
 
 @router.get("")
 def show_admin(
-    look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] = ""
+    look: CurrentPage, who: Admin, done: Annotated[str, Query(max_length=16)] = ""
 ) -> Response:
     """`done` is of the form that was sent."""
     tx, given = look.tx, look.given
@@ -57,7 +57,7 @@ def show_admin(
         partitions=snapshots.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
         limits=limit_overrides.list_limits(tx, look.cluster_id, given.limits, given.limits_told),
-        caps=CAPS,
+        caps=ADJUSTABLE_LIMITS,
         value_of=_format_limit,
         models=[] if given.models_dir is None else model_catalog.list_versions(given.models_dir),
         polling=polling,
@@ -69,7 +69,7 @@ def show_admin(
 
 
 @router.get("/kill")
-def show_pull_confirmation(look: Looking, who: Admin) -> Response:
+def show_pull_confirmation(look: CurrentPage, who: Admin) -> Response:
     known = clusters.list_modes(look.tx, look.cluster_id)
     acting = sorted(name for name, mode in known.items() if mode is Mode.ACT)
     return look.render_page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
@@ -85,7 +85,7 @@ def pull_kill_switch(
 
 
 @router.get("/release")
-def show_release_confirmation(look: Looking, who: Admin) -> Response:
+def show_release_confirmation(look: CurrentPage, who: Admin) -> Response:
     pulled = _list_pulled(look)
     stopped = sorted({name for each in pulled for name in each.stopped})
     return look.render_page(
@@ -148,7 +148,7 @@ def _parse_number(name: str, text: str) -> float:
 
 
 def _format_limit(name: str, value: float) -> str:
-    return ("yes" if value else "no") if CAPS[name].flag else f"{value:g}"
+    return ("yes" if value else "no") if ADJUSTABLE_LIMITS[name].flag else f"{value:g}"
 
 
 def _list_pulled(look: PageContext) -> list[PulledSwitch]:

@@ -13,7 +13,7 @@ from mirage.http.paging import parse_row_cursor
 from mirage.http.problems import build_invalid_error
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditFilter
-from mirage.web.page_context import Looking
+from mirage.web.page_context import CurrentPage
 
 router = APIRouter(
     prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(reject_nul)]
@@ -27,7 +27,7 @@ Word = Annotated[str, Query(max_length=256)]
 
 @router.get("")
 def show_audit(
-    look: Looking,
+    look: CurrentPage,
     who: Admin,  # noqa: ARG001 - asked for by being named
     *,
     actor: Word = "",

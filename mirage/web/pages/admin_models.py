@@ -12,7 +12,7 @@ from mirage.errors import IllegalTransition, InputError
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Body
 from mirage.web import formatting, forms
-from mirage.web.page_context import Looking, PageContext
+from mirage.web.page_context import CurrentPage, PageContext
 
 router = APIRouter(prefix="/admin/models", include_in_schema=False)
 
@@ -27,7 +27,7 @@ _OK, _CONFLICT = 200, 409
 def show_model(
     name: Name,
     version: Version,
-    look: Looking,
+    look: CurrentPage,
     who: Admin,
     done: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
@@ -37,7 +37,7 @@ def show_model(
 
 @router.post("/{name}/{version}/promote")
 def promote_model(
-    name: Name, version: Version, look: Looking, who: AdminWriter, body: Body
+    name: Name, version: Version, look: CurrentPage, who: AdminWriter, body: Body
 ) -> Response:
     """Judged, and put in use where it is better; else the page says why not, with the figures."""
     fields = forms.parse_form(look.request, body)

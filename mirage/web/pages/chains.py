@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.routes.chains import Asking, ChainPath, get_visible_chain
+from mirage.api.routes.chains import ChainPath, StateRequest, get_visible_chain
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
 from mirage.http.dependencies import Context
@@ -14,7 +14,7 @@ from mirage.services.reports import chain_timeline as timelines
 from mirage.store.chains import chains, decisions
 from mirage.web import decision_text
 from mirage.web.charts import chain_charts, forecast_chart
-from mirage.web.page_context import HEADERS, Looking, PageContext
+from mirage.web.page_context import HEADERS, CurrentPage, PageContext
 
 router = APIRouter(prefix="/chains", include_in_schema=False)
 
@@ -25,7 +25,7 @@ _LARGEST = 2**53
 @router.get("/{chain_id}")
 def show_chain(
     chain_id: ChainPath,
-    look: Looking,
+    look: CurrentPage,
     link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
     before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
 ) -> Response:
@@ -65,19 +65,19 @@ def _is_read_only(look: PageContext) -> bool:
 
 
 @router.post("/{chain_id}/pause")
-def pause_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def pause_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
     ask(ChainState.PAUSED)
     return _return_to_chain(given.root_path, chain_id)
 
 
 @router.post("/{chain_id}/resume")
-def resume_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def resume_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
     ask(ChainState.ACTIVE)
     return _return_to_chain(given.root_path, chain_id)
 
 
 @router.post("/{chain_id}/cancel")
-def cancel_chain(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+def cancel_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
     ask(ChainState.CANCELLED)
     return _return_to_chain(given.root_path, chain_id)
 

@@ -11,7 +11,7 @@ from mirage.services.reports.overview import build_overview
 from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
 from mirage.web import decision_text
 from mirage.web.charts import handover_chart
-from mirage.web.page_context import Looking, NavigationEntry, PageContext
+from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
 
 ENTRY = NavigationEntry(name="Now", path="/", order=1)
 router = APIRouter(include_in_schema=False, dependencies=[Depends(reject_nul)])
@@ -21,7 +21,7 @@ _ROWS = 25
 
 @router.get("/")
 def show_overview(
-    look: Looking,
+    look: CurrentPage,
     user: Annotated[str, Query(max_length=64)] = "",
     after: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:

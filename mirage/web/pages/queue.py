@@ -21,7 +21,7 @@ from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTi
 from mirage.store.jobs.wait_marks import DAY_S
 from mirage.web.charts import wait_charts
 from mirage.web.forecast_form import ForecastForm
-from mirage.web.page_context import HEADERS, Looking, NavigationEntry, PageContext
+from mirage.web.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext
 
 ENTRY = NavigationEntry(name="Queue", path="/queue", order=2)
 router = APIRouter(include_in_schema=False)
@@ -63,7 +63,7 @@ Word = Annotated[str, Query(max_length=64)]
 
 @router.get("/queue")
 def show_queue(
-    look: Looking,
+    look: CurrentPage,
     *,
     over: Word = _USUAL_RANGE,
     partition: Word = "",
@@ -109,7 +109,7 @@ def show_queue(
 
 @router.post("/queue/ask")
 def ask_forecast(
-    look: Looking,
+    look: CurrentPage,
     who: Writer,
     tx: Writing,
     *,

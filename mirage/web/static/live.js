@@ -24,7 +24,7 @@
     if (status.textContent !== words) status.textContent = words;
   };
 
-  // As words.py writes it.
+  // As formatting.py writes it.
   function span(seconds) {
     if (seconds < 120) return Math.round(seconds) + " s";
     if (seconds < 7200) return Math.round(seconds / 60) + " min";
