@@ -288,6 +288,10 @@ MANUAL: dict[str, HelpEntry] = {
         (("for `man mirage-chain-show`", "mirage man ~/.local/share/man"),),
         _LOCAL,
     ),
+    "plugin path": HelpEntry(
+        (("for your shell's profile, such as ~/.bashrc", "mirage plugin path"),),
+        _LOCAL,
+    ),
     "mode": HelpEntry(
         (
             ("which there are", "mirage mode"),
