@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, PolicyView
@@ -143,10 +143,13 @@ class Policy(Protocol):
 
 
 class SimplePolicy:
-    """The part of `Policy` that rules share: they need nothing, and can always be asked."""
+    """What a policy is that says no more: it needs nothing, and can always be asked."""
 
     __slots__ = ()
-    needs: ClassVar[Needs] = Needs()
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
 
     def decide_outright(self, view: PolicyView) -> Decision | None:  # noqa: ARG002 - see Policy
         return None

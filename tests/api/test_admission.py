@@ -374,27 +374,3 @@ async def _reading(scope: Scope, receive: Receive, send: Send) -> None:
     head = {"type": "http.response.start", "status": 200}
     await send(head | {"headers": [(b"content-length", str(len(body)).encode())]})
     await send({"type": "http.response.body", "body": body})
-
-
-def test_a_server_that_stood_still_holds_it_against_no_client(tmp_path: Path) -> None:
-    """The body arrived meanwhile: a time that ran out unseen begins anew."""
-    still, begun = threading.Event(), threading.Event()
-
-    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        begun.set()
-        still.wait()  # as a whole machine that is paused: nothing else of the server runs
-        while (await receive())["more_body"]:
-            pass
-        await app(scope, receive, send)
-
-    patience = ClientTimeouts(head_s=600, body_s=0.1, taking_s=600)
-    head = b"POST / HTTP/1.1\r\nHost: mirage\r\nContent-Length: 60000\r\n\r\n"
-    with serving(Admission(40, 10), tmp_path, patience, reading) as place, place.connect() as one:
-        one.sendall(head)
-        assert begun.wait(patient.PATIENCE_S)
-        one.sendall(bytes(60000))
-        time.sleep(3)  # longer than the patience, and than a timer is late for nothing
-        still.set()
-        assert one.recv(12) == b"HTTP/1.1 200"

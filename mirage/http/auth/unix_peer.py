@@ -103,6 +103,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         self._patience = patience or ClientTimeouts()
         self._awaited: AwaitedPart | None = None
         self._limit: asyncio.TimerHandle | None = None
+        self._has_had_more_time = False
         self._is_full = False
         self._ending = False
         self._end: Callable[[], None] | None = None
@@ -215,8 +216,12 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     def _handle_timeout(self) -> None:
         limit, awaited = self._limit, self._awaited
         self._awaited, self._limit = None, None
-        if limit is not None and self.loop.time() - limit.when() > _LATE_S:
-            self._set_timer(awaited)  # anew: the client may have sent all of it meanwhile
+        is_late = limit is not None and self.loop.time() - limit.when() > _LATE_S
+        if is_late and not self._has_had_more_time:
+            # The client may have sent all of it meanwhile. Once for a connection: a server that is
+            # always late, as under a flood of slow clients, would let none of them go.
+            self._has_had_more_time = True
+            self._set_timer(awaited)
             return
         if awaited is None or (awaited is AwaitedPart.TAKING and self._has_taken_all()):
             self._update_timer()  # what it has begun to send meanwhile

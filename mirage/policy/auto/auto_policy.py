@@ -14,7 +14,7 @@ from mirage.policy.models.scope import Scope
 from mirage.policy.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
 from mirage.policy.rules.lead_rules import Reactive
 from mirage.policy.rules.pinning import PinThenFree, move_off_nodes
-from mirage.ports import Needs, Policy
+from mirage.ports import Needs, Policy, SimplePolicy
 
 _PINS = PinThenFree()
 _PLAIN = Reactive()
@@ -62,7 +62,7 @@ def _find_nothing(_: PolicyView) -> Results:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoPolicy:
+class AutoPolicy(SimplePolicy):
     """The last candidate must be one that can always be asked."""
 
     candidates: tuple[Candidate, ...]
@@ -83,9 +83,6 @@ class AutoPolicy:
             window=any(n.window for n in needs),
             twin=any(n.twin for n in needs),
         )
-
-    def explain_unfit(self, view: PolicyView) -> str | None:  # noqa: ARG002 - see Policy
-        return None
 
     def decide_outright(self, view: PolicyView) -> Decision | None:
         """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.

@@ -10,13 +10,13 @@ from mirage.policy.models.unavailable_model import decide_without_model
 from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import NOT_ASKED
-from mirage.ports import Needs
+from mirage.ports import Needs, SimplePolicy
 
 _RULE = Quantile()
 
 
 @dataclass(frozen=True, slots=True)
-class ModelPolicy:
+class ModelPolicy(SimplePolicy):
     """Where the model cannot be asked the twin decides, or a rule where that was not asked either,
     and the reason says why."""
 
@@ -57,9 +57,6 @@ class ModelPolicy:
         least = compute_threshold(view.overlap_price, self.artefact.model.factor)
         waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
         return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
-
-    def decide_outright(self, view: PolicyView) -> Decision | None:  # noqa: ARG002 - see Policy
-        return None
 
     def explain_unfit(self, view: PolicyView) -> str | None:
         outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)

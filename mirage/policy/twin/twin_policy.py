@@ -4,7 +4,6 @@ It needs no training and no past hand-overs, only what is running and waiting no
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,10 @@ class TwinPolicy(SimplePolicy):
 
     name: str = "twin"
     factor: float = FACTOR
-    needs: ClassVar[Needs] = Needs(twin=True)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(twin=True)
 
     def decide(self, view: PolicyView) -> Decision:
         why = self.explain_unfit(view)
