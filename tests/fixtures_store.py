@@ -24,8 +24,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import metadata
 from tests import needed
-
-MIGRATIONS = Path(__file__).parents[1] / "migrations"
+from tests.support.paths import MIGRATIONS
 
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 

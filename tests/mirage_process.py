@@ -19,9 +19,9 @@ from mirage.slurm.text import delimited_rows
 from tests import patient
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SDIAG, answer
+from tests.support.paths import CHECKOUT
 
 MIRAGE = (sys.executable, "-m", "mirage")
-CHECKOUT = Path(__file__).resolve().parents[1]
 _LONGEST_S = 280.0
 _WITHOUT_ROOTS_PASS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 

@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.support.paths import DEPLOY
+
 PACKAGES = {
     "postgresql": "/usr/lib/postgresql",
     "munge": "/usr/sbin/munged",
@@ -33,7 +35,7 @@ PACKAGES = {
     "shellcheck": "/usr/bin/shellcheck",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
-TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"
+TESTBED = DEPLOY / "testbed" / "testbed.py"
 
 
 AXE = "axe-core@4.10.3"

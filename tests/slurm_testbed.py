@@ -20,9 +20,9 @@ from typing import IO, Literal
 
 from mirage.sim.arrays.jit import CACHE
 from tests.patient import PATIENCE_S
+from tests.support.paths import CHECKOUT
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-_COMMAND = REPOSITORY / "deploy" / "testbed" / "testbed.py"
+_COMMAND = CHECKOUT / "deploy" / "testbed" / "testbed.py"
 _SERVICE_USER = "mirage"
 _UP_TIMEOUT_S = 240.0
 _LEAST_WAIT_S = PATIENCE_S  # a busy host is slow in real time, however fast the clock runs
@@ -268,7 +268,7 @@ def python_for_users() -> tuple[str, dict[str, str]]:
     """
     packages = [path for path in sys.path if path.endswith("-packages")]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    environment = {"PYTHONPATH": ":".join([str(REPOSITORY), *packages]), **_kernels_for_users()}
+    environment = {"PYTHONPATH": ":".join([str(CHECKOUT), *packages]), **_kernels_for_users()}
     nobody = pwd.getpwnam("nobody")
     for python in (sys.executable, f"/usr/bin/python{version}"):
         try:

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PLUGIN = ROOT / "slurm_plugin"
+from tests.support.paths import CHECKOUT, PLUGIN
+
 _FOLDERS = (".ci", "deploy", "slurm_plugin", "tests/deploy")
 _PYTHON = re.compile(rb"#!.*\bpython3\b")
 _SHELL = re.compile(rb"#!\s*/(usr/)?bin/(env +)?(ba|da)?sh\b")
@@ -31,7 +31,7 @@ _HEAD = ("append", "chain", "cwd", "dir", "links", "offset", "size")
 
 
 def main() -> int:
-    failed = subprocess.run(security_argv(), cwd=ROOT, check=False).returncode != 0
+    failed = subprocess.run(security_argv(), cwd=CHECKOUT, check=False).returncode != 0
     if shutil.which("shellcheck") is None:
         sys.stderr.write("left out: shellcheck over the shell (Debian's package shellcheck)\n")
         return int(failed or os.environ.get("CI") == "true")
@@ -86,19 +86,21 @@ def carrier_pieces() -> list[str]:
 
 def _shellcheck(paths: Sequence[Path]) -> Iterator[str]:
     for path in paths:
-        yield from _asked(["--format=gcc", str(path.relative_to(ROOT))]).splitlines()
+        yield from _asked(["--format=gcc", str(path.relative_to(CHECKOUT))]).splitlines()
 
 
 def _asked(options: Sequence[str], text: str | None = None) -> str:
     words = ["shellcheck", "--norc", *options]
-    done = subprocess.run(words, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=CHECKOUT, input=text, capture_output=True, text=True, check=False
+    )
     if done.returncode > 1:  # 1: there are complaints
         raise RuntimeError(f"{words}: {done.stderr}")
     return done.stdout
 
 
 def _files() -> list[Path]:
-    found = (path for folder in _FOLDERS for path in (ROOT / folder).rglob("*"))
+    found = (path for folder in _FOLDERS for path in (CHECKOUT / folder).rglob("*"))
     return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.shell import completion, completion_tree
+from tests.support.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+from tests.support.paths import CHECKOUT
+
 LONGEST = 400
 NOT_OURS = {".venv", "build", "dist"}
 GENERATED = {"versions"}

@@ -12,6 +12,7 @@ from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import PlainName, Settings
 from mirage.errors import ConfigError
 from mirage.policy import registry
+from tests.support.paths import DOCS
 
 BOUNDS = [
     ("cluster", "name", "c", ""),
@@ -241,5 +242,5 @@ def test_every_key_is_explained() -> None:
 
 def test_the_reference_is_current() -> None:
     """`mirage config reference >docs/configuration.md` makes it so."""
-    committed = Path(__file__).parents[1] / "docs" / "configuration.md"
+    committed = DOCS / "configuration.md"
     assert committed.read_text() == settings_reference.render_reference()

@@ -7,22 +7,23 @@ from pathlib import Path
 import pytest
 
 from tests import needed, static
+from tests.support.paths import CHECKOUT, PLUGIN
 
 
 def test_all_of_the_plugin_s_programs_are_looked_at() -> None:
-    looked = {str(path.relative_to(static.PLUGIN)) for path in static.plugin_programs()}
+    looked = {str(path.relative_to(PLUGIN)) for path in static.plugin_programs()}
     assert {"sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py"} <= looked
-    assert {str(path.relative_to(static.PLUGIN)) for path in static.PLUGIN.rglob("*.py")} <= looked
-    assert set(static.carrier_pieces()) == {p.name for p in static.PLUGIN.glob("carrier*.sh")}
+    assert {str(path.relative_to(PLUGIN)) for path in PLUGIN.rglob("*.py")} <= looked
+    assert set(static.carrier_pieces()) == {p.name for p in PLUGIN.glob("carrier*.sh")}
 
 
 def test_all_shell_is_looked_at() -> None:
-    looked = {str(path.relative_to(static.ROOT)) for path in static.shell_scripts()}
+    looked = {str(path.relative_to(CHECKOUT)) for path in static.shell_scripts()}
     deb = {f"deploy/deb/{name}" for name in ("postinst", "postrm", "prerm", "files/mirage")}
     plugin = {"slurm_plugin/mirage-link", "slurm_plugin/hooks/mirage-push"}
     assert deb | plugin | {".ci/run", "deploy/testbed/apart.sh"} <= looked
     tracked = subprocess.run(
-        ["git", "ls-files", "*.sh"], cwd=static.ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "*.sh"], cwd=CHECKOUT, capture_output=True, text=True, check=False
     )
     pieces = {f"slurm_plugin/{name}" for name in static.carrier_pieces()}
     assert set(tracked.stdout.split()) <= looked | pieces
@@ -33,7 +34,7 @@ def test_a_fault_in_a_piece_of_the_carrier_is_told_by_piece_and_line(
 ) -> None:
     if shutil.which("shellcheck") is None:
         needed.absent("shellcheck is not installed (Debian's package shellcheck)")
-    shutil.copytree(static.PLUGIN, tmp_path / "plugin")
+    shutil.copytree(PLUGIN, tmp_path / "plugin")
     piece = tmp_path / "plugin" / "carrier_loops.sh"
     piece.write_text(f"{piece.read_text()}mirage_faulty() {{\n    rm -r $mirage_dir/x\n}}\n")
     line = piece.read_text().count("\n") - 1

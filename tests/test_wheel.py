@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import CHECKOUT
+
 pytestmark = pytest.mark.slow
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 DATA = "mirage/_data/"
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", ".hypothesis", "*.db*")
 

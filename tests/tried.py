@@ -20,10 +20,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from mirage.slurm.text.releases import format_release, format_series, parse_release
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "tests" / "data" / "tried"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "install.md")
+RECORDS = CHECKOUT / "tests" / "data" / "tried"
+PAGES = (CHECKOUT / "README.md", CHECKOUT / "docs" / "install.md")
 BEGIN, END = "<!-- python -m tests.tried -->\n", "<!-- until here -->\n"
 
 _CONF = "ClusterName=x\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"

@@ -14,8 +14,8 @@ from mirage.api.app import ApiContext, create_app
 from mirage.store.database.engine import Store
 from tests.api import openapi_said
 from tests.api.openapi_breaking import breaking
+from tests.support.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = CHECKOUT / openapi_said.DOCUMENT
 
 

@@ -20,8 +20,8 @@ from mirage.store.operations import clusters
 from tests import needed
 from tests.api.rows import add_chain, add_decision, look
 from tests.api.running import CHAIN, NOW, Stage
+from tests.support.paths import DEPLOY
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 BOARD = DEPLOY / "grafana" / "mirage.json"
 ALERTS = DEPLOY / "prometheus" / "mirage-alerts.yml"
 _NAME = re.compile(r"\bmirage_[a-z_]+")

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import httpx
@@ -24,10 +23,10 @@ from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.api.test_once import NEW
+from tests.support.paths import MODELS
 from tests.web.seeded_past import report
 
 DOCUMENT = made()
-MODELS = Path(__file__).resolve().parents[2] / "models"
 VERSION = (MODELS / "ensemble-ls6" / "promoted").read_text().strip()
 JSON = {"Content-Type": "application/json"}
 BODIES = {

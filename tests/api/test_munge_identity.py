@@ -23,11 +23,11 @@ from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from tests.api.running import CHAIN, CLUSTER, Client, Stage
 from tests.slurm_plugin.forger import as_root, forging
+from tests.support.paths import PLUGIN
 
 pytestmark = pytest.mark.usefixtures("munge")
 
 PATH = "/api/v1/chains"
-PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
 BODY = b'{"chain_id": "k3v9x2m7q1zt", "job_id": 101, "links": 8}'
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.api.openapi_said import CHANGELOG, DOCUMENT, RULE, SAYING, saying, unsaid
+from tests.support.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 NOTHING_SAID = "# Changelog\n\n## Unreleased\n\n### Added\n\n- More.\n\n## 0.1.0\n\n- All.\n"
 GONE = "GET /jobs is gone"
 

@@ -23,10 +23,10 @@ from mirage.traces.calibration.fidelity import Window, measure_fidelity
 from mirage.traces.calibration.search_space import SEARCH_SETTINGS, get_search_values
 from mirage.traces.cluster_files.reader import load_cluster_params, parse_cluster_file
 from mirage.traces.workloads import replay, synthetic
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
-LS6_CLUSTER = ROOT.parent / "shared/clusters/ls6.toml"
+LS6 = CHECKOUT.parent / "shared/traces/tacc-ls6-a100.parquet"
+LS6_CLUSTER = CHECKOUT.parent / "shared/clusters/ls6.toml"
 DAY = 86400
 DRAINED = (synthetic.EPOCH + 12 * DAY, synthetic.EPOCH + 17 * DAY)
 TRUTH = Params(
@@ -98,7 +98,7 @@ def calibrate(*args: str | Path, path: str = "") -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         timeout=280,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         env=os.environ | {"COLUMNS": "120", "TZ": "UTC", "PYTHONPATH": path},
         check=False,
     )

@@ -14,8 +14,7 @@ from mirage.sim.types import Partition, Qos, SelectType
 from mirage.traces.cluster_files.reader import load_cluster_file, parse_cluster_file
 from tests.cluster.site_texts import texts
 from tests.slurm_testbed import Testbed
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import CHECKOUT
 
 
 def run(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +23,7 @@ def run(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         timeout=120,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         env=os.environ | {"COLUMNS": "120"} | environment,
         check=False,
     )

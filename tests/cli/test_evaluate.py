@@ -9,6 +9,7 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import MOVES_OFTEN
 from tests.episodes.tables import DAY_S, MONDAY, about, table
 from tests.mirage_process import Answer, run
+from tests.support.paths import CHECKOUT
 
 OUTCOMES = [[-0.2, 0.5, 1.0], [-1.0, 2.0, 6.0], [-2.0, 5.0, 20.0]]
 FIGURES = {"episodes", "interruption_h", "overlap_h", "zero_interruption_pct", "cost_h"}
@@ -116,7 +117,7 @@ def test_a_plot_without_matplotlib_names_the_extra(made: Path, tmp_path: Path) -
     hidden = tmp_path / "hidden" / "matplotlib"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
-    path = f"{hidden.parent}:{Path(__file__).parents[2]}"
+    path = f"{hidden.parent}:{CHECKOUT}"
     answer = run("evaluate", str(made), "--plot", str(tmp_path / "p.png"), PYTHONPATH=path)
     assert answer.code == 2
     assert "mirage-provisioner[plot]" in answer.err

@@ -16,9 +16,9 @@ from mirage.slurm.commands.sacct_record import NO_NODES
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
+LS6 = CHECKOUT.parent / "shared/traces/tacc-ls6-a100.parquet"
 DUMP = """\
 JobID|User|Submit|Start|End|State
 1|ann|1700000000|1700000100|1700000200|COMPLETED
@@ -32,7 +32,7 @@ x|ann|1700000000|1700000300|1700000400|COMPLETED
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'mirage.db'}"
-    schema_migrations.upgrade_schema(url, ROOT / "migrations")
+    schema_migrations.upgrade_schema(url, CHECKOUT / "migrations")
     return url
 
 
@@ -42,7 +42,7 @@ def ingest(*args: str | Path, database: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         timeout=120,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         env=os.environ | {"MIRAGE_DATABASE_URL": database, "COLUMNS": "120", "TZ": "UTC"},
         check=False,
     )

@@ -10,9 +10,9 @@ import pytest
 
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared"
+SHARED = CHECKOUT.parent / "shared"
 LS6 = SHARED / "traces/tacc-ls6-a100.parquet"
 LS6_CLUSTER = SHARED / "clusters/ls6.toml"
 CLUSTER = """\
@@ -56,7 +56,7 @@ def simulate(*args: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=120,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         env=os.environ | {"COLUMNS": "120", "TZ": "UTC"},
         check=False,
     )

@@ -14,8 +14,8 @@ import pytest
 from mirage.slurm.commands import sacct_record
 from mirage.traces.formats import swf
 from mirage.traces.workloads import replay
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
 SITE = """\
 [cluster]
 name = "campus"
@@ -80,7 +80,7 @@ def run(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC")
         capture_output=True,
         text=True,
         timeout=280,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         env=os.environ | {"TZ": zone},
         check=False,
     )
@@ -252,7 +252,7 @@ def test_the_table_counts_too(tmp_path: Path) -> None:
         text=True,
         timeout=280,
         cwd=tmp_path,
-        env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(CHECKOUT)},
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -275,7 +275,7 @@ def test_a_dump_of_values_alone_says_how_to_make_it_with_a_header(
         capture_output=True,
         text=True,
         timeout=280,
-        cwd=ROOT,
+        cwd=CHECKOUT,
         check=False,
     )
     assert done.returncode == 2

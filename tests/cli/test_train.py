@@ -15,6 +15,7 @@ from mirage.policy.models.artefact import CARD, GRAPH
 from tests.episodes.tables import DAY_S, MONDAY, table
 from tests.learn.queue_tables import EPISODES, at_load, queue_table
 from tests.mirage_process import Answer, environment, run
+from tests.support.paths import CHECKOUT
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 
@@ -260,7 +261,7 @@ def test_training_without_its_packages_names_the_extra(home: Path, tmp_path: Pat
     hidden = tmp_path / "hidden" / "skl2onnx"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
-    path = f"{hidden.parent}:{Path(__file__).parents[2]}"
+    path = f"{hidden.parent}:{CHECKOUT}"
     answer = run("train", "forest", "E.npz", "--out", "models/x/1", cwd=home, PYTHONPATH=path)
     assert answer.code == 2
     assert "mirage-provisioner[train]" in answer.err

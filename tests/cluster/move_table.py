@@ -22,9 +22,10 @@ from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, MirageError
 from tests.cluster.rest_host import only, started
 from tests.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
-from tests.slurm_testbed import REPOSITORY, Testbed
+from tests.slurm_testbed import Testbed
+from tests.support.paths import CHECKOUT
 
-PAGE = REPOSITORY / "docs" / "slurmrestd.md"
+PAGE = CHECKOUT / "docs" / "slurmrestd.md"
 BEGIN, END = "<!-- made by tests/cluster/move_table.py -->\n", "<!-- end of the table -->\n"
 Real = SlurmCli | Slurmrestd
 _WRONG = re.compile(r"\b(?:NO|NOT|CUT|STILL|TAKEN|REFUSED)\b")

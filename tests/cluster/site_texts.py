@@ -1,10 +1,9 @@
 """Slurm's answers about a site that has a bit of everything, for imports of it."""
 
-from pathlib import Path
-
 from mirage.cluster.site_import.slurm_answers import QUESTIONS, SiteAnswers
+from tests.support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05"
+DATA = DATA / "slurm-22.05"
 
 
 def config(**changed: str) -> str:

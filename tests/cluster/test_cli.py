@@ -14,6 +14,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm.text import delimited_rows
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SDIAG, SEPARATOR, answer, job_id, outcome
+from tests.support.paths import DATA
 
 QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
 NODES = answer("sinfo.txt").replace(delimited_rows.SEPARATOR, "|")
@@ -161,7 +162,7 @@ def test_an_account_in_doubt_is_asked_about_alone(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     """As the real sacctmgr answered where a coordinator had forged rows."""
-    folder = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05-accounting"
+    folder = DATA / "slurm-22.05-accounting"
     script = f"""#!/bin/sh
         case "$*" in
         *adminlevel=Operator*) cat {folder}/level-operator.txt ;;

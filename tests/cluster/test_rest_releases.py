@@ -19,8 +19,9 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.slurm.rest.envelope import TRIED
 from tests.cluster.restd import OPENAPI, FakeRestd, running
 from tests.cluster.tokens import jwt
+from tests.support.paths import DATA
 
-_DATA = Path(__file__).resolve().parents[1] / "data" / "slurmrestd-moves"
+_DATA = DATA / "slurmrestd-moves"
 _FILES = sorted(_DATA.glob("*.json"))
 _IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mirage.store.database.tables import SCHEMA
-from tests.mirage_process import CHECKOUT
+from tests.support.paths import CHECKOUT
 
 BUILD = CHECKOUT / "deploy" / "deb" / "build.py"
 NEXT_SCHEMA = f"{int(SCHEMA) + 1:04}"

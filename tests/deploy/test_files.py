@@ -15,7 +15,8 @@ import yaml
 
 from mirage.config.settings import Settings
 from tests import needed
-from tests.mirage_process import CHECKOUT, run
+from tests.mirage_process import run
+from tests.support.paths import CHECKOUT
 
 DEPLOY = CHECKOUT / "deploy"
 ROLE = DEPLOY / "ansible" / "roles" / "mirage"

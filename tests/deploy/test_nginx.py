@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from tests import needed, patient
-from tests.mirage_process import CHECKOUT, QuietSlurm, configured, run, serving
+from tests.mirage_process import QuietSlurm, configured, run, serving
+from tests.support.paths import CHECKOUT
 
 EXAMPLE = CHECKOUT / "deploy" / "nginx" / "mirage.conf"
 LIMITS = EXAMPLE.with_name("mirage-limits.conf")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import needed
-from tests.mirage_process import CHECKOUT
+from tests.support.paths import CHECKOUT
 
 UNITS = CHECKOUT / "deploy" / "systemd"
 MOST_EXPOSED = {"mirage.service": 1.5, "mirage-backup.service": 1.0}

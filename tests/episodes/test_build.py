@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
 from tests.episodes import small
 from tests.episodes.tables import HOUR_S
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 FAR_S = 90 * 86400
 FAIR = {"priority_weight_fairshare": 500, "priority_decay_half_life_s": 86400}
 SITES = {

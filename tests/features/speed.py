@@ -7,7 +7,6 @@ takes long ones apart.
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from time import perf_counter
 
 from mirage.features.handover_input import HandoverInput
@@ -19,8 +18,8 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, build_afterany
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
+from tests.support.paths import SHARED
 
-_SHARED = Path(__file__).parents[2].parent / "shared"
 _DAY_S = 86400
 _MOMENTS = (1_676_300_000, 1_676_728_000, 1_677_063_000)
 """13, 18 and 22 February 2023: a short queue, a usual one, and the longest of that winter."""
@@ -39,9 +38,9 @@ def least_us(call: Callable[[], object], *, rounds: int = 500, calls: int = 3) -
 
 
 def main() -> None:
-    params = load_cluster_params(_SHARED / "clusters" / "ls6.toml")
+    params = load_cluster_params(SHARED / "clusters" / "ls6.toml")
     simulator = Simulator(
-        params, load_workload(_SHARED / "traces" / "tacc-ls6-a100.parquet", params)
+        params, load_workload(SHARED / "traces" / "tacc-ls6-a100.parquet", params)
     )
     memory = RunningStats()
     for moment in _MOMENTS:

@@ -1,7 +1,5 @@
 """The list of numbers, its scales and its fingerprint."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 from mirage.features.observation import spec
 from mirage.features.observation.compute import scale_numbers
 from mirage.features.observation.spec import Scaling
+from tests.support.paths import DOCS
 
 
 def test_every_number_has_one_name_one_scale_and_one_place() -> None:
@@ -75,5 +74,5 @@ def test_scaling_can_be_undone(numbers: list[float]) -> None:
 
 
 def test_the_documentation_names_every_number() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
+    page = (DOCS / "features.md").read_text(encoding="utf-8")
     assert [name for name in spec.NAMES if f"`{name}`" not in page] == []

@@ -10,8 +10,9 @@ import pytest
 from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
 from tests.fidelity.judge import judge_forecasts, judge_plans
 from tests.fidelity.recording import Recording
+from tests.support.paths import DATA
 
-_FOLDER = Path(__file__).parents[1] / "data/fidelity"
+_FOLDER = DATA / "fidelity"
 _SCENES = sorted(_FOLDER.glob("*-scene-*.json.gz"))
 _RUNS = sorted(_FOLDER.glob("*-run-*.json.gz"))
 _AGREE_AT_LEAST = 0.95

@@ -21,7 +21,8 @@ from urllib.error import HTTPError
 
 from mirage.domain.handover import Handover
 from tests.patient import PATIENCE_S
-from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
+from tests.slurm_testbed import Testbed, python_for_users
+from tests.support.paths import CHECKOUT
 
 PORT = 6497
 _URL = f"http://127.0.0.1:{PORT}"
@@ -63,7 +64,7 @@ class Scene:
     def set_up(cls, testbed: Testbed) -> Scene:
         root = Path(tempfile.mkdtemp(prefix="mirage-scene-"))
         root.chmod(0o755)
-        shutil.copytree(REPOSITORY / "slurm_plugin", root / "slurm_plugin")
+        shutil.copytree(CHECKOUT / "slurm_plugin", root / "slurm_plugin")
         _give_time_to_register(root / "slurm_plugin" / "mirage_client.py", testbed.speed)
         for user in ("alice", "mirage"):
             home = root / user

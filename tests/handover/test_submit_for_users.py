@@ -17,7 +17,8 @@ from tests.cluster import rest_host
 from tests.cluster.rest_host import RestHost
 from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
-from tests.slurm_testbed import OF_ONE_JOB, REPOSITORY, TestbedSettings
+from tests.slurm_testbed import OF_ONE_JOB, TestbedSettings
+from tests.support.paths import CHECKOUT
 
 pytestmark = pytest.mark.slurm
 
@@ -200,7 +201,7 @@ def test_what_sudo_runs_too_long_is_not_waited_for() -> None:
 @_REAL_TIME
 def test_links_are_submitted_as_their_owner_through_sudo(scene: Scene) -> None:
     link = scene.root / "slurm_plugin" / "mirage-link"
-    rule = (REPOSITORY / "deploy" / "sudoers" / "mirage").read_text()
+    rule = (CHECKOUT / "deploy" / "sudoers" / "mirage").read_text()
     rule = rule.replace("/opt/mirage/slurm_plugin/mirage-link", str(link))
     include = Path("/etc/sudoers.d/mirage-test")
     include.write_text(rule.replace("%mirage-users", "%alice"))

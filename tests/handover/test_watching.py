@@ -18,7 +18,8 @@ import pytest
 
 from tests.handover.scene import PORT, Scene
 from tests.patient import PATIENCE_S
-from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings
+from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.support.paths import CHECKOUT
 
 pytestmark = pytest.mark.slurm
 
@@ -54,7 +55,7 @@ def empty(scene: Scene) -> Iterator[None]:
 def _lay_out_hook() -> None:
     """An epilog that pushes while the file `on` is there."""
     shutil.rmtree(HOOK, ignore_errors=True)
-    shutil.copytree(REPOSITORY / "slurm_plugin", HOOK)
+    shutil.copytree(CHECKOUT / "slurm_plugin", HOOK)
     HOOK.chmod(0o755)
     epilog = HOOK / "epilog"
     epilog.write_text(

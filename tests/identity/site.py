@@ -19,7 +19,8 @@ import httpx
 
 from mirage.domain.access.request_signing import build_signed_text
 from tests.patient import PATIENCE_S
-from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings, python_for_users
+from tests.slurm_testbed import Testbed, TestbedSettings, python_for_users
+from tests.support.paths import CHECKOUT
 
 PORT = 6499
 URL = f"http://127.0.0.1:{PORT}"
@@ -59,7 +60,7 @@ class Site:
         testbed.cancel_all()
         made = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
         made.root.chmod(0o755)
-        shutil.copytree(REPOSITORY / "slurm_plugin", made.root / "slurm_plugin")
+        shutil.copytree(CHECKOUT / "slurm_plugin", made.root / "slurm_plugin")
         for user in ("alice", "bob", "carol", "mirage"):
             home = made.root / user
             home.mkdir()

@@ -11,7 +11,7 @@ import pytest
 from mirage.cluster.auth import sudo
 from mirage.domain.chain import ChainId
 from tests.identity.site import Site
-from tests.slurm_testbed import REPOSITORY
+from tests.support.paths import CHECKOUT
 
 pytestmark = pytest.mark.slurm
 
@@ -79,7 +79,7 @@ def test_who_has_no_account_may_nothing(site: Site) -> None:
 def rule(site: Site) -> Path:
     """The shipped rule, for the path where this site has its mirage-link."""
     link = site.root / "slurm_plugin" / "mirage-link"
-    text = (REPOSITORY / "deploy" / "sudoers" / "mirage").read_text()
+    text = (CHECKOUT / "deploy" / "sudoers" / "mirage").read_text()
     path = site.root / "sudoers"
     path.write_text(
         text.replace("/opt/mirage/slurm_plugin/mirage-link", str(link)).replace(
@@ -105,7 +105,7 @@ def may(user: str, *words: str) -> bool:
 
 
 def test_the_rule_reads() -> None:
-    path = REPOSITORY / "deploy" / "sudoers" / "mirage"
+    path = CHECKOUT / "deploy" / "sudoers" / "mirage"
     done = subprocess.run(["visudo", "-c", "-f", path], capture_output=True, check=False)
     assert (done.returncode, b"parsed OK" in done.stdout) == (0, True)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-RULES = Path(__file__).resolve().parents[2] / "docs" / "identity.md"
+from tests.support.paths import DOCS
+
+RULES = DOCS / "identity.md"
 
 ACTORS = {
     "no credential": "nobody says who asks",

@@ -12,9 +12,9 @@ from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 from mirage.traces.formats.trace_file import open_trace
+from tests.support.paths import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
+LS6 = CHECKOUT.parent / "shared/traces/tacc-ls6-a100.parquet"
 HEADER = "JobID|Submit|Start|End|State"
 GOOD_BAD_STEP = (("1", "PENDING"), ("x", "PENDING"), ("1.batch", "RUNNING"))
 

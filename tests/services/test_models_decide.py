@@ -20,8 +20,9 @@ from mirage.services.observation.cluster_observer import Observer
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Store
 from tests.learn.trained import save
-from tests.mirage_process import CHECKOUT, environment
+from tests.mirage_process import environment
 from tests.services.scene import Scene
+from tests.support.paths import CHECKOUT
 
 MODEL = "models/made/1"
 ANY = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}

@@ -20,7 +20,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history, wait_marks
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS
+from tests.support.paths import MIGRATIONS
 
 HOUR, DAY = 3600, 86400
 BEGIN = 1_800_057_600  # a midnight, UTC

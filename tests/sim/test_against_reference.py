@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from mirage.sim.slurm_release import SlurmRelease
 from tests.sim.cases import GROUPS
 from tests.sim.compare import differences
+from tests.support.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SEEDS = 250
 """Of each group; every fourth is also asked for its plan and its order in between."""
 

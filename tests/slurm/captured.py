@@ -9,12 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from mirage.domain.job import JobId
+from tests.support.paths import DATA
 
-_DATA = Path(__file__).resolve().parents[1] / "data"
 _EXPECTED = "expected.json"
 
 SEPARATOR = "\x1f7e57\x1f"
@@ -37,7 +36,7 @@ class Captures:
     def text(self, name: str, kind: str = "") -> str:
         """The bytes as they came: newlines inside fields are part of the test."""
         folder = "-".join(["slurm", self.release, *([kind] if kind else [])])
-        return (_DATA / folder / name).read_bytes().decode()
+        return (DATA / folder / name).read_bytes().decode()
 
     def answer(self, name: str) -> str:
         """To a question of Mirage's own."""
@@ -55,7 +54,7 @@ class Captures:
 
     def rest_versions(self) -> list[str]:
         """Versions of the API of which slurmrestd was asked."""
-        folder = _DATA / f"slurm-{self.release}-rest"
+        folder = DATA / f"slurm-{self.release}-rest"
         return sorted(path.name.removesuffix("-jobs.json") for path in folder.glob("v*-jobs.json"))
 
     def taken_at(self) -> int:
@@ -78,7 +77,7 @@ class Captures:
 @cache
 def releases() -> tuple[str, ...]:
     """Those whose answers are kept, the oldest first."""
-    named = (path.parent.name.split("-")[1] for path in _DATA.glob(f"slurm-*-queries/{_EXPECTED}"))
+    named = (path.parent.name.split("-")[1] for path in DATA.glob(f"slurm-*-queries/{_EXPECTED}"))
     return tuple(sorted(named, key=lambda name: [int(part) for part in name.split(".")]))
 
 

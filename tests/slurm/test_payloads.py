@@ -4,7 +4,6 @@ test_payloads_captured.py reads the real answers of every release.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +12,18 @@ from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
 from mirage.slurm.rest import envelope, history, node_inventory, queue
+from tests.support.paths import DATA
 
-_DATA = Path(__file__).resolve().parents[1] / "data"
 _SEPARATOR = "\x1f7e57\x1f"
 _LATER = ("v0.0.39", "v0.0.40", "v0.0.44")
 
 
 def captured(name: str) -> Any:
-    return json.loads((_DATA / "slurm-22.05-rest" / f"{name}.json").read_text())
+    return json.loads((DATA / "slurm-22.05-rest" / f"{name}.json").read_text())
 
 
 def later(version: str, name: str) -> Any:
-    return json.loads((_DATA / "slurmrestd-later" / f"{version}-{name}.json").read_text())
+    return json.loads((DATA / "slurmrestd-later" / f"{version}-{name}.json").read_text())
 
 
 def fate(name: str) -> int:

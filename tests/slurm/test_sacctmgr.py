@@ -1,13 +1,12 @@
 """QOS and associations, as sacctmgr -P prints them."""
 
-from pathlib import Path
-
 import pytest
 
 from mirage.errors import MalformedText
 from mirage.slurm.commands.sacctmgr import parse_associations, parse_qos
+from tests.support.paths import SHARED
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared/reference/slurm-samples/cli"
+SAMPLES = SHARED / "reference" / "slurm-samples" / "cli"
 
 QOS = """\
 Name|Priority|Preempt|UsageFactor|GrpTRES|MaxTRESPU|MaxJobsPU|MaxSubmitPU|NewColumn

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from mirage.slurm.commands import sdiag
 from mirage.slurm.commands.sdiag import UserCalls
 from mirage.slurm.rest import diagnosis
 from tests.slurm.captured import Captures
+from tests.support.paths import DATA
 
-_DATA = Path(__file__).resolve().parents[1] / "data"
 _COUNT = re.compile(r"\( *\d+\) count:(\d+)")
 
 
@@ -23,7 +22,7 @@ def printed(captures: Captures) -> str:
 
 
 def diag() -> Any:
-    return json.loads((_DATA / "slurm-22.05-rest" / "v0.0.38-diag.json").read_text())
+    return json.loads((DATA / "slurm-22.05-rest" / "v0.0.38-diag.json").read_text())
 
 
 def test_calls_are_told_by_user(printed: str) -> None:

@@ -13,11 +13,12 @@ import pytest
 from tests.handover.scene import Scene
 from tests.slurm_plugin.answering import Service, answering
 from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.lone_alice import Alice
 from tests.slurm_plugin.told import MakeChain, chains
 from tests.slurm_plugin.two_links import Pair, pairs
 from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.support.paths import PLUGIN
 
 
 @pytest.fixture

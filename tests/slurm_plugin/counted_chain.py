@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm_plugin.counting_link import load
-from tests.slurm_plugin.fakes import PLUGIN
+from tests.support.paths import PLUGIN
 
 PROGRAM = Path(__file__).with_name("counting_link.py")
 STEPS = 24

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import patient
+from tests.support.paths import PLUGIN
 
-PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
 WRAPPER = PLUGIN / "sbatch"
 
 # Each command keeps its arguments, environment and standard input, then answers as told.

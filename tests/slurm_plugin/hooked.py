@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.support.paths import PLUGIN
 
 WITH_LUA = TestbedSettings(extra=("JobSubmitPlugins=lua", "CliFilterPlugins=lua"))
 CONF = Path("/etc/slurm")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_testbed import Testbed
+from tests.support.paths import PLUGIN
 
 NOBODY = "http://127.0.0.1:9"
 """Nothing listens there."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, Call, FakeSlurm
+from tests.slurm_plugin.fakes import Call, FakeSlurm
+from tests.support.paths import PLUGIN
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.support.paths import PLUGIN
 
 OWN, NEXT = 101, 102
 HOUR = 3600

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm_plugin.counted_chain import Chain
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_testbed import Testbed, python_for_users
+from tests.support.paths import PLUGIN
 
 LIMIT_S = 60.0
 JOB = """#!/bin/sh

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.support.paths import PLUGIN
 
 SCRIPT = "#!/bin/sh\ntrue\n"
 AUTOCOMPLETE = (

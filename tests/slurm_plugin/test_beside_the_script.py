@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm_plugin.answering import Service
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.paths import PLUGIN
 
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, until
+from tests.slurm_plugin.fakes import until
+from tests.support.paths import PLUGIN
 
 UNKNOWN = "Invalid job id specified"
 TAKER = """

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, until
+from tests.slurm_plugin.fakes import until
+from tests.support.paths import PLUGIN
 
 
 def _verb(

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests import needed
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.hooked import (
     DIRECTIVE,
     JOB,
@@ -30,6 +29,7 @@ from tests.slurm_plugin.hooked import (
     service,
 )
 from tests.slurm_testbed import Testbed
+from tests.support.paths import PLUGIN
 
 pytestmark = pytest.mark.slurm
 

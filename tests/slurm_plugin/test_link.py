@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link, until
+from tests.slurm_plugin.fakes import FakeSlurm, Link, until
+from tests.support.paths import PLUGIN
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK of $MIRAGE_LINKS after ${MIRAGE_PREV_JOBID:-none}\n"
 REQUEUE = "echo PENDING None N/A N/A >$HOME/../state.101; touch $MIRAGE_DIR/done"

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.support.paths import PLUGIN
 
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN
+from tests.support.paths import PLUGIN
 
 pytestmark = pytest.mark.slurm
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.paths import PLUGIN
 
 FAILS = "#!/bin/sh\nexit 2\n"
 SAVES = "#!/bin/sh\nmkdir -p $HOME/out/deep; echo $MIRAGE_LINK >$HOME/out/deep/model\n"

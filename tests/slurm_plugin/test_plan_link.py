@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.planning import HOUR, SACCT, SCONTROL
 from tests.slurm_plugin.test_beside_the_script import WAITS, finish
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.paths import PLUGIN
 
 DATE = r"""#!/bin/sh
 [ "$*" = +%s ] || exec /usr/bin/date "$@"

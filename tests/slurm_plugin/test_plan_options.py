@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.test_chain_options import ask, head, tag
+from tests.support.paths import PLUGIN
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import needed
-from tests.slurm_plugin.fakes import PLUGIN
+from tests.support.paths import PLUGIN
 
 PROGRAMS = ("sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py")
 SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.rglob("*.py"))]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slurm_plugin.fakes import PLUGIN
+from tests.support.paths import PLUGIN
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 from mirage.domain.access.request_signing import build_signed_text
 from tests import patient
-from tests.slurm_plugin.fakes import PLUGIN
+from tests.support.paths import PLUGIN
 
 HOOK = PLUGIN / "hooks" / "mirage-push"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.support.paths import PLUGIN
 
 SCRIPT = """#!/bin/bash
 #SBATCH --time=30 -p gpu --mem=1G

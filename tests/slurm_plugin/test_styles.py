@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.support.paths import PLUGIN
 
 OLD_STYLES = (None, "switch", "wait", "serve")
 

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
 from tests.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
+from tests.support.paths import PLUGIN
 
 
 def test_the_script_is_not_run_before_the_link_before_it_has_ended_in_slurm(pair: Pair) -> None:

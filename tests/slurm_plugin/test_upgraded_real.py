@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.slurm_plugin.answering import Service
-from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.lone_alice import Alice
+from tests.support.paths import DATA, PLUGIN
 
 pytestmark = pytest.mark.slurm
 
-OLD = Path(__file__).parents[1] / "data" / "plugin-5e998b7" / "slurm_plugin.tar.gz"
+OLD = DATA / "plugin-5e998b7" / "slurm_plugin.tar.gz"
 # Today's sbatch names the next link to a script that submits itself; the old one submitted a job.
 LINK = """#!/bin/bash
 #SBATCH --nodes=1 --time=30 --output=chain.out

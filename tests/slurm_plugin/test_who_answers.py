@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests import needed
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, until
+from tests.slurm_plugin.fakes import FakeSlurm, until
 from tests.slurm_plugin.forger import BOB, NOW, Forger, as_root, folder_of, forging
 from tests.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.paths import PLUGIN
 
 pytestmark = as_root
 

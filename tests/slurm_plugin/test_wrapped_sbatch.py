@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from mirage.domain.chain import ChainId, is_made_for
-from tests.slurm_plugin.fakes import PLUGIN, WRAPPER, FakeSlurm
+from tests.slurm_plugin.fakes import WRAPPER, FakeSlurm
+from tests.support.paths import PLUGIN
 
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
 

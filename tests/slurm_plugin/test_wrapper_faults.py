@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, WRAPPER, FakeSlurm
+from tests.slurm_plugin.fakes import WRAPPER, FakeSlurm
+from tests.support.paths import PLUGIN
 
 BROKEN = """
 import os, sys

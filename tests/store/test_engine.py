@@ -21,7 +21,8 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import snapshots
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS, PostgresServer
+from tests.fixtures_store import PostgresServer
+from tests.support.paths import MIGRATIONS
 
 NOBODY = 65534
 

@@ -13,8 +13,8 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS
 from tests.services.slurm_jobs import job
+from tests.support.paths import MIGRATIONS
 
 CHAIN = ChainId("abcdefgh")
 JOB, OTHER = JobId(11), JobId(12)

@@ -23,7 +23,7 @@ from mirage.store.jobs import job_history, snapshots, wait_sums
 from mirage.store.jobs.job_times import build_never_ran, build_ready_at, build_waited_s
 from mirage.store.jobs.recent_jobs import read_recent_jobs
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS
+from tests.support.paths import MIGRATIONS
 
 GONE = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED, nodes=1)
 """As accounting tells of a job that was cancelled while it waited."""

@@ -23,7 +23,7 @@ from mirage.store.chains import chains, decisions
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS
+from tests.support.paths import MIGRATIONS
 
 RELEASE = "0120"
 CHAIN = ChainId("abcdefgh")

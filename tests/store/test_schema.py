@@ -19,7 +19,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE, metadata
 from mirage.store.operations import clusters
-from tests.fixtures_store import MIGRATIONS
+from tests.support.paths import MIGRATIONS
 
 CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests import needed
-from tests.slurm_testbed import REPOSITORY
+from tests.support.paths import CHECKOUT
 
-TESTBED = REPOSITORY / "deploy" / "testbed"
+TESTBED = CHECKOUT / "deploy" / "testbed"
 NO_NETWORK = """#!/bin/sh
 mkdir -p "$6/usr/bin"
 echo 'I: Retrieving InRelease'
@@ -80,7 +80,7 @@ def test_nothing_runs_where_the_root_could_not_be_made(roots: Roots, tmp_path: P
 
 def test_tests_of_a_release_fail_where_its_root_could_not_be_made(roots: Roots) -> None:
     """They are not skipped, in CI or elsewhere."""
-    said = roots.run("make", "-C", REPOSITORY, "test-slurm-24.11", "RELEASE_TESTS=tests/none")
+    said = roots.run("make", "-C", CHECKOUT, "test-slurm-24.11", "RELEASE_TESTS=tests/none")
     assert said.returncode != 0
     assert UNREACHABLE in said.stderr
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures_slurm import testbed_with
-from tests.slurm_testbed import REPOSITORY, Testbed, TestbedFailure, TestbedSettings
+from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
+from tests.support.paths import CHECKOUT
 
 pytestmark = pytest.mark.slurm
 
@@ -148,7 +149,7 @@ def test_down_leaves_no_process_and_no_job_behind(testbed: Testbed) -> None:
 def test_a_user_other_than_root_is_told_so(testbed: Testbed) -> None:
     nobody = 65534
     done = subprocess.run(
-        ["/usr/bin/env", "python3", str(REPOSITORY / "deploy/testbed/testbed.py"), "up"],
+        ["/usr/bin/env", "python3", str(CHECKOUT / "deploy/testbed/testbed.py"), "up"],
         capture_output=True,
         text=True,
         check=False,

@@ -20,8 +20,9 @@ from mirage.traces.cluster_files.reader import (
     load_cluster_params,
     parse_cluster_file,
 )
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
+SHARED = SHARED / "clusters"
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n'
 NAMED = f'{LEAST}node_names = "gpu[01-08]"\n'
 

@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -22,8 +21,9 @@ from mirage.sim.types import (
 )
 from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import format_numbers, render_cluster_file
+from tests.support.paths import DOCS
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "clusters.md"
+DOCS = DOCS / "clusters.md"
 
 
 def read_back(text: str) -> Params:

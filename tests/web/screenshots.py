@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from mirage.store.database import schema_migrations
-from tests.fixtures_store import MIGRATIONS
+from tests.support.paths import MIGRATIONS
 from tests.web.conftest import chromium
 from tests.web.looking import PHONE, WIDE, visiting
 from tests.web.seeded import SIZES

@@ -11,11 +11,10 @@ from mirage.api.app import ApiContext, create_app
 from mirage.store.database.engine import Store
 from mirage.web.app import mount_pages
 from tests.api.running import NOW, Client, Stage
+from tests.support.paths import MODELS
 from tests.web.looking import session_of
 from tests.web.seeded import Size, seed
 from tests.web.seeded_admin import told_limits
-
-MODELS = Path(__file__).resolve().parents[2] / "models"
 
 
 @dataclass(frozen=True, slots=True)
