@@ -3,7 +3,7 @@
     python -m benchmarks.fidelity_day [--hours 24] [--priority fairshare] [--seed 11] [--keep OUT]
 
 As root on a host where `deploy/testbed` may run; an hour of cluster time takes a minute. What was
-recorded is judged at once and, with --keep, stays for `python -m tests.fidelity.judge`.
+recorded is judged at once and, with --keep, stays for `python -m tests.support.fidelity.judge`.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fidelity import judge, record
+from tests.support.fidelity import judge, record
 
 
 def main(arguments: list[str]) -> int:

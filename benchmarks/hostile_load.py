@@ -31,7 +31,7 @@ import httpx
 from benchmarks.hostile_clients import KINDS
 from benchmarks.hostile_site import Site
 from benchmarks.serving import percentile
-from tests.mirage_process import Serving, environment, serving
+from tests.support.mirage_process import Serving, environment, serving
 from tests.support.paths import CHECKOUT
 
 LOG_BYTES = 1_000_000

@@ -14,8 +14,8 @@ from mirage.slurm.commands import squeue
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
-from tests.mirage_process import QuietSlurm, configured, run
-from tests.web.seeded_chain import chain_id
+from tests.support.mirage_process import QuietSlurm, configured, run
+from tests.support.web.seeded_chain import chain_id
 
 HOUR = 3600
 _SETTINGS = "mirage:style=concurrent,max-overlap=1-00:00:00"

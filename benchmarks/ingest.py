@@ -34,7 +34,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import jobs as jobs_table
 from mirage.traces.formats.trace_file import open_trace
-from tests import postgres
+from tests.support import postgres
 
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"

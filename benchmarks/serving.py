@@ -35,9 +35,9 @@ from mirage.store.access.tokens import Token
 from mirage.store.database import schema_migrations, tables
 from mirage.store.database.engine import Store
 from mirage.web.app import _PAGES, mount_pages
-from tests import postgres
-from tests.api.running import NOW
-from tests.web.seeded import CHAIN, Size, seed
+from tests.support import postgres
+from tests.support.api.running import NOW
+from tests.support.web.seeded import CHAIN, Size, seed
 
 FULL = Size(chains=2000, jobs=200_000, days=365)
 RATE = 50.0

@@ -32,7 +32,7 @@ from mirage.store.jobs.job_history import JobFilter
 from mirage.store.operations import clusters
 from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
-from tests.web import seeded_admin
+from tests.support.web import seeded_admin
 
 NODES = 90
 TICK_EVERY_S = 20.0

@@ -11,10 +11,10 @@ import shutil
 import statistics
 from collections.abc import Iterator
 
-from tests.handover.scene import Scene
-from tests.slurm_plugin.conformance import SLOW_S, STATES, Side, babbling
-from tests.slurm_plugin.invocations import call
-from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.support.handover.scene import Scene
+from tests.support.slurm_plugin.conformance import SLOW_S, STATES, Side, babbling
+from tests.support.slurm_plugin.invocations import call
+from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 PLAIN = call("--hold", "--parsable", "-o", "/dev/null", "job.sh", "log", "1")
 CHAIN = PLAIN.with_words("--mirage-chain=3")

@@ -2,7 +2,11 @@
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.fixtures_slurm", "tests.fixtures_store", "tests.fixtures_munge"]
+pytest_plugins = [
+    "tests.support.fixtures.slurm",
+    "tests.support.fixtures.store",
+    "tests.support.fixtures.munge",
+]
 
 # No example is timed: on a busy machine 2 ms become 260.
 settings.register_profile("mirage", deadline=None)

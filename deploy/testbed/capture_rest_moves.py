@@ -23,8 +23,8 @@ sys.path.insert(0, str(_ROOT))
 
 from mirage.cluster.rest.token import RestToken  # noqa: E402 - after the path
 from mirage.slurm.rest import envelope  # noqa: E402
-from tests.cluster.rest_host import RestHost, started  # noqa: E402
-from tests.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
+from tests.support.cluster.rest_host import RestHost, started  # noqa: E402
+from tests.support.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
 
 _DATA = _ROOT / "tests" / "data" / "slurmrestd-moves"
 _KEPT = """

@@ -301,7 +301,8 @@ MANUAL: dict[str, HelpEntry] = {
         _DATABASE,
     ),
 }
-"""By the command's words; every one of the tree has its entry (tests/cli/test_manual.py)."""
+"""By the command's words; every one of the tree has its entry
+(tests/integration/cli/test_command_help.py)."""
 
 
 def attach_manual_page(command: Any, words: str) -> None:

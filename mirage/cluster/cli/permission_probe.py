@@ -1,6 +1,6 @@
 """What this account may do in Slurm, found by trying it where nothing comes of it.
 
-What Slurm 22.05.8 answers was found with tests/identity/test_abilities_real.py:
+What Slurm 22.05.8 answers was found with tests/acceptance/identity/test_abilities_real.py:
 
 - `scontrol update` of a job that is not there says nothing: "Invalid job id" to everybody.
 - `scontrol update` of a reservation that is not there asks for Operator first: "Requested

@@ -52,7 +52,7 @@ class PairedDifference:
         cost so far; a worse one costs hours at each hand-over until somebody notices. So the doubt
         counts against the new one. If it is equal, it comes through 4 times in 100 with three weeks
         of days, and 9 times with six days, of which resamples are a little too alike; 17 and 21
-        times where one load lasts three days (tests/episodes/test_paired.py); if it is worse, more
-        seldom.
+        times where one load lasts three days (tests/integration/episodes/test_paired_test.py);
+        if it is worse, more seldom.
         """
         return self.days >= FEWEST_DAYS and self.interval_h[1] < 0.0

@@ -239,4 +239,5 @@ LATER: dict[str, OptionConverter] = {
     "mail-type": _map_to_field("mail_type", _expand_mail_types),
     "open-mode": _map_to_field("open_mode", lambda text: [_require_append(text).upper()]),
 }
-"""Of v0.0.39 and later; tests/cluster/test_rest_submits_real.py holds each against sbatch's job."""
+"""Options that slurmrestd takes since v0.0.39; tests/acceptance/cluster/test_rest_submits_real.py
+compares the job of each with the one that sbatch makes."""

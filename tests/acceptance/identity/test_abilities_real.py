@@ -1,0 +1,159 @@
+"""What `mirage doctor` finds out on a real Slurm, and that nothing comes of its trying."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.auth import sudo
+from mirage.domain.chain import ChainId
+from tests.support.identity.site import Site
+from tests.support.paths import CHECKOUT
+
+pytestmark = pytest.mark.slurm
+
+MOVES = ("free", "pin", "hold")
+
+
+def doctor(site: Site, user: str) -> dict[str, tuple[str, str]]:
+    words = ("doctor", "--user", "--json") if user != "mirage" else ("doctor", "--json")
+    done = site.mirage(*words, user=user, check=False, MIRAGE_URL="")
+    findings = json.loads(done.stdout)["findings"]
+    return {f["what"]: (f["verdict"], f["told"]) for f in findings}
+
+
+def jobs(site: Site) -> set[str]:
+    shown = site.testbed.run(["squeue", "-h", "-t", "pending,running", "-o", "%i"]).stdout
+    return set(shown.split())
+
+
+def test_an_operator_may_move_everybodys_jobs(site: Site) -> None:
+    before = jobs(site)
+    found = doctor(site, "mirage")
+    for move in MOVES:
+        assert found[f"may {move}"] == ("good", "of everybody's jobs (Operator)")
+    assert found["may queue"] == ("good", "of everybody's jobs")
+    assert found["may sacct"][0] == found["may submit"][0] == "good"
+    assert "with which anybody's can be made" in found["identity"][1]
+    assert jobs(site) == before
+
+
+@pytest.mark.parametrize(
+    ("user", "whose"),
+    [
+        ("bob", "of one's own jobs, not of others' (neither Operator nor coordinator)"),
+        ("carol", "of the jobs of research (coordinator) and one's own, not of others'"),
+    ],
+)
+def test_a_user_may_move_their_own_and_a_coordinator_the_accounts(
+    site: Site, user: str, whose: str
+) -> None:
+    before = jobs(site)
+    found = doctor(site, user)
+    for move in MOVES:
+        assert found[f"may {move}"] == ("good", whose)
+    assert "partial" in found["may queue"][1]
+    assert found["may submit"][0] == "good"
+    assert jobs(site) == before
+    trial = ["squeue", "-h", "-t", "all", "-u", user, "-n", "mirage-doctor", "-o", "%T %M"]
+    assert site.testbed.run(trial).stdout.splitlines() == ["CANCELLED 0:00"], "it never ran"
+
+
+def test_who_has_no_account_may_nothing(site: Site) -> None:
+    """`nobody` of Unix has no association in Slurm."""
+    (site.root / "nobody").mkdir(exist_ok=True)
+    shutil.chown(site.root / "nobody", "nobody")
+    found = doctor(site, "nobody")
+    assert found["may submit"][0] == "warning"
+    assert "Invalid account" in found["may submit"][1]
+    assert found["may free"][0] == "warning"
+
+
+# The rule for sudo.
+
+
+@pytest.fixture
+def rule(site: Site) -> Path:
+    """The shipped rule, for the path where this site has its mirage-link."""
+    link = site.root / "slurm_plugin" / "mirage-link"
+    text = (CHECKOUT / "deploy" / "sudoers" / "mirage").read_text()
+    path = site.root / "sudoers"
+    path.write_text(
+        text.replace("/opt/mirage/slurm_plugin/mirage-link", str(link)).replace(
+            "%mirage-users", "%alice, %bob"
+        )
+    )
+    path.chmod(0o440)
+    return path
+
+
+@pytest.fixture
+def sudoers(rule: Path) -> Iterator[None]:
+    include = Path("/etc/sudoers.d/mirage-test")
+    shutil.copy(rule, include)
+    yield
+    include.unlink()
+
+
+def may(user: str, *words: str) -> bool:
+    """Whether sudo would run that for the account mirage."""
+    argv = ["sudo", "-n", "-u", "mirage", "--", "sudo", "-n", "-l", "-u", user, "--", *words]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def test_the_rule_reads() -> None:
+    path = CHECKOUT / "deploy" / "sudoers" / "mirage"
+    done = subprocess.run(["visudo", "-c", "-f", path], capture_output=True, check=False)
+    assert (done.returncode, b"parsed OK" in done.stdout) == (0, True)
+
+
+@pytest.mark.usefixtures("sudoers")
+def test_the_rule_allows_one_verb_on_one_chain_and_nothing_else(site: Site) -> None:
+    link = str(site.root / "slurm_plugin" / "mirage-link")
+    assert may("alice", link, "next", "k3v9x2m7q1ztab12")
+    refused = [
+        ("alice", link, "next"),
+        ("alice", link, "done", "k3v9x2m7q1ztab12"),
+        ("alice", link, "next", "k3v9x2m7q1ztab12", "x"),
+        ("alice", link, "next", "k3v9x2m7q1zt ab12"),
+        ("alice", link, "next", "../../bob/chain"),
+        ("alice", link, "next", "/srv/k3v9x2m7q1zt"),
+        ("alice", link, "next", "$(id)"),
+        ("alice", link, "next", "k3v9x2m7\nq1ztab12"),
+        ("alice", "/bin/sh", "-c", f"{link} next k3v9x2m7q1ztab12"),
+        ("alice", "/usr/bin/sbatch", "x"),
+        ("root", link, "next", "k3v9x2m7q1ztab12"),
+        ("carol", link, "next", "k3v9x2m7q1ztab12"),
+    ]
+    assert [words for words in refused if may(*words)] == []
+
+
+@pytest.mark.usefixtures("sudoers")
+def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
+    """Of a chain of mode submit, by the very words that the service gives to sudo."""
+    link = site.root / "slurm_plugin" / "mirage-link"
+    home = {"HOME": "/home/alice", "MIRAGE_STATE_DIR": ""}
+    chain_id = site.submit_chain("alice", "--mirage-mode=submit", **home)
+
+    def jobs_of() -> list[int]:
+        return sorted(site.chain_jobs(chain_id))
+
+    started = Path("/home/alice/.local/state/mirage") / chain_id / "started" / "1"
+    site.testbed.wait_until(started.exists, 20, "the first link to start")
+    assert len(jobs_of()) == 1, "nothing stands"
+    words = sudo.build_argv(link, "alice", ChainId(chain_id))
+    done = site.testbed.run(words, user="mirage")
+    assert done.stdout.startswith("link 2\tjob ")
+    _, second = jobs_of()
+    assert site.chain_jobs(chain_id)[second] == "alice"
+    shown = site.testbed.job(second)
+    assert (shown["UserId"].partition("(")[0], shown["Dependency"]) == ("alice", "(null)")
+    again = site.testbed.run(words, user="mirage", check=False)
+    assert len(jobs_of()) == 2 or site.testbed.state(second) == "RUNNING", again.stdout
+    other = sudo.build_argv(link, "bob", ChainId(chain_id))
+    refused = site.testbed.run(other, user="mirage", check=False)
+    assert (refused.returncode, "no chain of yours" in refused.stderr) == (1, True)
+    site.testbed.run(["scancel", *map(str, jobs_of())])

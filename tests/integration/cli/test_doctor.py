@@ -1,0 +1,189 @@
+"""What `mirage doctor` says of host and service, and what it says to do."""
+
+import json
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mirage.cli.diagnostics import host_checks
+from mirage.cli.diagnostics.doctor_result import Severity
+from mirage.config.paths import get_data_dir
+from tests.support.learn.trained import save
+from tests.support.mirage_process import QuietSlurm, configured, run, serving
+
+GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT
+RUNNING = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "UnitFileState": "enabled",
+    "NRestarts": "0",
+    "NeedDaemonReload": "no",
+}
+
+
+@pytest.mark.parametrize(
+    ("differing", "verdict", "told"),
+    [
+        ({}, GOOD, "it runs, and starts with this host"),
+        ({"LoadState": "not-found"}, WARNING, "nothing starts the service with this host"),
+        ({"ActiveState": "failed"}, FAULT, "journalctl -u mirage.service"),
+        ({"ActiveState": "inactive"}, WARNING, "systemctl enable --now mirage.service"),
+        ({"UnitFileState": "disabled"}, WARNING, "`systemctl enable mirage.service`"),
+        ({"NRestarts": "7"}, WARNING, "started again 7 times"),
+        ({"NeedDaemonReload": "yes"}, WARNING, "systemctl daemon-reload"),
+    ],
+)
+def test_how_the_unit_stands(differing: dict[str, str], verdict: Severity, told: str) -> None:
+    found = host_checks.judge_unit(RUNNING | differing)
+    assert found[0] is verdict
+    assert told in found[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ("rw,nosuid,nodev,noexec,relatime", WARNING),
+        ("rw,relatime,hidepid=2", GOOD),
+        ("rw,relatime,gid=992,hidepid=invisible", GOOD),
+        ("rw,relatime,hidepid=ptraceable", WARNING),
+    ],
+)
+def test_whether_users_see_each_others_command_lines(options: str, verdict: Severity) -> None:
+    mounts = f"sysfs /sys sysfs rw 0 0\nproc /proc proc {options} 0 0\ntmpfs /run tmpfs rw 0 0\n"
+    assert host_checks.check_proc_visibility(mounts)[0] is verdict
+
+
+def test_a_share_where_listings_may_be_old_is_told() -> None:
+    local = "/dev/sda1 / ext4 rw,relatime 0 0\nnocto /nocto tmpfs rw,nocto 0 0\n"
+    home = "srv:/home /home nfs4 rw,relatime,vers=4.2,acdirmax=60,proto=tcp 0 0\n"
+    work = "srv:/work /my\\040work nfs rw,vers=3,nocto,proto=tcp 0 0\n"
+    assert host_checks.check_nfs_mounts(local) == (GOOD, "0 of NFS here, none with nocto")
+    assert host_checks.check_nfs_mounts(local + home) == (GOOD, "1 of NFS here, none with nocto")
+    verdict, told = host_checks.check_nfs_mounts(local + home + work)
+    assert verdict is WARNING
+    assert told.startswith("/my\\040work: mounted with nocto")
+
+
+def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
+    theirs = tmp_path / "bin"
+    shutil.copytree(get_data_dir("slurm_plugin"), theirs)
+    assert host_checks.check_sbatch_wrapper(str(theirs))[0] is GOOD
+    (theirs / "mirage_wrapper" / "chain.py").write_text("# of an older one\n")
+    verdict, told = host_checks.check_sbatch_wrapper(str(theirs))
+    assert verdict is WARNING
+    assert "mirage_wrapper/chain.py differ" in told
+    assert str(get_data_dir("slurm_plugin")) in told
+
+
+def test_a_plain_sbatch_is_no_fault_and_none_is_told(tmp_path: Path) -> None:
+    plain = tmp_path / "bin"
+    plain.mkdir()
+    assert host_checks.check_sbatch_wrapper(str(plain))[0] is WARNING
+    (plain / "sbatch").write_text("#!/bin/sh\n")
+    (plain / "sbatch").chmod(0o755)
+    verdict, told = host_checks.check_sbatch_wrapper(str(plain))
+    assert verdict is GOOD
+    assert "is Slurm's own" in told
+
+
+def test_the_disk_is_looked_at_where_the_database_grows(tmp_path: Path) -> None:
+    free_mib = shutil.disk_usage(tmp_path).free // (1 << 20)
+    verdict, told = host_checks.check_disk(tmp_path)
+    assert verdict is (GOOD if free_mib > 3000 else verdict)
+    assert str(tmp_path) in told
+    assert host_checks.check_disk(tmp_path / "gone")[0] is FAULT
+
+
+def findings(config: Path, path: str = os.environ["PATH"]) -> dict[str, tuple[str, str]]:
+    answer = run("doctor", "--no-moves", "--json", "--config", str(config), PATH=path)
+    found = json.loads(answer.out)["findings"]
+    return {f["what"]: (f["verdict"], f["told"]) for f in found}
+
+
+def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    socket = tmp_path / "api.sock"
+    config.write_text(f'{config.read_text()}socket = "{socket}"\n')
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        port = service.url().rpartition(":")[2]
+        config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
+        found = findings(config, slurm.path)
+        assert found["service"] == (
+            "good",
+            f"it answers at {service.url()}, and has read the queue lately",
+        )
+        assert found["socket"] == ("good", f"it answers at {socket}")
+        assert found["configuration"] == ("good", f"{config} is right")
+        assert service.end() == 0
+    found = findings(config, slurm.path)
+    assert found["service"][0] == found["socket"][0] == "warning"
+    assert "systemctl start mirage" in found["socket"][1]
+
+
+def test_a_name_that_is_not_slurms_and_a_stop_are_told(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    found = findings(config, slurm.path)
+    assert found["Slurm"] == ("good", "22.05.8, ClusterName lab: slurmctld answers")
+    assert found["mode"] == ("good", "shadow: no service has served lab yet")
+    run("mode", "act", "--partition", "gpu", "--config", str(config))
+    assert findings(config, slurm.path)["mode"] == ("good", "shadow, gpu: act")
+    run("mode", "shadow", "--config", str(config))
+    verdict, told = findings(config, slurm.path)["mode"]
+    assert verdict == "warning"
+    assert "gpu: shadow; the kill switch is pulled by mirage mode at " in told
+    config.write_text(config.read_text().replace('"lab"', '"gpu1"'))
+    verdict, told = findings(config, slurm.path)["Slurm"]
+    assert verdict == "warning"
+    assert "ClusterName is lab, and cluster.name is gpu1" in told
+
+
+def test_a_slurmctld_that_is_away_is_a_fault(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    gone = "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)"
+    slurm.answers("scontrol", stderr=gone, code=1)
+    verdict, told = findings(config, slurm.path)["Slurm"]
+    assert verdict == "fault"
+    assert gone in told
+
+
+def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
+    assert host_checks.check_account(tmp_path) == []
+    assert host_checks.check_account(tmp_path / "none") == []
+    if os.geteuid() == 0:
+        os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
+        (found,) = host_checks.check_account(tmp_path)
+        assert found.verdict is WARNING
+        assert f"{tmp_path} is nobody's" in found.told
+
+
+def test_a_model_whose_file_was_changed_is_a_fault(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    folder = save(tmp_path / "models" / "made" / "1")
+    config.write_text(f'{config.read_text()}[provision]\nmodels_dir = "{tmp_path}/models"\n')
+    assert findings(config)["models"] == (
+        "good",
+        f"1 in {tmp_path}/models, each as its card says",
+    )
+    graph = folder / "policy.onnx"
+    graph.write_bytes(graph.read_bytes() + b"\0")
+    verdict, told = findings(config)["models"]
+    assert verdict == "fault"
+    assert "models/made/1" in told
+
+
+def test_a_password_that_everybody_may_read_is_told(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.write_text(f'{config.read_text()}[database]\nurl = "postgresql://m:hunter2@h/m"\n')
+    config.chmod(0o644)
+    verdict, told = findings(config)["configuration"]
+    assert verdict == "warning"
+    assert "MIRAGE_DATABASE_URL" in told
+    assert "hunter2" not in told
+    config.chmod(0o600)
+    assert findings(config)["configuration"][0] == "good"

@@ -1,0 +1,148 @@
+"""`mirage evaluate` as a process: its figures, its files, and what it says to bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.policy.registry import MOVES_OFTEN
+from tests.support.episodes.tables import DAY_S, MONDAY, about, table
+from tests.support.mirage_process import Answer, run
+from tests.support.paths import CHECKOUT
+
+OUTCOMES = [[-0.2, 0.5, 1.0], [-1.0, 2.0, 6.0], [-2.0, 5.0, 20.0]]
+FIGURES = {"episodes", "interruption_h", "overlap_h", "zero_interruption_pct", "cost_h"}
+FIGURES |= {"gap_closed"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    path = tmp_path / "E.npz"
+    table(OUTCOMES, waits_s=(600, 600)).save(path)
+    return path
+
+
+def refused(*words: str | Path) -> str:
+    """The one sentence with which exit code 2 is explained."""
+    answer = run("evaluate", *map(str, words))
+    assert (answer.code, answer.out) == (2, ""), answer
+    (line,) = answer.err.strip().splitlines()
+    return line
+
+
+def document(answer: Answer) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    assert answer.code == 0, answer.err
+    read: dict[str, dict[str, dict[str, dict[str, float]]]] = json.loads(answer.out)
+    return read
+
+
+def test_figures_as_json_on_stdout(made: Path) -> None:
+    policies = document(run("evaluate", str(made), "--policy", "at-once", "--json", "-"))[
+        "policies"
+    ]
+    assert list(policies) == ["reactive", "average", "oracle", "at-once"]
+    for by_class in policies.values():
+        assert list(by_class) == ["all", "light", "medium", "heavy"]
+        assert all(set(told) >= FIGURES for told in by_class.values())
+    assert policies["reactive"]["all"]["interruption_h"] == 9.0
+    assert policies["average"]["heavy"]["interruption_h"] == 5.0
+    assert policies["at-once"]["medium"]["overlap_h"] == 1.0
+    assert policies["oracle"]["heavy"]["gap_closed"] == 1.0
+
+
+def test_a_file_a_price_and_a_startup_time(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    words = ("--overlap-price", "2", "--startup-time", "0:30:00", "--json", str(out))
+    later = tmp_path / "later.npz"
+    points = [MONDAY + (7 + i) * DAY_S for i in range(3)]
+    table(OUTCOMES, start_points=points, waits_s=(600, 600)).save(later)
+    answer = run("evaluate", str(made), str(later), "--policy", "at-once", *words)
+    assert answer.code == 0, answer.err
+    told = json.loads(out.read_text())
+    assert told["policies"]["at-once"]["medium"]["cost_h"] == 1.0
+    assert told["policies"]["at-once"]["medium"]["episodes"] == 2
+    assert (told["overlap_price"], told["startup_time_s"]) == (2.0, 1800)
+    assert [t["episodes"] for t in told["tables"]] == [3, 3]
+    assert told["clusters"] == 1
+    assert answer.err == ""
+    assert answer.out.count("at-once") == 4
+    assert "heavy: mean of 2 hand-overs" in answer.out
+
+
+def test_a_hand_over_counts_once(made: Path, tmp_path: Path) -> None:
+    assert "3 hand-overs are in more than one table" in refused(made, made)
+    part = tmp_path / "part.npz"
+    table(OUTCOMES[:1]).save(part)
+    assert "1 hand-overs are in more than one table" in refused(made, part)
+
+
+def test_tables_of_different_clusters_are_told_of(made: Path, tmp_path: Path) -> None:
+    one = table(OUTCOMES)
+    other = EpisodeTable(about(cluster={"name": "other"}), one._columns)
+    other.save(tmp_path / "other.npz")
+    answer = run("evaluate", str(made), str(tmp_path / "other.npz"), "--json", "-")
+    assert "2 different clusters (made, other) are judged as one set" in answer.err
+    assert json.loads(answer.out)["clusters"] == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--intervals",)])
+def test_the_names_are_whole_at_80_columns(made: Path, more: tuple[str, ...]) -> None:
+    names = ("quantile", "slurm-estimate", "fixed-lead")
+    answer = run("evaluate", str(made), "--policy", *names, *more, COLUMNS="80")
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in ("reactive", "average", "oracle", *names):
+        # All of them, and one class each: a light, a medium, a heavy one.
+        assert sum(line.split()[:1] == [name] for line in lines) == 4
+    assert "…" not in answer.out
+    assert ("[" in answer.out) == bool(more)
+
+
+def test_policies_may_follow_one_option(made: Path) -> None:
+    answer = run("evaluate", str(made), "--policy", "at-once", "quantile", "--json", "-")
+    assert list(document(answer)["policies"])[3:] == ["at-once", "quantile"]
+
+
+@pytest.mark.parametrize(("name", "magic"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml")])
+def test_the_plot_is_drawn(made: Path, tmp_path: Path, name: str, magic: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    answer = run("evaluate", str(made), "--plot", str(tmp_path / name))
+    assert answer.code == 0, answer.err
+    assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_a_plot_without_matplotlib_names_the_extra(made: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "matplotlib"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
+    path = f"{hidden.parent}:{CHECKOUT}"
+    answer = run("evaluate", str(made), "--plot", str(tmp_path / "p.png"), PYTHONPATH=path)
+    assert answer.code == 2
+    assert "mirage-provisioner[plot]" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_bad_input_is_told_in_one_sentence(made: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.npz"
+    foreign.write_bytes(b"PK not a zip")
+    assert "no such file" in refused(tmp_path / "nowhere.npz")
+    assert "no episode table" in refused(foreign)
+    assert "no policy 'clever'" in refused(made, "--policy", "clever")
+    assert "no model models/dqn/1" in refused(made, "--policy", "models/dqn/1")
+    assert "a plot is a .png or a .svg" in refused(made, "--plot", tmp_path / "p.gif")
+    assert "not a time" in refused(made, "--startup-time", "soon")
+    assert "cannot be written" in refused(made, "--json", tmp_path / "none" / "o.json")
+
+
+def test_no_price_is_below_nothing(made: Path) -> None:
+    answer = run("evaluate", str(made), "--overlap-price", "-1")
+    assert answer.code == 2
+    assert "overlap-price" in answer.err
+
+
+@pytest.mark.parametrize("rule", sorted(MOVES_OFTEN))
+def test_rules_of_several_moves_are_refused_and_not_misjudged(made: Path, rule: str) -> None:
+    for words in (("--policy", rule), ("--policy", "average", rule)):
+        assert f"{rule} cannot be judged on a table, which knows one move" in refused(made, *words)

@@ -1,0 +1,69 @@
+"""`mirage models`, `evaluate` and `train --init` mean the models that the service decides by."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.episodes.tables import MONDAY
+from tests.support.learn.queue_tables import EPISODES, queue_table
+from tests.support.learn.trained import save
+from tests.support.mirage_process import Answer, configured, run
+
+LATER = MONDAY + EPISODES * 4 * 3600 + 86400
+
+
+class Site:
+    """A configuration whose models are elsewhere than where the commands are called."""
+
+    def __init__(self, home: Path) -> None:
+        self.work = home / "work"
+        self.models = home / "site"
+        self.config = configured(home)
+        self.work.mkdir()
+        save(self.models / "made" / "1")
+        queue_table(60, seed=6, first=LATER).save(self.work / "later.npz")
+        text = f'[provision]\npolicy = "models/made"\nmodels_dir = "{self.models}"\n'
+        self.config.write_text(self.config.read_text() + text)
+
+    def run(self, *words: str) -> Answer:
+        answer = run(*words, "--config", str(self.config), cwd=self.work)
+        assert answer.code == 0, answer.err
+        return answer
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_what_is_promoted_is_what_the_service_takes(site: Site) -> None:
+    site.run("models", "promote", "models/made/1")
+    assert (site.models / "made" / "promoted").read_text() == "1\n"
+    assert site.run("config", "check").out == f"the configuration is right: {site.config}\n"
+
+
+def test_they_are_listed_shown_and_adjusted_where_the_settings_say(site: Site) -> None:
+    listed = json.loads(site.run("models", "list", "--json").out)
+    assert listed["models_dir"] == str(site.models)
+    assert [line["model"] for line in listed["models"]] == ["models/made/1"]
+    shown = json.loads(site.run("models", "show", "models/made/1", "--json").out)
+    assert shown["model"] == "models/made/1"
+    out = site.models / "made" / "2"
+    site.run("models", "recalibrate", "models/made/1", "later.npz", "--out", str(out))
+    assert len(json.loads(site.run("models", "list", "--json").out)["models"]) == 2
+
+
+def test_they_are_judged_without_a_word_where_the_configuration_is_implied(site: Site) -> None:
+    words = ("evaluate", "later.npz", "--policy", "models/made/1", "--json", "-")
+    answer = run(*words, cwd=site.work, MIRAGE_CONFIG=str(site.config))
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["policies"] == json.loads(site.run(*words).out)["policies"]
+    assert "no model" in run(*words, cwd=site.work).err
+
+
+def test_training_goes_on_from_them(site: Site) -> None:
+    """Trees do not go on; but it is found."""
+    words = ("train", "policy-gradient", "later.npz", "--init", "models/made/1")
+    out = ("--out", "models/made/2", "--config", str(site.config))
+    assert f"{site.models}/made/1 is no policy-gradient" in run(*words, *out, cwd=site.work).err

@@ -1,0 +1,46 @@
+"""The simulator against recordings of real slurmctlds, kept in tests/data/fidelity: no Slurm here.
+
+`python -m tests.support.fidelity.record` made each of them; the name says release, regime and seed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
+from tests.support.fidelity.judge import judge_forecasts, judge_plans
+from tests.support.fidelity.recording import Recording
+from tests.support.paths import DATA
+
+_FOLDER = DATA / "fidelity"
+_SCENES = sorted(_FOLDER.glob("*-scene-*.json.gz"))
+_RUNS = sorted(_FOLDER.glob("*-run-*.json.gz"))
+_AGREE_AT_LEAST = 0.95
+
+
+def _release(recording: Recording) -> str:
+    return str(find_release(recording.config["SLURM_VERSION"]))
+
+
+@pytest.mark.parametrize("path", _SCENES, ids=lambda path: path.name.partition(".json")[0])
+def test_plans_are_those_that_the_release_made(path: Path) -> None:
+    recording = Recording(path)
+    plans = judge_plans(recording)
+    assert path.name.startswith(_release(recording))
+    assert not is_unchecked(recording.config["SLURM_VERSION"])
+    assert len(plans.both) > 150
+    assert plans.agreement() >= _AGREE_AT_LEAST, plans.misses()
+
+
+@pytest.mark.parametrize("path", _RUNS, ids=lambda path: path.name.partition(".json")[0])
+def test_starts_of_the_next_ten_minutes_are_those_that_the_release_made(path: Path) -> None:
+    recording = Recording(path)
+    forecasts = judge_forecasts(recording)
+    assert path.name.startswith(_release(recording))
+    assert len(forecasts.starts) > 90
+    assert forecasts.foretold() >= _AGREE_AT_LEAST, forecasts.misses()
+
+
+def test_every_release_has_a_scene_of_each_regime() -> None:
+    kept = {tuple(path.name.split("-")[:2]) for path in _SCENES}
+    assert kept == {(str(r), regime) for r in SlurmRelease for regime in ("age", "fairshare")}

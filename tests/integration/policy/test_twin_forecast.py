@@ -1,0 +1,191 @@
+"""The twin's answers: exact where the past leaves no choice, and never from the future."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue, Snapshot
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.observation.feature_vector import SnapshotObserver
+from mirage.features.observation.running_stats import RunningStats
+from mirage.policy.twin.twin_forecast import Twin, TwinForecast
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob, build_afterany
+from tests.integration.features.test_no_future import (
+    Change,
+    _changed,
+    _other_arrivals,
+    _other_cancellations,
+    _other_run_times,
+)
+from tests.support.features import scene
+from tests.support.features.scene import BEGIN, HOUR, workload
+
+DAY = 24 * HOUR
+ONE_NODE = Params(nodes=1, gpus_per_node=0, cpus_per_node=1)
+SMALL = Twin(samples=20, horizon_s=2 * DAY)
+FAR = Twin(samples=20, horizon_s=20 * DAY)
+MIDNIGHT = BEGIN // DAY * DAY
+NOW = MIDNIGHT + 8 * DAY
+
+
+def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
+    return HandoverInput(
+        nodes=nodes,
+        time_limit_s=DAY,
+        user="chain",
+        job_id=job_id,
+        predecessor_submit=now - HOUR,
+        predecessor_start=now - HOUR,
+        predecessor_end=now + DAY,
+    )
+
+
+def job(job_id: int, at: int, limit_h: int = 8, *, nice: int = 0) -> SimJob:
+    """One that runs half its limit, as all of its user's do."""
+    limit_s = limit_h * HOUR
+    return SimJob(
+        job_id=job_id, submit=at, time_limit_s=limit_s, run_s=limit_s // 2, user="ann", nice=nice
+    )
+
+
+def seen(
+    jobs: list[SimJob], now: int = NOW, params: Params = ONE_NODE
+) -> tuple[Simulator, SubmissionHistory]:
+    simulator = Simulator(params, jobs, now=MIDNIGHT)
+    history = SubmissionHistory(MIDNIGHT)
+    history.record_events(simulator.advance(now), {j.job_id: j for j in jobs}.get)
+    return simulator, history
+
+
+def only(forecast: TwinForecast) -> int:
+    """The wait, where every sample has the same."""
+    waits = set(forecast.wait_s.tolist())
+    assert len(waits) == 1
+    return int(waits.pop())
+
+
+def test_known_run_times_give_the_exact_wait() -> None:
+    """It runs 4 of its 8 hours and has run 3: an hour is left."""
+    past = [job(d, MIDNIGHT + 12 * HOUR) for d in (1,)]
+    simulator, history = seen([*past, job(9, NOW - 3 * HOUR)])
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == HOUR
+
+
+def test_jobs_ahead_run_before_it() -> None:
+    """An hour is left, then 2 and 1 hours of those that wait."""
+    past = [job(1, MIDNIGHT + 12 * HOUR)]
+    ahead = [job(10, NOW - HOUR, 4), job(11, NOW - 1, 2)]
+    simulator, history = seen([*past, job(9, NOW - 3 * HOUR), *ahead])
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 4 * HOUR
+
+
+def test_who_comes_every_day_comes_again() -> None:
+    """Each day at 0:30 a job that goes before everybody (nice) runs 2 h: it is first at 1:00."""
+    daily = [job(d + 1, MIDNIGHT + d * DAY + HOUR // 2, 4, nice=-5000) for d in range(9)]
+    simulator, history = seen([*daily, job(50, NOW - 3 * HOUR)])
+    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 3 * HOUR
+
+
+def test_the_predecessor_runs_to_its_limit() -> None:
+    """Ann's jobs run half of theirs; the chain's own link is known to go on."""
+    past = [job(1, MIDNIGHT + 12 * HOUR)]
+    simulator, history = seen(past, NOW - HOUR)
+    predecessor = simulator.inject(
+        SimJob(nodes=1, time_limit_s=DAY, run_s=HOUR + 7, user="chain", submit=NOW - HOUR)
+    )
+    standby = simulator.inject(
+        SimJob(time_limit_s=DAY, run_s=1, user="chain", dependencies=build_afterany(predecessor))
+    )
+    simulator.advance(NOW)
+    found = SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)
+    assert only(found) == DAY - HOUR
+
+
+def test_a_standby_is_let_go_in_the_twin_alone() -> None:
+    simulator, history = seen([])
+    blocker = simulator.inject(SimJob(time_limit_s=HOUR, run_s=HOUR, begin=NOW + DAY))
+    standby = simulator.inject(
+        SimJob(time_limit_s=DAY, run_s=DAY, user="chain", dependencies=build_afterany(blocker))
+    )
+    assert (
+        only(SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)) == 0
+    )
+    record = simulator.find(standby)
+    assert record is not None
+    assert record.start is None
+    assert record.dependencies == build_afterany(blocker)
+
+
+def test_nobody_waits_longer_than_the_horizon() -> None:
+    simulator, history = seen([job(9, NOW - HOUR, 400)])
+    found = SMALL.forecast_from_simulator(simulator, link(), history, seed=1)
+    assert only(found) == SMALL.horizon_s
+    assert found.unstarted == SMALL.samples
+
+
+def test_a_live_queue_gives_the_same() -> None:
+    rows = [
+        Job(
+            job_id=JobId(9),
+            submit=NOW - 3 * HOUR,
+            eligible=NOW - 3 * HOUR,
+            start=NOW - 3 * HOUR,
+            state=JobState.RUNNING,
+            user="ann",
+            time_limit_s=8 * HOUR,
+        )
+    ]
+    _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
+    snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
+    look = SnapshotObserver(snapshot, ONE_NODE, RunningStats())
+    found = SMALL.forecast_from_queue(look, link(), history, seed=1)
+    assert only(found) == HOUR
+
+
+def forecast_at(jobs: list[SimJob], at: int, seed: int = 5) -> tuple[TwinForecast, Simulator]:
+    simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
+    history = SubmissionHistory(BEGIN)
+    history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
+    return FAR.forecast_from_simulator(simulator, link(at, nodes=4), history, seed=seed), simulator
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("change", [_other_run_times, _other_cancellations, _other_arrivals])
+def test_another_future_gives_the_same_samples(change: Change, seed: int) -> None:
+    jobs, at = workload(seed, jobs=150), BEGIN + (27 + 3 * seed) * HOUR + 11
+    found, simulator = forecast_at(jobs, at)
+    assert len(set(found.wait_s.tolist())) > 1
+    other_jobs = _changed(jobs, change, simulator, seed)
+    assert other_jobs != jobs
+    assert forecast_at(other_jobs, at)[0].wait_s.tolist() == found.wait_s.tolist()
+
+
+def test_the_same_seed_gives_the_same_samples_and_another_does_not() -> None:
+    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    first, second, other = (forecast_at(jobs, at, seed)[0] for seed in (5, 5, 6))
+    assert first.wait_s.tolist() == second.wait_s.tolist()
+    assert first.wait_s.tolist() != other.wait_s.tolist()
+
+
+def test_the_simulator_goes_on_as_if_nobody_had_asked() -> None:
+    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    _, asked = forecast_at(jobs, at)
+    bare = Simulator(scene.PARAMS, jobs, now=BEGIN)
+    bare.advance(at)
+    assert asked.advance(at + 2 * DAY) == bare.advance(at + 2 * DAY)
+
+
+def test_quantiles_are_samples_and_the_cost_is_told() -> None:
+    ticks = iter((1.0, 1.25))
+    clock: Callable[[], float] = lambda: next(ticks)  # noqa: E731
+    simulator, history = seen([job(1, MIDNIGHT + 12 * HOUR), job(9, NOW - 3 * HOUR)])
+    found = replace(SMALL, clock=clock).forecast_from_simulator(simulator, link(), history, seed=1)
+    assert found.cost_ms == 250.0
+    assert (found.to_forecast().p50_s, found.to_forecast().samples) == (HOUR, 20)
+    spread = TwinForecast(np.arange(10, dtype=np.int64), 0, 1.0)
+    assert [spread.compute_quantile(q) for q in (0.1, 0.5, 0.9)] == [0, 4, 8]

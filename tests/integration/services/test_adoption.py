@@ -1,0 +1,133 @@
+"""A chain that nobody registered keeps to the strictest settings, or to what its jobs tell."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.domain.chain import Chain, Style
+from mirage.domain.decision import Action, Mode
+from mirage.services.chains.explanations import explain_unregistered
+from mirage.services.chains.lifecycle import Registration, register_chain
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.text import delimited_rows
+from mirage.store.chains import chains, decisions
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from mirage.worker import Worker
+from tests.support.cluster.commands import FakeCommands
+from tests.support.services.printed import printed
+from tests.support.services.scene import Always
+from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, chain
+
+
+class Clock(SlurmCli):
+    def read_clock(self) -> int:
+        return NOW
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
+    return sqlite_store
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    made = FakeCommands(folder)
+    made.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
+    made.answers("sinfo", "gpu01|gpu|mixed|8/8/0/16|gpu:8|gpu:0|\n")
+    made.answers("scontrol")
+    return made
+
+
+def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action]:
+    """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
+    words = f"{comment} " if comment else ""
+    mine = {"UserID": str(ALICE)}
+    first = printed(
+        **mine,
+        State="RUNNING",
+        Reason="None",
+        StartTime=str(NOW - 300),
+        EndTime=str(NOW + 3300),
+        NodeList="gpu01",
+        Comment=f"{words}mirage:{CHAIN}:1",
+    )
+    second = printed(
+        **mine,
+        JobID="12",
+        Reason="Dependency",
+        StartTime="N/A",
+        EndTime="N/A",
+        Dependency="afterany:11(unfulfilled)",
+        Comment=f"{words}mirage:{CHAIN}:2",
+    )
+    queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
+    asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
+    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+    Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).run_tick()
+    with store.read() as tx:
+        return [row.action for row in decisions.list_link_decisions(tx, CHAIN, 2, last=9)]
+
+
+def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: FakeCommands) -> None:
+    assert look(store, commands) == [Action.WAIT]
+    assert commands.calls("scontrol") == []
+    found = chain(store)
+    assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
+    assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
+    with store.read() as tx:
+        row = decisions.find_last_decision(tx, CHAIN, 2)
+    assert row is not None
+    assert "never overlap" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("comment", "action"),
+    [
+        ("mirage:max-overlap=2:00:00", Action.FREE),
+        ("mine mirage:style=switch,max-overlap=60", Action.FREE),
+        ("mirage:max-overlap=10:00", Action.WAIT),
+        ("mirage:never-overlap", Action.WAIT),
+        ("mirage:style=concurrent", Action.WAIT),
+        ("mirage:max-overlap=whenever", Action.WAIT),
+    ],
+)
+def test_what_its_comment_tells_counts(
+    store: Store, commands: FakeCommands, comment: str, action: Action
+) -> None:
+    assert look(store, commands, comment) == [action]
+
+
+def test_a_chain_that_asks_for_no_service_is_followed_by_none(
+    store: Store, commands: FakeCommands
+) -> None:
+    assert look(store, commands, "mine mirage:service=none,lead=90") == []
+    with store.read() as tx:
+        assert not chains.find_chains(tx, {CHAIN})
+
+
+def test_a_registration_that_comes_later_brings_the_settings(
+    store: Store, commands: FakeCommands
+) -> None:
+    assert look(store, commands) == [Action.WAIT]
+    with store.begin() as tx:
+        new = Registration(chain_id=CHAIN, links=9, max_overlap_s=7200, style=Style.CONCURRENT)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+    assert look(store, commands)[-1] == Action.FREE
+    found = chain(store)
+    assert (found.style, found.max_overlap_s, found.is_registered) == (Style.CONCURRENT, 7200, True)
+
+
+def test_one_that_an_earlier_release_adopted_is_never_early_either(
+    store: Store, commands: FakeCommands
+) -> None:
+    with store.begin() as tx:
+        chains.save_chain(tx, 1, Chain(chain_id=CHAIN, uid=ALICE, user="alice", created_at=NOW))
+    assert look(store, commands) == [Action.WAIT]

@@ -1,0 +1,25 @@
+"""What a version has to show before it takes the place of the one in use."""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.errors import InputError
+from mirage.learn.artefact.model_card import _describe_table
+from mirage.policy import registry
+from mirage.services.models import model_promotion
+from tests.support.learn.queue_tables import EPISODES, queue_table
+from tests.support.learn.trained import learned, save
+
+LATER = learned().about.since + EPISODES * 4 * 3600 + 86400
+
+
+def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> None:
+    models, path = tmp_path / "models", tmp_path / "newer.npz"
+    registry.promote_version(save(models / "made/1"))
+    save(models / "made/2", trained_on=[_describe_table(learned()) | {"nodes": 64}])
+    queue_table(40, seed=4, first=LATER).save(path)
+    with pytest.raises(InputError, match=r"made/2 is for: it was trained for 64 node\(s\), not 1"):
+        model_promotion.judge_promotion(
+            "models/made/2", models, [path], force=False, ask=lambda *_: None
+        )

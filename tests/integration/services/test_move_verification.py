@@ -1,0 +1,177 @@
+"""Moves that Slurm took and did not keep: seen in its next queue, and made again once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.domain.chain import Position
+from mirage.domain.decision import Mode
+from mirage.services.chains.lifecycle import Registration, register_chain
+from mirage.services.provision.decision_context import ASK_AGAIN_S, Rules
+from mirage.services.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
+from mirage.slurm.text import delimited_rows
+from mirage.store.chains import decisions
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from mirage.worker import Worker
+from tests.support.cluster.commands import FakeCommands
+from tests.support.services.printed import printed
+from tests.support.services.scene import Always
+from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, events, links
+
+BEHIND = "afterany:11(unfulfilled)"
+
+
+class Clock(SlurmCli):
+    """At the time of the queue's rows."""
+
+    at = NOW
+
+    def read_clock(self) -> int:
+        return self.at
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
+        new = Registration(chain_id=CHAIN, links=9)
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
+    return sqlite_store
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    made = FakeCommands(folder)
+    made.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
+    made.answers("sinfo", "gpu01|gpu|mixed|8/0/0/8|gpu:4|gpu:4|\n")
+    made.answers("scontrol")
+    return made
+
+
+def shows(
+    commands: FakeCommands, dependency: str, *, first: str = "RUNNING", second: str = "PENDING"
+) -> None:
+    end = str(NOW + (3300 if first == "RUNNING" else 30))
+    started = {"StartTime": str(NOW - 300), "NodeList": "gpu01", "UserID": str(ALICE)}
+    again = {"StartTime": "N/A", "SubmitTime": str(NOW + 90), "UserID": str(ALICE)}
+    shown = again if first == "PENDING" else {**started, "EndTime": end}
+    before = printed(**shown, State=first, Reason="None", Comment=f"mirage:{CHAIN}:1")
+    mine = {"JobID": "12", "State": second, "Dependency": dependency}
+    mine |= {"UserID": str(ALICE), "Comment": f"mirage:{CHAIN}:2"}
+    mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
+    asked = f"12|{ALICE}||{second}|Dependency|5|\n"
+    queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
+    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+
+
+class Loop:
+    def __init__(self, store: Store) -> None:
+        self.store, self.slurm = store, Clock()
+        rules = Rules(policy=Always, default="always")
+        self.worker = Worker(store, self.slurm, 1, rules=rules)
+
+    def tick(self, after_s: int = 60) -> None:
+        self.slurm.at += after_s
+        self.worker.run_tick()
+
+    def told(self) -> list[tuple[str, str]]:
+        with self.store.read() as tx:
+            found = decisions.list_link_decisions(tx, CHAIN, 2, last=50)
+        return [(row.effect.value, row.error) for row in found if row.effect.value != "none"]
+
+
+def test_a_move_that_is_not_kept_is_made_again_once(store: Store, commands: FakeCommands) -> None:
+    loop = Loop(store)
+    shows(commands, BEHIND)
+    for _ in range(6):
+        loop.tick()
+    assert loop.told() == [("failed", NOT_KEPT), ("refused", NOT_KEPT_AGAIN)]
+    assert [call[1] for call in commands.calls("scontrol")] == ["JobId=12"] * 2
+    standby = links(store)[2]
+    assert (standby.position, standby.freed_at) == (Position.HELD, None)
+    assert events(store) == [
+        "registered",
+        "free: done",
+        "reconciled free: failed",
+        "free: done",
+        "reconciled free: refused",
+    ]
+    loop.tick(ASK_AGAIN_S)
+    assert len(commands.calls("scontrol")) == 3, "as a move that was refused"
+
+
+def test_the_second_time_may_be_good(store: Store, commands: FakeCommands) -> None:
+    loop = Loop(store)
+    shows(commands, BEHIND)
+    loop.tick()
+    loop.tick()
+    shows(commands, "(null)")
+    for _ in range(3):
+        loop.tick()
+    assert loop.told() == [("failed", NOT_KEPT), ("done", "")]
+    assert links(store)[2].position is Position.FREE
+
+
+@pytest.mark.parametrize(
+    ("dependency", "first", "second"),
+    [
+        ("(null)", "RUNNING", "PENDING"),
+        ("afterok:7(unfulfilled)", "RUNNING", "PENDING"),
+        (BEHIND, "RUNNING", "RUNNING"),
+        (BEHIND, "COMPLETED", "PENDING"),
+    ],
+)
+def test_what_is_kept_or_came_too_late_is_left_at_that(
+    store: Store, commands: FakeCommands, dependency: str, first: str, second: str
+) -> None:
+    loop = Loop(store)
+    shows(commands, BEHIND)
+    loop.tick()
+    shows(commands, dependency, first=first, second=second)
+    for _ in range(2):
+        loop.tick()
+    assert loop.told() == [("done", "")]
+    assert len(commands.calls("scontrol")) == 1
+
+
+def test_only_the_next_look_counts_and_no_call_is_made_for_it(
+    store: Store, commands: FakeCommands
+) -> None:
+    """What somebody changes later is theirs, and decided about as ever."""
+    loop = Loop(store)
+    shows(commands, BEHIND)
+    loop.tick()
+    shows(commands, "(null)")
+    before = len(commands.calls("squeue"))
+    loop.tick()
+    assert len(commands.calls("squeue")) == before + 1
+    shows(commands, BEHIND)
+    loop.tick()
+    assert [effect for effect, _ in loop.told()] == ["done", "done"]
+
+
+def test_a_hold_that_is_not_kept_leaves_the_standby_where_it_was(
+    store: Store, commands: FakeCommands
+) -> None:
+    """Free still, so that it is held again: its predecessor has been requeued."""
+    loop = Loop(store)
+    shows(commands, BEHIND)
+    loop.tick()
+    shows(commands, "(null)")
+    loop.tick()
+    shows(commands, "(null)", first="PENDING")
+    for _ in range(5):
+        loop.tick()
+    effects = [effect for effect, _ in loop.told()]
+    assert effects == ["done", "failed", "refused"]
+    standby = links(store)[2]
+    assert standby.position is Position.FREE
+    assert standby.freed_at is not None
+    told = [word for call in commands.calls("scontrol") for word in call if "Depend" in word]
+    assert told == ["Dependency=", "Dependency=afterany:11", "Dependency=afterany:11"]

@@ -1,0 +1,177 @@
+"""The twin in the service: the answers of the tables, asked now and then and within a budget."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.domain.chain import ChainId
+from mirage.episodes.generation.replay import TraceReplay
+from mirage.features.handover_input import HandoverInput
+from mirage.features.twin_features import LEVELS
+from mirage.ports import Needs
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.observation.twin_cache import LONGEST_SAVING, TwinCache
+from mirage.services.replay.twin_tables import TwinTableRequest, make_twin_table
+from mirage.store.database.engine import Store
+from tests.integration.services.test_cluster_observer import PAIR, POINT, Watching, worker
+from tests.support.features.scene import BEGIN, HOUR, PARAMS, workload
+
+LINK = HandoverInput(
+    nodes=1,
+    time_limit_s=48 * HOUR,
+    user="u",
+    job_id=7,
+    predecessor_submit=0,
+    predecessor_start=0,
+    predecessor_end=48 * HOUR,
+)
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    return sqlite_store
+
+
+class Asks(Watching):
+    """A policy that wants to know what the twin foretells."""
+
+    needs = Needs(observation=True, twin=True)
+
+
+class AsksTwinAlone(Watching):
+    needs = Needs(twin=True)
+
+
+def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) -> None:
+    """The same hand-over, through queue and database and through the replay: other dice, so the
+    medians agree, not the samples."""
+    jobs, settings = workload(3, jobs=400), PAIR
+    world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
+    assert world is not None
+    asking = TwinTableRequest(PARAMS, jobs, settings, "pair", (POINT,))
+    told = make_twin_table(asking, tmp_path / "t.twin.npz").quantile_s[0]
+    cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
+    # However slow this machine is: an answer of an hour ago would stand in for one of now.
+    foresight = TwinCache(budget_s=3600.0)
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
+    cluster.advance(POINT - BEGIN)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
+    )
+    medians = []
+    for asked_s in (1200, 4 * HOUR, 8 * HOUR):
+        # Accounting is read at the end of a tick.
+        for at in (world.start + asked_s - 60, world.start + asked_s):
+            cluster.advance(at - cluster.read_clock())
+            ticking.run_tick()
+        seen = watching.views[-1].twin_s
+        assert seen is not None
+        assert seen.shape == (len(LEVELS),)
+        medians.append((int(seen[9]), int(told[asked_s // 1200][9])))
+    for live, table in medians:
+        assert live == pytest.approx(table, rel=0.15), medians
+
+
+def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> None:
+    """A new installation's first tick: the last day is not known, and no future can be drawn."""
+    watching = AsksTwinAlone()
+    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
+    )
+    cluster.advance(60)
+    ticking.run_tick()
+    assert watching.views[-1].twin_s is None
+    cluster.advance(60)
+    ticking.run_tick()
+    assert watching.views[-1].twin_s is not None
+
+
+def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> None:
+    """Another rule might free meanwhile, which cannot be taken back."""
+    watching = AsksTwinAlone()
+    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
+    ticking = worker(store, cluster, watching, observer)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
+    )
+    # The first tick knows no history: there the twin cannot be asked at all.
+    asked = []
+    for share in (0.01, 0.02, 0.7, 0.8):
+        cluster.advance(BEGIN + int(share * PAIR.time_limit_s) - cluster.read_clock())
+        ticking.run_tick()
+        asked.append(len(watching.views))
+    assert asked == [1, 1, 1, 2]
+    assert watching.views[-1].twin_s is None
+
+
+class Oracle:
+    """Answers with how often it was asked, and takes `cost_s` each time."""
+
+    def __init__(self, cost_s: float) -> None:
+        self.asked: list[int] = []
+        self.clock_s = 0.0
+        self._cost_s = cost_s
+
+    def __call__(self, link: HandoverInput) -> NDArray[np.int32]:
+        self.asked.append(link.job_id)
+        self.clock_s += self._cost_s
+        return np.full(len(LEVELS), len(self.asked), dtype=np.int32)
+
+
+def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
+    ask = Oracle(cost_s=0.2)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    links = [replace(LINK, job_id=i) for i in (1, 2, 3)]
+    first = [foresight.get_quantiles(link, 1000, ask) for link in links]
+    assert ask.asked == [1, 2]
+    assert first[2] is None
+    again = [foresight.get_quantiles(link, 1060, ask) for link in links]
+    assert ask.asked == [1, 2, 3]
+    assert again[0] is first[0]
+    later = [foresight.get_quantiles(link, 1000 + 3600, ask) for link in links]
+    assert ask.asked == [1, 2, 3, 1, 2]
+    assert later[2] is again[2]
+    other = replace(LINK, job_id=2, predecessor_start=5)
+    assert all(foresight.get_quantiles(link, 4660, ask) is not None for link in (*links, other))
+    assert ask.asked == [1, 2, 3, 1, 2, 3, 2]
+
+
+def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
+    """One answer a tick, and sixty ticks after the first it is out of date."""
+    ask = Oracle(cost_s=0.4)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    for tick in range(100):
+        for job_id in range(100):
+            foresight.get_quantiles(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+    assert ask.asked == list(range(100))
+
+
+def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -> None:
+    ask = Oracle(cost_s=1.7)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    asked_at = []
+    for tick in range(10):
+        before = len(ask.asked)
+        for job_id in (1, 2, 3):
+            foresight.get_quantiles(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+        if len(ask.asked) > before:
+            asked_at.append(tick)
+    # What the first one cost is known only afterwards; then 1.7 s take four ticks.
+    assert asked_at == [0, 4, 8]
+    assert ask.asked == [1, 2, 3]
+
+
+def test_an_answer_that_took_very_long_once_does_not_end_all_asking() -> None:
+    ask = Oracle(cost_s=60.0)
+    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight.get_quantiles(LINK, 1000, ask)
+    for tick in range(1, LONGEST_SAVING + 1):
+        foresight.get_quantiles(replace(LINK, job_id=8), 1000 + tick * 60, ask)
+    assert ask.asked == [7, 8]

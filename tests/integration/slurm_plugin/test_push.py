@@ -1,0 +1,144 @@
+"""The epilog that tells Mirage of ends: what it says, and that slurmctld never waits for it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from mirage.domain.access.request_signing import build_signed_text
+from tests.support import patient
+from tests.support.paths import PLUGIN
+
+HOOK = PLUGIN / "hooks" / "mirage-push"
+
+
+class Service:
+    """Hears what is posted; answers after `slow_s`."""
+
+    def __init__(self, slow_s: float) -> None:
+        self.heard: list[tuple[str, str, str]] = []
+        self.most_at_once = 0
+        self._at_once, self._lock = 0, threading.Lock()
+        self.over = threading.Event()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                with service._lock:
+                    service._at_once += 1
+                    service.most_at_once = max(service.most_at_once, service._at_once)
+                    service.heard.append((self.path, body, self.headers["Authorization"]))
+                service.over.wait(slow_s)
+                with service._lock:
+                    service._at_once -= 1
+                self.send_response(202)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @contextmanager
+    def open(self) -> Iterator[Service]:
+        thread = threading.Thread(target=self._server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.over.set()
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+
+@pytest.fixture
+def munge(tmp_path: Path) -> Path:
+    """A munge that puts what it is given into what it makes."""
+    command = tmp_path / "munge"
+    command.write_text("#!/bin/sh\nprintf 'MUNGE:%s:\\n' \"$(base64 -w0)\"\n")
+    command.chmod(0o755)
+    return tmp_path
+
+
+def push(url: str, munge: Path, job: str = "4711", comment: str = "") -> subprocess.Popen[bytes]:
+    """As slurmctld runs an epilog: with its own small environment."""
+    given = {"SLURM_JOB_ID": job, "SLURM_JOB_COMMENT": comment, "MIRAGE_URL": url}
+    given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab"}
+    environment = {"PATH": f"{munge}:/usr/bin:/bin"} | given
+    return subprocess.Popen([HOOK], env=environment, start_new_session=True)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + patient.PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def left(process: subprocess.Popen[bytes]) -> bool:
+    """Whether anything of it still runs, also what it left in the background."""
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(munge: Path) -> None:
+    with Service(slow_s=0).open() as service:
+        assert push(service.url, munge, comment="mine mirage:abcd1234:1").wait() == 0
+        wait_until(lambda: bool(service.heard))
+    ((path, body, authorization),) = service.heard
+    assert (path, body) == ("/api/v1/completions", '{"job_id": 4711}')
+    scheme, _, credential = authorization.partition(" ")
+    held = base64.b64decode(credential.split(":")[1]).decode()
+    assert (scheme, held) == ("MUNGE", build_signed_text("POST", path, body.encode(), "lab"))
+
+
+@pytest.mark.parametrize("comment", ["", "mirage:abcd1234:1"])
+def test_slurmctld_never_waits_for_it(munge: Path, comment: str) -> None:
+    with Service(slow_s=patient.PATIENCE_S).open() as silent:
+        process = push(silent.url, munge, comment=comment)
+        assert process.wait() == 0
+        assert left(process), "what asks the service goes on behind it"
+        wait_until(lambda: bool(silent.heard))
+        wait_until(lambda: not left(process))
+
+
+def test_without_a_service_it_ends_the_same(munge: Path) -> None:
+    process = push("http://127.0.0.1:9", munge, comment="mirage:abcd1234:1")
+    assert process.wait() == 0
+    wait_until(lambda: not left(process))
+
+
+@pytest.mark.parametrize("job", ["", "$(touch /tmp/x)", "12_3", "-1"])
+def test_what_is_no_job_is_not_told(munge: Path, job: str) -> None:
+    with Service(slow_s=0).open() as service:
+        process = push(service.url, munge, job=job, comment="mirage:abcd1234:1")
+        assert process.wait() == 0
+        wait_until(lambda: not left(process))
+    assert service.heard == []
+
+
+def test_however_many_jobs_end_two_messages_are_under_way(munge: Path) -> None:
+    with Service(slow_s=0.1).open() as service:
+        links = [push(service.url, munge, str(n), "mirage:abcd1234:1") for n in range(1, 9)]
+        others = [push(service.url, munge, str(n)) for n in range(100, 120)]
+        assert {process.wait() for process in links + others} == {0}
+        wait_until(lambda: not any(map(left, links + others)))
+    told = [body for _, body, _ in service.heard]
+    assert {f'{{"job_id": {n}}}' for n in range(1, 9)} <= set(told), "every link is told"
+    assert len(told) < 8 + 20, "most others are left out"
+    assert service.most_at_once <= 2

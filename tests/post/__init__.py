@@ -1,1 +1,0 @@
-"""Mail, webhooks, and what goes through them."""

@@ -1,0 +1,102 @@
+"""What the worker would have stored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
+from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.database.engine import Store, Transaction
+from tests.support.api.running import CHAIN, NOW, USERS
+
+HOUR = 3600
+
+
+def job(job_id: int, **more: Any) -> Job:
+    values: dict[str, Any] = {
+        "job_id": JobId(job_id),
+        "submit": NOW - 10 * HOUR,
+        "eligible": NOW - 10 * HOUR,
+        "state": JobState.RUNNING,
+        "start": NOW - 9 * HOUR,
+        "user": "alice",
+        "uid": 1001,
+        "partition": "gpu",
+        "nodes": 2,
+        "time_limit_s": 12 * HOUR,
+    }
+    return Job(**(values | more))
+
+
+def look(store: Store, cluster_id: int, *jobs: Job, at: int = NOW) -> None:
+    """A snapshot of these jobs on two nodes, one of them idle."""
+    nodes = tuple(
+        Node(
+            name=f"n{i}",
+            partitions=("gpu",),
+            state="idle",
+            cpus=8,
+            cpus_used=8 * i,
+            gpus=4,
+            gpus_used=4 * i,
+        )
+        for i in range(2)
+    )
+    with store.begin() as tx:
+        ingest_queue(tx, cluster_id, Queue.from_jobs(at, jobs), nodes)
+
+
+def add_chain(
+    tx: Transaction, cluster_id: int, chain_id: str = CHAIN, user: str = "alice", **more: Any
+) -> None:
+    values: dict[str, Any] = {"uid": USERS[user], "created_at": NOW - 10 * HOUR} | more
+    chains.save_chain(tx, cluster_id, Chain(chain_id=ChainId(chain_id), user=user, **values))
+
+
+def add_links(tx: Transaction, cluster_id: int, chain_id: str = CHAIN) -> None:
+    """Three links: the second came half an hour late, the third an hour early, and runs."""
+    spans = [(-9, -6), (-5.5, -1), (-2, None)]
+    for index, (start, end) in enumerate(spans, start=1):
+        link = Link(
+            chain_id=ChainId(chain_id),
+            index=index,
+            job_id=JobId(100 + index),
+            submit=NOW - 10 * HOUR,
+            state=LinkState.RUNNING if end is None else LinkState.ENDED,
+            position=Position.FREE,
+            partition="gpu",
+            start=round(NOW + start * HOUR),
+            end=None if end is None else NOW + end * HOUR,
+            end_state=None if end is None else JobState.TIMEOUT,
+        )
+        chains.save_link(tx, cluster_id, link)
+
+
+def add_decision(
+    tx: Transaction,
+    cluster_id: int,
+    chain_id: str = CHAIN,
+    *,
+    at: int = NOW,
+    inputs: Mapping[str, Any] | None = None,
+) -> int:
+    decision = Decision(
+        action=Action.FREE,
+        reason=f"at {at}: 5 min left, and the lead is 6 min",
+        policy="quantile",
+        forecast=Forecast(p10_s=60, p50_s=300, p90_s=900, samples=40),
+    )
+    new = NewDecision(
+        at=at,
+        chain_id=ChainId(chain_id),
+        index=3,
+        mode=Mode.ACT,
+        decision=decision,
+        time_left_s=300,
+        inputs=inputs or {"predecessor": 102, "standby": 103},
+    )
+    return decisions.record_decision(tx, cluster_id, new)

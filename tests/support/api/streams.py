@@ -1,0 +1,66 @@
+"""A listener to the stream of events, as a browser is one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.support import patient
+
+PATH = "/api/v1/events"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    id: int | None
+    data: Mapping[str, Any]
+
+
+@dataclass
+class Stream:
+    answer: httpx.Response
+    comments: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lines = self.answer.iter_lines()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Until the server ends it."""
+        said: dict[str, str] = {}
+        for line in self._lines:
+            if line.startswith(":"):
+                self.comments.append(line)
+            elif line:
+                name, _, value = line.partition(": ")
+                said[name] = value
+            elif "data" in said:
+                number = int(said["id"]) if "id" in said else None
+                yield Event(said["event"], number, json.loads(said["data"]))
+                said = {}
+
+    def next(self, name: str | None = None) -> Event:
+        """The next event, of that name if one is given."""
+        return next(event for event in self if name in {None, event.name})
+
+
+@contextmanager
+def listening(
+    url: str, *, headers: Mapping[str, str] | None = None, **query: Any
+) -> Iterator[Stream]:
+    timeout = httpx.Timeout(patient.PATIENCE_S)
+    with (
+        httpx.Client(trust_env=False, timeout=timeout) as http,
+        http.stream("GET", url + PATH, params=query, headers=headers) as answer,
+    ):
+        yield Stream(answer)
+
+
+def read(url: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> list[Event]:
+    """What is there now."""
+    with listening(url, headers=headers, for_s=0, **query) as stream:
+        assert stream.answer.status_code == 200, stream.answer.read()
+        return list(stream)

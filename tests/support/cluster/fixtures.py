@@ -1,0 +1,48 @@
+"""Fixtures of the cluster's tests."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.cli.client import SlurmCli
+from tests.support.cluster.commands import FakeCommands
+from tests.support.cluster.rest_host import RestHost, started
+from tests.support.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path
+from tests.support.slurm_testbed import Testbed
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
+    """Fake commands come first on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return FakeCommands(folder)
+
+
+@pytest.fixture(scope="session")
+def slurm_stage(slurm_host: Testbed) -> Stage:
+    return Stage(slurm_host)
+
+
+@pytest.fixture
+def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
+    rig = slurm_stage.set()
+    # Afterwards: the testbed makes the users.
+    monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
+    return rig
+
+
+@pytest.fixture(scope="session")
+def rest_host(slurm_host: Testbed) -> Iterator[RestHost]:
+    slurm_host.up(TWO_NODES)
+    with started(slurm_host) as host:
+        yield host
+
+
+@pytest.fixture
+def rest_rig(slurm_rig: SlurmRig, rest_host: RestHost) -> RestRig:
+    """What slurmrestd cannot do goes through scontrol."""
+    return RestRig(slurm_rig, rest_host.cluster(commands=SlurmCli()))

@@ -1,0 +1,239 @@
+"""Makes the table of docs/slurmrestd.md: what became of each move, by release and transport.
+
+`.venv/bin/python -m tests.support.cluster.move_table`, as root, a minute, on each release; rows
+of other releases stay as they are. `make` has no part in it: it needs the releases' roots.
+"""
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.domain.job import JobId
+from mirage.domain.submission import Submission
+from mirage.errors import ClusterRefused, MirageError
+from tests.support.cluster.rest_host import only, started
+from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
+from tests.support.paths import CHECKOUT
+from tests.support.slurm_testbed import Testbed
+
+PAGE = CHECKOUT / "docs" / "slurmrestd.md"
+BEGIN, END = "<!-- made by tests/support/cluster/move_table.py -->\n", "<!-- end of the table -->\n"
+Real = SlurmCli | Slurmrestd
+_WRONG = re.compile(r"\b(?:NO|NOT|CUT|STILL|TAKEN|REFUSED)\b")
+"""How cells begin that tell of something that did not do what it should."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A predecessor that runs and a standby behind it, and Slurm as two callers reach it."""
+
+    rig: SlurmRig
+    operator: Real
+    bob: Callable[[Callable[[Real], None]], None]
+    """Does something as bob, who may do nothing to alice's jobs."""
+
+    @property
+    def behind(self) -> str:
+        return f"afterany:{self.rig.predecessor}"
+
+    def shown(self, key: str) -> str:
+        return self.rig.testbed.job(self.rig.standby)[key]
+
+    def nodes(self) -> str:
+        return self.rig.testbed.job(self.rig.predecessor)["NodeList"]
+
+
+ALICE = "alice"
+
+
+def pin(scene: Scene) -> str:
+    scene.operator.pin_standby(
+        scene.rig.standby, owner=uid_of(ALICE), dependency="", node_list=scene.nodes()
+    )
+    return f"on {scene.shown('ReqNodeList')}"
+
+
+def unpin(scene: Scene) -> str:
+    scene.operator.set_dependency(
+        scene.rig.standby, owner=uid_of(ALICE), dependency=scene.behind, unpin=True
+    )
+    return f"behind, nodes {scene.shown('ReqNodeList')}"
+
+
+def hold_release(scene: Scene) -> str:
+    words = []
+    for move in (scene.operator.hold_job, scene.operator.release_job):
+        move(scene.rig.standby, owner=uid_of(ALICE))
+        words.append(scene.shown("Reason"))
+    return ", ".join(words)
+
+
+def refused_move(scene: Scene) -> str:
+    return _refused(
+        scene, lambda bobs: bobs.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
+    )
+
+
+def refused_cancel(scene: Scene) -> str:
+    return _refused(scene, lambda bobs: bobs.cancel_job(scene.rig.standby, owner=uid_of(ALICE)))
+
+
+def _refused(scene: Scene, move: Callable[[Real], None]) -> str:
+    before = scene.rig.testbed.job(scene.rig.standby)
+    try:
+        scene.bob(move)
+    except ClusterRefused:
+        after = scene.rig.testbed.job(scene.rig.standby)
+        return "refused" if before["Dependency"] == after["Dependency"] else "REFUSED AND MADE"
+    return "TAKEN FOR DONE"
+
+
+def free(scene: Scene) -> str:
+    scene.operator.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
+    return "eligible" if scene.shown("Dependency") == "(null)" else "STILL BEHIND"
+
+
+def cancel(scene: Scene) -> str:
+    scene.operator.cancel_job(scene.rig.standby, owner=uid_of(ALICE))
+    return scene.shown("JobState").lower()
+
+
+def by_id(scene: Scene) -> str:
+    ids = [scene.rig.predecessor, scene.rig.standby]
+    scene.rig.until(lambda: len(scene.operator.fetch_job_records(ids)) == len(ids), 60)
+    return f"{len(scene.operator.fetch_job_records(ids))} of {len(ids)}"
+
+
+def history(scene: Scene) -> str:
+    """Of a window that begins after the predecessor did."""
+    now = int(time.time())
+    found = {job.job_id: job for job in scene.operator.fetch_history(now - 1, now + 1)}
+    run = found[scene.rig.predecessor]
+    whole = run.start is not None and run.start < now - 1 and run.end is None
+    return "whole" if whole else f"CUT: {run.start}, {run.end}"
+
+
+def submit(scene: Scene) -> str:
+    if isinstance(scene.operator, SlurmCli):
+        return "by the link"
+    job = Submission(
+        script='#!/bin/sh\nprintf "%s|" "$@"\n',
+        environment={"PATH": "/usr/bin:/bin"},
+        directory="/home/alice",
+        name="submitted",
+        comment="",
+        options={"exclusive": "", "time": "5", "output": "/home/alice/%j.out"},
+        arguments=("a", "b c"),
+    )
+    if not scene.operator.get_dialect().has_triples:
+        job = replace(job, arguments=())
+    job_id = scene.operator.submit_job(job, user=ALICE)
+    testbed = scene.rig.testbed
+    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 60, "its end")
+    said = testbed.run(["cat", f"/home/alice/{job_id}.out"], user=ALICE).stdout
+    return f"saw `{said}`".replace("|", " ") + _alone(testbed, job_id)
+
+
+def _alone(testbed: Testbed, job_id: JobId) -> str:
+    """In the words of 22.05 and 24.11, or of 26.05."""
+    shown = testbed.job(job_id)
+    alone = shown.get("Exclusive", "NO") == "NODE" or shown["OverSubscribe"] == "NO"
+    return ", alone" if alone else ", NOT ALONE"
+
+
+MOVES: dict[str, Callable[[Scene], str]] = {
+    "pin": pin,
+    "unpin and back": unpin,
+    "hold, release": hold_release,
+    "a stranger's move": refused_move,
+    "a stranger's cancel": refused_cancel,
+    "jobs by id": by_id,
+    "times of history": history,
+    "free": free,
+    "cancel": cancel,
+    "submit": submit,
+}
+
+
+def main() -> int:
+    testbed = Testbed()
+    testbed.up(TWO_NODES)
+    release = testbed.run(["sinfo", "-V"]).stdout.split()[-1]
+    rows = [
+        (release, name, *(_seen(move, scene) for move in MOVES.values()))
+        for name, scene in _scenes(testbed)
+    ]
+    testbed.down()
+    _write(rows)
+    return 1 if any(_WRONG.search(cell) for row in rows for cell in row[2:]) else 0
+
+
+def _scenes(testbed: Testbed) -> Iterator[tuple[str, Scene]]:
+    stage = Stage(testbed)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {user: _path(Path(folder), user) for user in ("mirage", "bob")}
+        os.environ["PATH"] = paths["mirage"]
+
+        def as_bob(move: Callable[[Real], None]) -> None:
+            with _environ_path(paths["bob"]):
+                move(SlurmCli())
+
+        yield "commands", Scene(stage.set(), SlurmCli(), as_bob)
+        with started(testbed) as host:
+            versions = host.versions()
+        for version in versions:
+            with started(testbed, *only(testbed, version)) as host:
+                operator, bobs = host.cluster(commands=SlurmCli()), host.cluster("bob")
+                yield version, Scene(stage.set(), operator, partial(_by, bobs))
+
+
+def _by(who: Real, move: Callable[[Real], None]) -> None:
+    move(who)
+
+
+def _path(folder: Path, user: str) -> str:
+    own = folder / user
+    own.mkdir()
+    return put_on_path(own, user)
+
+
+@contextmanager
+def _environ_path(path: str) -> Iterator[None]:
+    kept = os.environ["PATH"]
+    os.environ["PATH"] = path
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = kept
+
+
+def _seen(move: Callable[[Scene], str], scene: Scene) -> str:
+    try:
+        return move(scene)
+    except MirageError as error:
+        return f"NO: {error}"[:200].replace("|", "/")
+
+
+def _write(rows: list[tuple[str, ...]]) -> None:
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    release = rows[0][0]
+    kept = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    made = [f"| {' | '.join(row)} |" for row in rows]
+    lines = sorted([*(k for k in kept if not k.startswith(f"| {release} |")), *made])
+    head = ["", f"| release | by | {' | '.join(MOVES)} |", f"|{'---|' * (len(MOVES) + 2)}"]
+    PAGE.write_text(f"{before}{BEGIN}{chr(10).join([*head, *lines])}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The real slurmrestd of the testbed: an unprivileged user's, on a unix socket and on TCP."""
+
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import RestToken, TokenFile, parse_token
+from mirage.slurm.rest import envelope
+from tests.support.slurm_testbed import Testbed, TestbedFailure
+
+_LIFE_S = 1800
+_USER = "nobody"
+
+
+@dataclass(kw_only=True)
+class RestHost:
+    testbed: Testbed
+    socket: str
+    tcp: str
+    folder: Path
+    _files: dict[str, Path] = field(default_factory=dict)
+
+    def token(self, user: str, life_s: int = _LIFE_S) -> RestToken:
+        argv = ["scontrol", "token", f"username={user}", f"lifespan={life_s}"]
+        return parse_token(self.testbed.run(argv).stdout)
+
+    def token_file(self, user: str) -> Path:
+        """Kept over the session: a token takes slurmctld a while."""
+        if user not in self._files:
+            path = self.folder / f"{user}.jwt"
+            path.touch(mode=0o600)
+            path.write_text(self.token(user).text)
+            self._files[user] = path
+        return self._files[user]
+
+    def cluster(
+        self, user: str = "mirage", *, commands: SlurmCli | None = None, url: str = ""
+    ) -> Slurmrestd:
+        """Asked as `user`; submissions are anybody's."""
+        return Slurmrestd(
+            RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).load_token),
+            commands=commands,
+            user_token=lambda name: TokenFile(self.token_file(name)).load_token(),
+        )
+
+    def versions(self) -> list[str]:
+        """Those that it serves and Mirage reads."""
+        document = str(self.cluster().http.get("/openapi/v3", "openapi").body)
+        return [version for version in envelope.KNOWN if f"/slurm/{version}/" in document]
+
+
+def only(testbed: Testbed, version: str) -> list[str]:
+    """The words by which a slurmrestd serves that version alone."""
+    said = testbed.run(["slurmrestd", "--help"], check=False)
+    if re.search(r"^\s*-d ", said.stdout + said.stderr, re.MULTILINE):
+        return ["-d", version]
+    return ["-s", f"openapi/{version},openapi/db{version}"]
+
+
+@contextmanager
+def started(testbed: Testbed, *words: str) -> Iterator[RestHost]:
+    """Without `words` it serves all that it has."""
+    folder = Path(tempfile.mkdtemp(prefix="mirage-restd-"))
+    folder.chmod(0o711)
+    sockets = folder / "sockets"
+    sockets.mkdir()
+    shutil.chown(sockets, _USER)
+    path, port = sockets / "restd", _free_port()
+    listen = [f"unix:{path}", f"127.0.0.1:{port}"]
+    with (folder / "log").open("w") as log:
+        argv = ["slurmrestd", "-a", "rest_auth/jwt", *words, *listen]
+        process = testbed.popen(
+            argv, user=_USER, env={"SLURM_JWT": "daemon"}, cwd=Path("/"), output=log
+        )
+        try:
+            _wait(testbed, path, process, folder / "log")
+            yield RestHost(
+                testbed=testbed,
+                socket=f"unix:{path}",
+                tcp=f"http://127.0.0.1:{port}",
+                folder=folder,
+            )
+        finally:
+            process.terminate()
+            process.wait(10)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(testbed: Testbed, path: Path, process: subprocess.Popen[str], log: Path) -> None:
+    testbed.wait_until(lambda: path.is_socket() or process.poll() is not None, 20, "slurmrestd")
+    if process.poll() is not None:
+        raise TestbedFailure(f"slurmrestd ended:\n{log.read_text()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

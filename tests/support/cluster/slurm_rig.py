@@ -1,0 +1,141 @@
+"""The real Slurm of the testbed as a cluster of two nodes, asked and moved by an Operator."""
+
+import os
+import pwd
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.domain.job import JobId
+from tests.support.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
+
+
+def uid_of(user: str) -> int:
+    return pwd.getpwnam(user).pw_uid
+
+
+TWO_NODES = TestbedSettings(nodes=2)
+_COMMANDS = ("squeue", "sinfo", "sacct", "sacctmgr", "scontrol", "scancel")
+_REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+_UP = frozenset({"idle", "allocated", "mixed", "completing", "planned"})
+_WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
+_LONGEST_WAIT_S = 4
+"""In real time the testbed's schedulers look every 2 s: twice over."""
+
+
+def put_on_path(folder: Path, user: str) -> str:
+    """A PATH on which Slurm's commands run as `user`; their answers depend on who asks."""
+    entry = pwd.getpwnam(user)
+    who = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
+    for command in _COMMANDS:
+        script = folder / command
+        real = shutil.which(command, path=_REAL_PATH)
+        script.write_text(f'#!/bin/sh\nexec {who} {real} "$@"\n')
+        script.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+class SlurmRig:
+    """Alice's predecessor runs on one node; her standby waits behind it."""
+
+    def __init__(self, testbed: Testbed, predecessor: JobId) -> None:
+        self.testbed = testbed
+        self.cluster = SlurmCli()
+        self.predecessor = predecessor
+        self.standby = self.submit(f"--dependency=afterany:{self.predecessor}")
+
+    def submit(self, *words: str) -> JobId:
+        return submit(self.testbed, *words)
+
+    def wait(self, seconds: int) -> None:
+        time.sleep(min(seconds, _LONGEST_WAIT_S))
+
+    def until(self, holds: Callable[[], bool], seconds: int) -> None:
+        self.testbed.wait_until(holds, seconds, "what the test waits for")
+
+    def crowd(self) -> None:
+        running(self.testbed)
+
+    def insist(self, node_list: str) -> JobId:
+        return self.submit(f"--dependency=afterany:{self.predecessor}", f"--nodelist={node_list}")
+
+    def asked_nodes(self, job_id: JobId) -> str:
+        shown = self.testbed.job(job_id)["ReqNodeList"]
+        return "" if shown == "(null)" else shown
+
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        verb, user = ("hold", "root") if admin else ("uhold", "alice")
+        self.testbed.run(["scontrol", verb, str(job_id)], user=user)
+
+    def lift_hold(self, job_id: JobId) -> None:
+        self.testbed.run(["scontrol", "release", str(job_id)])
+
+
+class RestRig:
+    """The same scene, reached through slurmrestd."""
+
+    def __init__(self, scene: SlurmRig, cluster: Slurmrestd) -> None:
+        self.cluster = cluster
+        self.predecessor, self.standby = scene.predecessor, scene.standby
+        self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
+        self.insist, self.asked_nodes = scene.insist, scene.asked_nodes
+        self.place_hold, self.lift_hold = scene.place_hold, scene.lift_hold
+
+
+class Stage:
+    """Sets the scene again for each test; a predecessor that runs yet is kept, which saves time."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._predecessor: JobId | None = None
+
+    def set(self) -> SlurmRig:
+        # A cluster in which it runs is the one it was: a switch of settings forgets all jobs.
+        if self._predecessor is None or not self._runs(self._predecessor):
+            self._testbed.up(TWO_NODES)
+            self._testbed.cancel_all()
+            self._predecessor = running(self._testbed)
+            self._testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
+        self._testbed.wait_until(self._nodes_answer, 60, "the nodes")
+        self._clear(self._predecessor)
+        return SlurmRig(self._testbed, self._predecessor)
+
+    def _runs(self, job_id: JobId) -> bool:
+        """Not where slurmctld is away, or another cluster."""
+        try:
+            return self._testbed.state(job_id) == "RUNNING"
+        except (LookupError, TestbedFailure):
+            return False
+
+    def _nodes_answer(self) -> bool:
+        """After a restart slurmctld hears of them one by one."""
+        return set(self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()) <= _UP
+
+    def _clear(self, kept: JobId) -> None:
+        others = [job_id for job_id in self._listed() if job_id != str(kept)]
+        if others:
+            self._testbed.run(["scancel", "--quiet", *others], check=False)
+            self._testbed.wait_until(lambda: self._listed() == [str(kept)], 60, "the others' end")
+
+    def _listed(self) -> list[str]:
+        return self._testbed.run(["squeue", "-h", "-o", "%A"]).stdout.split()
+
+    def _in_history(self) -> bool:
+        """slurmdbd hears of a job's eligibility a moment later than of the job."""
+        cluster = SlurmCli()
+        now = cluster.read_clock()
+        return any(job.job_id == self._predecessor for job in cluster.fetch_history(now - 60, now))
+
+
+def submit(testbed: Testbed, *words: str) -> JobId:
+    """A job of alice's that takes a whole node."""
+    return JobId(testbed.sbatch(*_WHOLE_NODE, *words))
+
+
+def running(testbed: Testbed) -> JobId:
+    job_id = submit(testbed)
+    testbed.wait_until(lambda: testbed.state(job_id) == "RUNNING", 30, f"job {job_id} running")
+    return job_id

@@ -1,0 +1,246 @@
+"""Judge the simulator by recordings of the real slurmctld.
+
+    python -m tests.support.fidelity.judge FILE... [--json] [--show 10]
+
+A scene: planned starts, ours against `squeue --start`'s. A run: from each snapshot the starts of
+the next 10 minutes (`Forecasts`), and one free run from the first snapshot to the end (`FreeRun`).
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.errors import ClusterRefused
+from mirage.sim.simulator import Simulator
+from mirage.sim.slurm_release import SlurmRelease, find_release
+from mirage.sim.types import EventKind
+from tests.support.fidelity.recording import WAITING, Recording, Snapshot
+from tests.support.fidelity.standin import Site
+
+_AHEAD_S = 600
+_INTERVALS = 2
+"""A start is foretold where it comes within this many scheduling intervals."""
+
+
+@dataclass(slots=True)
+class Plans:
+    """Planned starts by job number: the real one's, ours; None where there is no plan."""
+
+    both: list[tuple[int, int | None, int | None]] = field(default_factory=list)
+    resolution_s: int = 60
+
+    def agreement(self) -> float:
+        """Share of jobs planned by either whose starts differ by at most one bf_resolution."""
+        return sum(self._agrees(*row[1:]) for row in self.both) / max(1, len(self.both))
+
+    def exact(self) -> float:
+        return sum(real == ours for _, real, ours in self.both) / max(1, len(self.both))
+
+    def _agrees(self, real: int | None, ours: int | None) -> bool:
+        return real is not None and ours is not None and abs(real - ours) <= self.resolution_s
+
+    def misses(self) -> list[tuple[int, int | None, int | None]]:
+        return [row for row in self.both if not self._agrees(*row[1:])]
+
+
+def judge_plans(recording: Recording) -> Plans:
+    """Compare the plan of each snapshot that tells of its cycle."""
+    site = Site(recording)
+    plans = Plans(resolution_s=recording.scheduler["bf_resolution"])
+    for snapshot in recording.snapshots:
+        if snapshot.cycle is None:
+            continue
+        ours = site.stand(snapshot).compute_planned_starts()
+        plans.both += _compared(snapshot, ours, find_release(site.params.slurm_version))
+    return plans
+
+
+def _compared(
+    snapshot: Snapshot, ours: dict[int, int], release: SlurmRelease
+) -> Iterator[tuple[int, int | None, int | None]]:
+    """One row a job or array: of an array 22.05 shows the plan of the last task planned, those
+    after it the soonest of all."""
+    shown = dict[int, int]()
+    for job in snapshot.jobs:
+        if job.array_id and job.number in ours:
+            task = ours[job.number]
+            soonest = min(task, shown.get(job.array_id, task))
+            shown[job.array_id] = task if release < SlurmRelease.V24_11 else soonest
+    for job in snapshot.jobs:
+        if job.state == WAITING and job.first_of_array:
+            planned = shown.get(job.array_id) if job.array_id else ours.get(job.number)
+            if job.start is not None or planned is not None:
+                yield job.number, job.start, planned
+
+
+@dataclass(slots=True)
+class Forecasts:
+    """Starts of the 10 minutes after each snapshot: job, snapshot, real start, ours."""
+
+    starts: list[tuple[int, int, int, int | None]] = field(default_factory=list)
+    false_alarms: int = 0
+    """Starts foretold that the real cluster made at least the tolerance later, or never."""
+    tolerance_s: int = 60
+
+    def foretold(self) -> float:
+        return sum(self._hit(row) for row in self.starts) / max(1, len(self.starts))
+
+    def _hit(self, row: tuple[int, int, int, int | None]) -> bool:
+        return row[3] is not None and abs(row[2] - row[3]) <= self.tolerance_s
+
+    def misses(self) -> list[tuple[int, int, int, int | None]]:
+        return [row for row in self.starts if not self._hit(row)]
+
+
+def judge_forecasts(recording: Recording) -> Forecasts:
+    """Teacher-forced: each forecast begins at what was really so."""
+    site = Site(recording)
+    forecasts = Forecasts(tolerance_s=_INTERVALS * recording.scheduler["bf_interval"])
+    for snapshot in recording.snapshots[:-1]:
+        _judge_window(site, snapshot, forecasts)
+    return forecasts
+
+
+def _judge_window(site: Site, snapshot: Snapshot, forecasts: Forecasts) -> None:
+    until = snapshot.now + _AHEAD_S
+    slack = forecasts.tolerance_s
+    ours = _starts(site, site.stand(snapshot), until + slack)
+    outcomes = site.recording.outcomes
+    for number, outcome in outcomes.items():
+        if outcome.start is not None and snapshot.now < outcome.start <= until:
+            forecasts.starts.append((number, snapshot.now, outcome.start, ours.get(number)))
+    for number, start in ours.items():
+        real = outcomes[number].start if number in outcomes else None
+        late = real is None or real - start > slack
+        forecasts.false_alarms += start <= until and late
+
+
+def _starts(site: Site, simulator: Simulator, until: int) -> dict[int, int]:
+    """Let what was submitted and moved happen as it did; our starts until then."""
+    began = simulator.now
+    for job in site.arrivals(began, until):
+        # Of a day's jobs sacct gave one a later submission than scontrol: it stands already.
+        if simulator.find(job.job_id) is None:
+            simulator.inject(job, at=job.submit)
+    events = []
+    for pin in site.pins(began, until):
+        events += simulator.advance(pin.at)
+        _pin(simulator, pin.number, pin.nodes)
+    events += simulator.advance(until)
+    return {event.job_id: event.at for event in events if event.kind is EventKind.STARTED}
+
+
+def _pin(simulator: Simulator, number: int, nodes: tuple[int, ...]) -> None:
+    try:
+        simulator.set_node_list(number, nodes)
+    except ClusterRefused:  # it has started here already: the miss is counted at its start
+        return
+
+
+@dataclass(slots=True)
+class FreeRun:
+    """One run from the first snapshot: of each job its real and our start, and the end."""
+
+    submits: list[int] = field(default_factory=list)
+    real: list[tuple[int, int]] = field(default_factory=list)
+    ours: list[tuple[int, int]] = field(default_factory=list)
+
+    def rank_correlation(self) -> float:
+        """Spearman's, of the waits."""
+        waits = [
+            [start - submit for (start, _), submit in zip(runs, self.submits, strict=True)]
+            for runs in (self.real, self.ours)
+        ]
+        return float(np.corrcoef(_ranks(waits[0]), _ranks(waits[1]))[0, 1])
+
+    def jct_ratio(self) -> float:
+        """Geometric mean of our job completion times over the real ones."""
+        logs = [
+            math.log((ours - submit) / (real - submit))
+            for submit, (_, real), (_, ours) in zip(self.submits, self.real, self.ours, strict=True)
+        ]
+        return math.exp(sum(logs) / len(logs))
+
+
+def judge_free_run(recording: Recording) -> FreeRun:
+    """Of the jobs that ended in both."""
+    site = Site(recording)
+    first = recording.snapshots[0]
+    until = recording.snapshots[-1].now
+    starts = _starts(site, site.stand(first), until)
+    free = FreeRun()
+    for number, outcome in recording.outcomes.items():
+        if number not in starts or outcome.start is None or outcome.end is None:
+            continue
+        if first.now < outcome.start and outcome.end <= until:
+            run_s = outcome.end - outcome.start
+            free.submits.append(outcome.submit)
+            free.real.append((outcome.start, outcome.end))
+            free.ours.append((starts[number], starts[number] + run_s))
+    return free
+
+
+def _ranks(values: list[int]) -> Any:
+    """Ranks from 0, equal values sharing their mean rank."""
+    array = np.array(values)
+    order = np.argsort(array, kind="stable")
+    ranks = np.empty(len(array))
+    ranks[order] = np.arange(len(array))
+    _, inverse = np.unique(array, return_inverse=True)
+    return (np.bincount(inverse, ranks) / np.bincount(inverse))[inverse]
+
+
+def report(path: Path) -> dict[str, Any]:
+    """All figures of a recording."""
+    recording = Recording(path)
+    if recording.kind == "scene":
+        plans = judge_plans(recording)
+        return {
+            "file": path.name,
+            "jobs": len(plans.both),
+            "plans_agree": plans.agreement(),
+            "plans_exact": plans.exact(),
+            "misses": plans.misses(),
+        }
+    forecasts, free = judge_forecasts(recording), judge_free_run(recording)
+    return {
+        "file": path.name,
+        "starts": len(forecasts.starts),
+        "foretold": forecasts.foretold(),
+        "false_alarms": forecasts.false_alarms,
+        "free_run_jobs": len(free.submits),
+        "free_run_rank_correlation": free.rank_correlation(),
+        "free_run_jct_ratio": free.jct_ratio(),
+        "misses": forecasts.misses(),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--show", type=int, default=0, help="misses to print")
+    options = parser.parse_args(arguments)
+    for path in options.files:
+        figures = report(path)
+        misses = figures.pop("misses")
+        if options.json:
+            sys.stdout.write(json.dumps(figures | {"misses": misses}) + "\n")
+            continue
+        cells = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in figures.values())
+        words = (f"{key} {cell}" for key, cell in zip(figures, cells, strict=True))
+        sys.stdout.write("  ".join(words) + "\n")
+        for miss in misses[: options.show]:
+            sys.stdout.write(f"    {miss}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,321 @@
+"""What a hand-over test acts with: users who submit chains, a filler load, and the service."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+from mirage.domain.handover import Handover
+from tests.support.paths import CHECKOUT
+from tests.support.patient import PATIENCE_S
+from tests.support.slurm_testbed import Testbed, python_for_users
+
+PORT = 6497
+_URL = f"http://127.0.0.1:{PORT}"
+_NO_SERVICE = 5
+"""Exit code of the command line (decision 0008)."""
+_USER_SCRIPT = """#!/bin/bash
+#SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M
+echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
+if [ "$2" = until-told ]; then
+    until [ -e "$1.$MIRAGE_LINK" ]; do sleep 5; done
+else
+    trap : TERM # where a busy host took longer to begin than the time limit leaves, it ends here
+    sleep "$2"
+fi
+echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One line of what alice's script wrote itself: nothing here is Mirage's word."""
+
+    chain: str
+    link: int
+    job_id: int
+    start: int
+    end: int | None
+
+
+@dataclass
+class Scene:
+    testbed: Testbed
+    root: Path
+    service: subprocess.Popen[str] | None = None
+    _load: Load | None = None
+    chain_ids: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def set_up(cls, testbed: Testbed) -> Scene:
+        root = Path(tempfile.mkdtemp(prefix="mirage-scene-"))
+        root.chmod(0o755)
+        shutil.copytree(CHECKOUT / "slurm_plugin", root / "slurm_plugin")
+        _give_time_to_register(root / "slurm_plugin" / "mirage_client.py", testbed.speed)
+        for user in ("alice", "mirage"):
+            home = root / user
+            home.mkdir()
+            entry = pwd.getpwnam(user)
+            os.chown(home, entry.pw_uid, entry.pw_gid)
+        script = root / "train.sh"
+        script.write_text(_USER_SCRIPT)
+        return cls(testbed, root)
+
+    def strike(self) -> None:
+        """End all that the test started."""
+        if self._load is not None:
+            self._load.stop()
+        self.stop_service(signal.SIGKILL)
+        self.testbed.cancel_all()
+
+    # Users
+
+    def submit_chain(  # noqa: PLR0913 - what a user may type
+        self,
+        name: str,
+        *,
+        links: int,
+        run_s: int | None,
+        limit_min: int,
+        policy: str | None = None,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> int:
+        """alice types sbatch, the wrapped one; returns the first link's job id.
+
+        Without `run_s` a link's work lasts until `let_end`.
+        """
+        words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
+        words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
+        words += [f"--mirage-policy={policy}"] if policy else []
+        # A link's start is read from what its script writes, and links last minutes.
+        words += ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
+        words += options
+        words += [str(self.root / "train.sh"), str(self.log(name))]
+        words += ["until-told" if run_s is None else str(run_s)]
+        environment = {
+            "MIRAGE_URL": _URL,
+            "MIRAGE_STATE_DIR": str(self.root / "alice" / "state"),
+            **(env or {}),
+        }
+        done = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
+        return int(done.stdout.partition(";")[0])
+
+    def let_end(self, name: str, link: int) -> None:
+        Path(f"{self.log(name)}.{link}").touch()
+
+    def log(self, name: str) -> Path:
+        return self.root / "alice" / f"{name}.log"
+
+    def ran(self, name: str) -> list[Ran]:
+        """The links of that chain whose script started, in the order they started."""
+        log = self.log(name)
+        lines = log.read_text().splitlines() if log.exists() else []
+        ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
+        return [
+            Ran(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
+            for w in map(str.split, lines)
+            if w[0] == "start"
+        ]
+
+    def finished(self, name: str, links: int) -> bool:
+        ran = self.ran(name)
+        return len(ran) == links and all(r.end is not None for r in ran)
+
+    def handovers(self, name: str) -> list[Handover]:
+        ran = self.ran(name)
+        return [
+            Handover(before.end, after.start)
+            for before, after in itertools.pairwise(ran)
+            if before.end is not None
+        ]
+
+    def standbys(self) -> list[tuple[int, str]]:
+        """(job id, comment) of alice's pending jobs."""
+        words = ["squeue", "-h", "-u", "alice", "-t", "PD", "-o", "%A %k"]
+        lines = self.testbed.run(words).stdout.splitlines()
+        return [(int(a), b) for a, _, b in (line.partition(" ") for line in lines)]
+
+    def fill(self, *, backlog: int, gpus: int, run_s: tuple[int, int]) -> None:
+        """bob keeps `backlog` jobs waiting, after a first batch that fills the nodes at once."""
+        self._load = Load(self.testbed, backlog=backlog, gpus=gpus, run_s=run_s)
+        self._load.start()
+
+    def submitted(self) -> int:
+        """Filler jobs so far."""
+        return 0 if self._load is None else self._load.submitted
+
+    def chain(self, *words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
+        """`mirage chain` as `user` types it, whatever its exit code; again while nobody answers.
+
+        The service asks munged for 5 s of the cluster's time: on a busy host that may be too short.
+        """
+        python, environment = python_for_users()
+        # In real time, where its own time-outs are long enough: it asks no Slurm.
+        environment = environment | {"LD_PRELOAD": "", "COLUMNS": "200", "MIRAGE_URL": _URL}
+        argv = [python, "-m", "mirage", "chain", *words]
+        answers: list[subprocess.CompletedProcess[str]] = []
+
+        def answered() -> bool:
+            answers.append(self.testbed.run(argv, user=user, env=environment, check=False))
+            return answers[-1].returncode != _NO_SERVICE
+
+        self.testbed.wait_until(answered, 600, "the service's answer")
+        return answers[-1]
+
+    # The service
+
+    def mirage(self, *words: str) -> str:
+        """A mirage command of the service's account."""
+        python, environment = python_for_users()
+        return self.testbed.run(
+            [python, "-m", "mirage", *words],
+            user="mirage",
+            env=environment | {"MIRAGE_CONFIG": str(self._config)},
+            cwd=self.root / "mirage",
+        ).stdout
+
+    def start_service(
+        self,
+        *,
+        mode: str = "act",
+        policy: str | None = None,
+        more: str = "",
+        cluster: str = "",
+        path: str | None = None,
+    ) -> None:
+        """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
+
+        Without `policy`, with the product's default one; `more` of its configuration as it stands,
+        `cluster` of its table [cluster]. `path`: on which it finds Slurm's commands.
+        """
+        self._configure(policy, more, cluster)
+        self.mirage("db", "upgrade")
+        self.mirage("mode", mode)
+        python, environment = python_for_users()
+        with (self.root / "mirage" / "serve.log").open("a") as log:
+            self.service = self.testbed.popen(
+                [python, "-m", "mirage", "serve"],
+                user="mirage",
+                env=environment
+                | {"MIRAGE_CONFIG": str(self._config)}
+                | ({} if path is None else {"PATH": path}),
+                cwd=self.root / "mirage",
+                output=log,
+            )
+        self.testbed.wait_until(self._is_ready, 1200, "mirage serve to be ready")
+
+    def stop_service(self, sign: signal.Signals = signal.SIGTERM) -> None:
+        if self.service is not None and self.service.poll() is None:
+            self.service.send_signal(sign)
+            self.service.wait(timeout=60)
+        self.service = None
+
+    def api(self, path: str) -> dict[str, Any]:
+        try:
+            url = f"http://127.0.0.1:{PORT}{path}"
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+                return parsed
+        except HTTPError as error:
+            error.close()  # it is an answer as well, and an open one is a warning
+            raise
+
+    def service_log(self) -> str:
+        return (self.root / "mirage" / "serve.log").read_text()
+
+    def audit(self) -> list[tuple[str, str, dict[str, object]]]:
+        """(event, chain, detail), oldest first, from the database itself."""
+        import sqlite3  # noqa: PLC0415 - only this reads behind the service's back
+
+        with closing(sqlite3.connect(self.root / "mirage" / "mirage.db")) as db:
+            rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
+        return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
+
+    def _is_ready(self) -> bool:
+        assert self.service is not None
+        assert self.service.poll() is None, self.service_log()
+        try:
+            self.api("/readyz")
+        except OSError:
+            return False
+        return True
+
+    @property
+    def _config(self) -> Path:
+        return self.root / "mirage" / "mirage.toml"
+
+    def _configure(self, policy: str | None, more: str, cluster: str) -> None:
+        # Commands may take 15 s of real time: the cluster's clock runs faster.
+        text = (
+            f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
+            f"{cluster}"
+            f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
+        )
+        text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'
+        text += "allow_pin = true\n" if policy and policy.startswith("pin") else ""
+        self._config.write_text(text + more)
+
+
+def _give_time_to_register(module: Path, speed: float) -> None:
+    """The wrapper waits two seconds of its clock for the service; that clock runs fast here."""
+    before, limit, after = module.read_text().partition("LIMIT_S = 2.0\n")
+    assert limit
+    module.write_text(f"{before}LIMIT_S = {2.0 * speed}\n{after}")
+
+
+class Load(threading.Thread):
+    """bob's filler jobs. The first batch runs in a partition of its own, for its waits of zero."""
+
+    def __init__(
+        self, testbed: Testbed, *, backlog: int, gpus: int, run_s: tuple[int, int]
+    ) -> None:
+        super().__init__(name="filler", daemon=True)
+        self._testbed, self._backlog, self._gpus = testbed, backlog, gpus
+        self._shortest, self._longest = run_s
+        self._stop_asked = threading.Event()
+        self.submitted = 0
+
+    def run(self) -> None:
+        slots = 64 // self._gpus
+        self._submit([("long", slots)])
+        while not self._stop_asked.wait(0.5):
+            self._submit([("gpu", self._backlog - self._waiting())])
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+    def _waiting(self) -> int:
+        words = ["squeue", "-h", "-u", "bob", "-t", "PD", "-p", "gpu", "-o", "%A"]
+        return len(self._testbed.run(words, check=False).stdout.split())
+
+    def _submit(self, batches: Sequence[tuple[str, int]]) -> None:
+        """Run times step through their range, so releases are spread evenly and repeatably."""
+        lines = []
+        for partition, count in batches:
+            for _ in range(max(0, count)):
+                step = self.submitted * 7 % 16 / 15
+                run_s = round(self._shortest + step * (self._longest - self._shortest))
+                limit = self._longest // 60 + 2
+                self.submitted += 1
+                lines.append(
+                    f"sbatch -Q -o /dev/null -p {partition} -t {limit} --gres=gpu:{self._gpus} "
+                    f"--cpus-per-task=2 --mem=100M --wrap 'sleep {run_s}'"
+                )
+        if lines:
+            self._testbed.run(["sh", "-c", "\n".join(lines)], user="bob", check=False)

@@ -1,0 +1,42 @@
+"""Small models trained on hand-made tables, once a test run."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.artefact import model_card
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import tree_export, tree_training
+from mirage.learn.trees.ensemble import Ensemble
+from mirage.learn.trees.tree_families import Boosted, Forest
+from mirage.learn.trees.tree_training import TreePolicy
+from tests.support.learn.queue_tables import queue_table
+
+Kind = Forest | Boosted | Ensemble
+_FOREST, _BOOSTED = Forest(trees=15), Boosted(trees=40, rate=0.15)
+FAMILIES: tuple[Kind, ...] = (_FOREST, _BOOSTED, Ensemble(_FOREST, _BOOSTED))
+
+
+@cache
+def learned() -> EpisodeTable:
+    return queue_table()
+
+
+@cache
+def fitted(family: Kind) -> TreePolicy:
+    return tree_training.fit_policy(Rows.from_tables([learned()]), family)
+
+
+@cache
+def graph(family: Kind) -> bytes:
+    made = fitted(family)
+    return tree_export.export_trees(made.late, made.wait, learned().observations.shape[2])
+
+
+def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
+    """An artefact; `told` goes over what its card says."""
+    rows = Rows.from_tables([learned()])
+    described = model_card.build_tree_card(fitted(family), family, rows, [learned()])
+    model_card.save_artefact(folder, described | told, graph(family))
+    return folder

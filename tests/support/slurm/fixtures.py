@@ -1,0 +1,11 @@
+"""What the tests of readers share: every release's answers."""
+
+import pytest
+
+from tests.support.slurm.captured import ALL, Captures
+
+
+@pytest.fixture(scope="session", params=ALL, ids=lambda captures: captures.release)
+def captures(request: pytest.FixtureRequest) -> Captures:
+    found: Captures = request.param
+    return found

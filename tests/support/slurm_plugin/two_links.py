@@ -1,0 +1,59 @@
+"""Two links of a chain, of which the second starts while the first is at work.
+
+A second of the links' sleep is a hundredth.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+
+Pair = Callable[..., tuple[ToldLink, subprocess.Popen[bytes]]]
+WORKS = """#!/bin/sh
+echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing} <$MIRAGE_STYLE>" >>$HOME/lines
+until [ -e $HOME/end.$MIRAGE_LINK ]; do sleep 0.05; done
+echo "end $MIRAGE_LINK" >>$HOME/lines
+"""
+SHOW_CONFIG = """#!/bin/sh
+case $* in
+"show config") printf 'KillWait                = {wait} sec\\nOverTimeLimit     = {over}\\n' ;;
+*) printf '%s\\n' "$*" >>{{home}}/updated ;;
+esac
+"""
+
+
+def lines(link: ToldLink) -> list[str]:
+    path = link.slurm.root / "home" / "lines"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def let_end(link: ToldLink, index: int) -> None:
+    (link.slurm.root / "home" / f"end.{index}").touch()
+
+
+def waits(link: ToldLink, index: int = 2) -> bool:
+    return f"link {index} job {100 + index}: waits for link" in link.logged()
+
+
+def pairs(chain: MakeChain) -> Pair:
+    """For a fixture: the first link of a chain is at work, and the second may start beside it."""
+
+    def make(script: str = WORKS, **settings: object) -> tuple[ToldLink, subprocess.Popen[bytes]]:
+        link = chain(script, **settings)
+        link.slurm.sleeps_briefly()
+        end = int(time.time()) + 3600
+        first = link.start(1, env={"SLURM_JOB_END_TIME": str(end)})
+        stands = "beat/1" if {"mode", "presubmit"} & settings.keys() else "jobs/2"
+        until(lambda: link.says("began/1") is not None and link.says(stands) is not None)
+        link.slurm.job_is(101, "RUNNING", start=end - 14400, end=end)
+        return link, first
+
+    return make
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, (out + err).decode()

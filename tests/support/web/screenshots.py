@@ -1,0 +1,60 @@
+"""Pictures of every page: `python -m tests.support.web.screenshots OUT [NAME...]`.
+
+Light, dark and as wide as a phone, over the databases of seeded.py: OUT/NAME-SIZE-LOOK.png.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from mirage.store.database import schema_migrations
+from tests.integration.web.conftest import chromium
+from tests.integration.web.shown import PAGES
+from tests.support.paths import MIGRATIONS
+from tests.support.web.looking import PHONE, WIDE, visiting
+from tests.support.web.seeded import SIZES
+from tests.support.web.serving import Site, serving
+
+LOOKS = (("light", "light", WIDE), ("dark", "dark", WIDE), ("phone", "light", PHONE))
+FEWER = {"empty": ("light",), "one": ("light",), "full": ("light", "dark", "phone")}
+"""What is worth looking at, of each size."""
+
+
+def picture(browser: Browser, site: Site, size: str, out: Path, wanted: set[str]) -> None:
+    pages = [page for page in PAGES if not wanted or page.name in wanted]
+    for page in pages:
+        if page.needs_chain and SIZES[size].chains == 0:
+            continue
+        cookie = site.sessions[page.who] if page.who else None
+        for look, scheme, window in LOOKS:
+            if look not in FEWER[size]:
+                continue
+            with visiting(
+                browser,
+                site.url,
+                cookie=cookie,
+                scheme="dark" if scheme == "dark" else "light",
+                size=window,
+            ) as visitor:
+                visitor.open(page.path)
+                path = out / f"{page.name}-{size}-{look}.png"
+                visitor.page.screenshot(path=path, full_page=True)
+                print(path)  # noqa: T201 - its output
+
+
+def main(out: Path, wanted: set[str]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        template = Path(folder) / "template.db"
+        schema_migrations.upgrade_schema(f"sqlite:///{template}", MIGRATIONS)
+        for name, size in SIZES.items():
+            place = Path(folder) / name
+            place.mkdir()
+            with serving(template, place, size) as site:
+                picture(browser, site, name, out, wanted)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), set(sys.argv[2:]))

@@ -1,0 +1,128 @@
+"""What looks back has something to show: results of forecasts, outcomes of hand-overs, a report."""
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.chain import ChainId
+from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts.accuracy_tally import Tally
+from mirage.services.reports.handover_outcomes import split_lateness
+from mirage.services.reports.recommendation import RecommendationEvidence, choose_recommendation
+from mirage.store.chains import handover_outcomes
+from mirage.store.chains.handover_outcomes import POLICIES, OutcomeKind, OutcomeRow
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import job_forecasts
+from mirage.store.operations import reports
+from tests.support.api.running import NOW
+
+HOUR, DAY = 3600, 86400
+PRICE = 0.5
+DAYS = 90
+
+
+def seed(
+    tx: Transaction, cluster_id: int, links: Sequence[dict[str, Any]], users: dict[str, Any]
+) -> None:
+    """`links`: rows of the table; `users`: by chain, (name, uid)."""
+    luck = random.Random(1)  # noqa: S311 - the same each time
+    if not links:
+        return
+    for day in range(DAYS):
+        at = (NOW - day * DAY) // DAY * DAY
+        for partition, typical_h in (("gpu", 6.0), ("long", 20.0), ("cpu", 0.5)):
+            told = _tally(typical_h, luck).to_stored()
+            job_forecasts.put_tally(tx, cluster_id, at, partition, told)
+    pairs = pairwise(links)
+    found = [_outcome(b, a, users, luck) for b, a in pairs if _handed_over(b, a)]
+    handover_outcomes.put_outcomes(tx, cluster_id, found)
+    reports.put_report(tx, cluster_id, reports.SHADOW, report(), at=NOW - 6 * HOUR)
+
+
+def _tally(typical_h: float, luck: random.Random) -> Tally:
+    """Ranges that are a little too narrow, and a tenth of jobs that do not wait."""
+    tally = Tally()
+    middle = typical_h * HOUR * luck.lognormvariate(0, 0.3)
+    quantiles = tuple(round(middle * 2.0 * level**1.3) for level in LEVELS)
+    for _ in range(15):
+        wait = 0 if luck.random() < 0.1 else round(middle * 2.2 * luck.random() ** 1.3)
+        planned = round(wait * luck.lognormvariate(0.3, 0.8)) if luck.random() < 0.5 else None
+        tally.add_outcome(quantiles, wait, planned)
+    tally.gave_up += 1
+    return tally
+
+
+def _handed_over(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    same = before["chain_id"] == after["chain_id"]
+    return same and before["end"] is not None and after["start"] is not None
+
+
+def _outcome(
+    before: dict[str, Any], after: dict[str, Any], users: dict[str, Any], luck: random.Random
+) -> OutcomeRow:
+    user, uid = users[after["chain_id"]]
+    kind = OutcomeKind.SHADOW if uid % 3 == 0 else OutcomeKind.ACT
+    late_s = after["start"] - before["end"]
+    wait_s = max(0, late_s + 2 * HOUR)
+    leads = dict(zip(POLICIES, (2.0, 0.0, 3.0, 1.5, 1.0), strict=True))
+    under = {
+        p: split_lateness(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5)))
+        for p, h in leads.items()
+    }
+    under["mirage"] = split_lateness(late_s)
+    return OutcomeRow(
+        chain_id=ChainId(after["chain_id"]),
+        index=after["index"],
+        at=max(before["end"], after["start"]),
+        partition=after["partition"],
+        account=after["account"],
+        user=user,
+        uid=uid,
+        nodes=after["nodes"],
+        kind=kind,
+        actual=under["mirage"] if kind is OutcomeKind.ACT else under["reactive"],
+        under=under,
+    )
+
+
+def report() -> dict[str, Any]:
+    """As `mirage report shadow --json` prints one, of hand-overs that are drawn."""
+    draw = np.random.default_rng(1)
+    start = NOW - 28 * DAY + np.arange(112) * 6 * HOUR
+    means = {"reactive": 6.0, "accrue-always": 1.2, "auto": 0.2, "fixed-lead": -0.8}
+    means |= {"average": 1.5, "slurm-estimate": 3.0, "oracle": 0.0}
+    handovers = {
+        name: HandoverOutcomes(
+            start_point=start,
+            x_h=draw.normal(mean, 0.2 if name == "oracle" else 2.0, size=len(start)),
+            lead_h=np.zeros(len(start)),
+        )
+        for name, mean in means.items()
+    }
+    told = choose_recommendation(RecommendationEvidence.from_handovers(handovers, PRICE))
+    advised = {"verdict": told.verdict.value, "advice": told.advice, "reason": told.reason}
+    load = build_class_masks(handovers["reactive"].interruption_h)
+    return {
+        "recommendation": advised,
+        "trace": "the history of lab",
+        "cluster": "lab",
+        "accrue_always": False,
+        "overlap_price": PRICE,
+        "from": "2026-12-18T00:00:00+00:00",
+        "until": "2027-01-15T00:00:00+00:00",
+        "pairs": [{"name": "gpu: 4 nodes, 2-00:00:00", "user_class": "new user"}],
+        "groups": [
+            {
+                "by": "all",
+                "name": "all",
+                "days": 28,
+                "recommendation": advised,
+                "policies": evaluate_policies(handovers, load, PRICE),
+                "against": {},
+            }
+        ],
+    }

@@ -1,0 +1,63 @@
+"""Services with pages: the app over a seeded database, on a socket, as `mirage serve` puts it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirage.api.app import ApiContext, create_app
+from mirage.store.database.engine import Store
+from mirage.web.app import mount_pages
+from tests.support.api.running import NOW, Client, Stage
+from tests.support.paths import MODELS
+from tests.support.web.looking import session_of
+from tests.support.web.seeded import Size, seed
+from tests.support.web.seeded_admin import told_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running service, its database, and sessions of people who know it."""
+
+    url: str
+    store: Store
+    cluster_id: int
+    sessions: dict[str, str] = field(default_factory=dict)
+    """By user, what their cookie holds."""
+
+    @property
+    def client(self) -> Client:
+        return Client(self.url)
+
+
+@contextmanager
+def serving(template: Path, folder: Path, size: Size, **more: Any) -> Iterator[Site]:
+    """A site of that size; `template` is an empty database, `more` is of the ApiContext."""
+    shutil.copy(template, folder / "mirage.db")
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(Store(f"sqlite:///{folder}/mirage.db")))
+        cluster_id = seed(store, size)
+        known = {user: session_of(store, cluster_id, user) for user in ("root", "alice")}
+        stage = Stage()
+        stack.enter_context(stage.open(folder))
+        app = create_app(_context(store, cluster_id, more))
+        mount_pages(app)
+        url = stack.enter_context(stage.showing(app)).url
+        yield Site(url, store, cluster_id, known)
+
+
+def _context(store: Store, cluster_id: int, more: dict[str, Any]) -> ApiContext:
+    given: dict[str, Any] = {
+        "store": store,
+        "cluster_id": cluster_id,
+        "cluster_name": "lab",
+        "admins": ("root",),
+        "clock": lambda: NOW,
+        "queue_interval_s": 60,
+        "policies": ("reactive", "quantile", "auto"),
+        "limits_told": told_limits(),
+        "models_dir": MODELS,
+    }
+    return ApiContext(**given | more)

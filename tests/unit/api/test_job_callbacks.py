@@ -1,0 +1,155 @@
+"""What links and slurmctld ask of the service."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.domain.chain import ChainId, ChainMode, Link, LinkState
+from mirage.domain.decision import Action, Decision, Mode
+from mirage.domain.job import Job, JobId, JobState
+from mirage.store.chains import chains, decisions, push_times
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.chains.push_times import PushTimes
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
+from tests.support.api.rows import HOUR, add_chain
+from tests.support.api.running import CHAIN, NOW, Client, Stage
+
+NEXT = f"/api/v1/chains/{CHAIN}/next"
+COMPLETIONS = "/api/v1/completions"
+
+
+def running_link(tx: Transaction, cluster_id: int, mode: ChainMode) -> None:
+    add_chain(tx, cluster_id, mode=mode, links_planned=9)
+    link = Link(
+        chain_id=ChainId(CHAIN),
+        index=1,
+        job_id=JobId(101),
+        submit=NOW - HOUR,
+        state=LinkState.RUNNING,
+        start=NOW - HOUR,
+        time_limit_s=2 * HOUR,
+    )
+    chains.save_link(tx, cluster_id, link)
+
+
+def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
+    """Of thirty jobs like the link's."""
+    like: dict[str, Any] = {
+        "nodes": 1,
+        "time_limit_s": 2 * HOUR,
+        "partition": "",
+        "uid": 1002,
+        "user": "bob",
+    }
+    submit = NOW - HOUR - wait_s
+    started = [
+        Job(
+            job_id=JobId(500 + i),
+            state=JobState.RUNNING,
+            submit=submit,
+            eligible=submit,
+            start=submit + wait_s,
+            **like,
+        )
+        for i in range(30)
+    ]
+    job_history.upsert_jobs(tx, cluster_id, started)
+
+
+def decided(tx: Transaction, cluster_id: int) -> None:
+    decision = Decision(action=Action.SUBMIT, reason="x", policy="p")
+    new = NewDecision(at=NOW, chain_id=ChainId(CHAIN), index=2, mode=Mode.ACT, decision=decision)
+    decisions.record_decision(tx, cluster_id, new)
+
+
+def test_an_owners_link_hears_whether_to_submit(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.SUBMIT)
+    answer = client.get(NEXT, who="alice")
+    assert (answer.status_code, answer.json()) == (200, {"submit_now": False, "ask_again_s": 180})
+    with store.begin() as tx:
+        decided(tx, cluster_id)
+    assert client.get(NEXT, who="alice").json() == {"submit_now": True, "ask_again_s": 60}
+
+
+@pytest.mark.parametrize(("who", "status"), [("bob", 403), ("root", 403), (None, 401)])
+def test_nobody_else_does(
+    client: Client, store: Store, cluster_id: int, who: str | None, status: int
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.SUBMIT)
+    assert client.get(NEXT, who=who).status_code == status
+
+
+def test_the_link_of_a_chain_with_standbys_hears_what_to_plan(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
+        add_waits(tx, cluster_id, wait_s=900)
+    told = {"submit_now": False, "ask_again_s": 1200, "mode": "act"}
+    answer = client.get(NEXT, who="alice")
+    assert (answer.status_code, answer.json()) == (200, told | {"lead_s": 900})
+    assert client.get(f"{NEXT}?link=1", who="alice").json() == told | {"lead_s": 900}
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.SHADOW)
+    shadow = {"submit_now": False, "ask_again_s": 21600, "mode": "shadow", "lead_s": None}
+    assert client.get(NEXT, who="alice").json() == shadow
+
+
+@pytest.mark.parametrize("link", ["0", "-1", "1001", "x", "1.5"])
+def test_the_link_that_asks_has_a_number(
+    client: Client, store: Store, cluster_id: int, link: str
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+    assert client.get(f"{NEXT}?link={link}", who="alice").status_code == 422
+
+
+def test_there_is_no_next_link_of_no_chain(client: Client) -> None:
+    assert client.get(NEXT, who="alice").status_code == 404
+
+
+@pytest.fixture
+def pushed(stage: Stage, context: ApiContext) -> Iterator[Client]:
+    with stage.serving(replace(context, pushers=("root",))) as running:
+        yield running
+
+
+def body(**more: object) -> bytes:
+    return json.dumps({"job_id": 101} | more).encode()
+
+
+def test_slurmctld_tells_of_ends(pushed: Client, store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+    other = pushed.post(COMPLETIONS, body(job_id=7), who="root")
+    assert (other.status_code, other.json()) == (202, {"looks": False})
+    assert pushed.post(COMPLETIONS, body(), who="root").json() == {"looks": True}
+    with store.read() as tx:
+        assert push_times.read_push_times(tx, cluster_id) == PushTimes(NOW, NOW, None)
+
+
+@pytest.mark.parametrize(("who", "status"), [("alice", 403), (None, 401)])
+def test_nobody_else_is_believed(
+    pushed: Client, store: Store, cluster_id: int, who: str | None, status: int
+) -> None:
+    assert pushed.post(COMPLETIONS, body(), who=who).status_code == status
+    with store.read() as tx:
+        assert push_times.read_push_times(tx, cluster_id) == PushTimes(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"job_id": 0}, {"job_id": 2**63}, {"job_id": "x"}, {"state": "COMPLETED"}]
+)
+def test_an_end_is_a_jobs_number_and_nothing_else(pushed: Client, wrong: dict[str, object]) -> None:
+    assert pushed.post(COMPLETIONS, body(**wrong), who="root").status_code == 422

@@ -1,0 +1,55 @@
+"""Idempotency-Key: repeats that come while the first is being answered, on both databases."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from tests.support.api.rows import add_chain, add_links
+from tests.support.api.running import CHAIN, Client
+
+API = "/api/v1"
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    with closing(Store(database_url)) as opened:
+        yield opened
+
+
+def test_many_at_once_are_one(client: Client, store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_links(tx, cluster_id)
+
+    def ask(_: int) -> tuple[int, str]:
+        answer = client.post(
+            f"{API}/chains/{CHAIN}/pause", who="alice", headers={"Idempotency-Key": "k"}
+        )
+        return answer.status_code, answer.text
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = set(pool.map(ask, range(12)))
+    assert len(answers) == 1
+    assert answers.pop()[0] == 200
+    with store.read() as tx:
+        assert len(audit.list_entries(tx)) == 1
+
+
+def test_another_request_under_the_key_of_one_that_is_under_way(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    """One of them is answered, and the other is told so."""
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_links(tx, cluster_id)
+
+    def ask(what: str) -> int:
+        path = f"{API}/chains/{CHAIN}/{what}"
+        return client.post(path, who="alice", headers={"Idempotency-Key": "k"}).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(ask, ("pause", "cancel"))) == [200, 422]

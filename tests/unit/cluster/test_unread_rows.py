@@ -1,0 +1,231 @@
+"""One bad row costs one row: it is counted, named once, and its chain is left where it is."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.domain.chain import ChainId, ChainState, LinkState
+from mirage.domain.decision import Mode
+from mirage.domain.job import JobId
+from mirage.errors import ClusterUnavailable
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters, telemetry
+from mirage.worker import Worker
+from tests.support.cluster.commands import FakeCommands
+from tests.support.cluster.queue_texts import cells, text
+from tests.support.cluster.restd import FakeRestd, running
+from tests.support.services.scene import Always
+from tests.support.slurm.captured import answer
+
+CHAIN = ChainId("abcd1234")
+SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+HELPFORMAT = answer("sacct-helpformat.txt")
+FACTS = (
+    *("JobIDRaw", "JobID", "User", "UID", "Partition", "QOS", "State", "Reason", "Priority"),
+    *("Submit", "Eligible", "Start", "End", "Reserved", "TimelimitRaw", "NNodes", "NCPUS"),
+    *("ReqTRES", "AllocTRES", "ExitCode", "NodeList"),
+)
+TEXTS = text([["JobIDRaw", "Submit", "UID", "Account", "JobName", "Comment", "SubmitLine"]])
+RECORD = dict.fromkeys(FACTS, "") | {
+    "JobIDRaw": "7",
+    "JobID": "7",
+    "User": "alice",
+    "UID": "1001",
+    "State": "COMPLETED",
+    "Submit": "1700000000",
+    "Start": "1700000100",
+    "End": "1700000200",
+    "NNodes": "1",
+    "NCPUS": "8",
+    "NodeList": "gpu01",
+}
+
+
+class Clocked(SlurmCli):
+    """Slurm's commands, by a clock that the test moves."""
+
+    at = 0
+
+    def read_clock(self) -> int:
+        return int(time.time()) + self.at
+
+
+@pytest.fixture
+def cluster() -> Clocked:
+    return Clocked(timeout_s=5.0)
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("tres", ["N/A", "cpu=1,energy=16E"])
+def test_a_row_is_counted_and_named_once(
+    commands: FakeCommands, cluster: SlurmCli, tres: str
+) -> None:
+    rows = [cells(JobID=str(n)) for n in range(1, 30)]
+    rows[4] = cells(JobID="5", **{"tres-alloc": tres})
+    commands.answers("squeue", text(rows))
+    with capture_logs() as said:
+        for _ in range(3):
+            queue = cluster.fetch_queue()
+            assert len(queue) == 28
+            assert queue.unread == {JobId(5)}
+    (line,) = [entry for entry in said if "does not read" in entry["event"]]
+    assert (line["command"], line["row"]) == ("squeue", "job '5'")
+    assert "not a TRES list" in line["error"]
+    usage = cluster.get_usage()["squeue"]
+    assert (usage.calls, usage.failures, usage.unread) == (3, 0, 3)
+
+
+def test_many_bad_rows_are_named_a_hundred_at_a_time(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    bad = [cells(JobID=str(n), SubmitTime="soon") for n in range(1, 131)]
+    commands.answers("squeue", text([*bad, *(cells(JobID=str(n)) for n in range(200, 1500))]))
+    with capture_logs() as said:
+        cluster.fetch_queue()
+        cluster.fetch_queue()
+        cluster.fetch_queue()
+    named = [entry["row"] for entry in said if "row" in entry]
+    assert len(named) == len(set(named)) == 130
+
+
+def records(*rows: dict[str, str]) -> str:
+    lines = ([*FACTS], *([(RECORD | row)[name] for name in FACTS] for row in rows))
+    return text(lines)
+
+
+def test_records_of_accounting(commands: FakeCommands, cluster: SlurmCli) -> None:
+    bad: Sequence[dict[str, str]] = (
+        {"JobIDRaw": "8", "JobID": "8", "AllocTRES": "N/A=x"},
+        {"JobIDRaw": "9", "JobID": "9", "UID": "alice"},
+        {"JobIDRaw": "10", "JobID": "10", "NNodes": "0", "NodeList": "(null)"},
+        {"JobIDRaw": "11", "JobID": "11", "State": "7?"},
+    )
+    commands.answers("sacct", records({}, *bad), helpformat=HELPFORMAT, texts=TEXTS)
+    found = list(cluster.fetch_history(1, 2))
+    assert [job.job_id for job in found] == [7]
+    asked = cluster.fetch_job_records([JobId(n) for n in range(7, 13)])
+    assert [job.job_id for job in asked] == [7]
+    assert asked.unread == {8, 9, 10, 11}
+    assert cluster.get_usage()["sacct"].unread == 8
+
+
+def test_many_bad_records_are_no_answer(commands: FakeCommands, cluster: SlurmCli) -> None:
+    """Of another form, some as rows of another length, some by what stands in them."""
+    good = [{"JobIDRaw": str(n), "JobID": str(n)} for n in range(100, 190)]
+    bad = [{"JobIDRaw": str(n), "JobID": str(n), "NCPUS": "x"} for n in range(10, 15)]
+    header, _, rows = records(*bad, *good).partition("\n")
+    short = text([[str(n), "", "7"] for n in range(1, 7)])
+    whole = f"{header}\n{short}{rows}"
+    commands.answers("sacct", whole, helpformat=HELPFORMAT, texts=TEXTS)
+    with pytest.raises(ClusterUnavailable, match="11 of 101 rows, such as record '1': fields"):
+        list(cluster.fetch_history(1, 2))
+    rest = records(*good).removeprefix(f"{header}\n")
+    commands.answers("sacct", f"{header}\n{short}{rest}", helpformat=HELPFORMAT, texts=TEXTS)
+    assert len(list(cluster.fetch_history(1, 3))) == len(good)
+
+
+def test_records_of_slurmrestd(tmp_path: Path) -> None:
+    job = {"submit_time": 5, "user_id": 1001, "job_state": "PENDING", "node_count": 1}
+    time_s = {"submission": 5, "start": 6, "end": 7}
+    past = {"time": time_s, "state": {"current": "COMPLETED"}, "allocation_nodes": 1}
+    node = {"state": "idle", "cpus": 8}
+    fake = FakeRestd(tmp_path)
+    with running(fake):
+        slurm = Slurmrestd(RestHttp(fake.url, timeout_s=5))
+        shown: list[object] = [job | {"job_id": n} for n in range(1, 6)]
+        shown += ["job", job | {"job_id": 6, "submit_time": "soon"}, job | {"job_id": "7; rm"}]
+        fake.answers("/slurm/v0.0.38/jobs", {"errors": [], "jobs": shown})
+        queue = slurm.fetch_queue()
+        assert queue.job_id.tolist() == [1, 2, 3, 4, 5]
+        assert queue.unread == {JobId(6)}
+        told: list[object] = [past | {"job_id": 1}, past | {"job_id": 2, "allocation_nodes": 0}, 3]
+        fake.answers("/slurmdb/v0.0.38/jobs", {"errors": [], "jobs": told})
+        assert [record.job_id for record in slurm.fetch_history(1, 9)] == [1]
+        assert slurm.fetch_job_records([JobId(1), JobId(2), JobId(3)]).unread == {JobId(2)}
+        nodes = [node | {"name": "gpu01"}, node, node | {"name": "gpu02", "cpus": None}, None]
+        fake.answers("/slurm/v0.0.38/nodes", {"errors": [], "nodes": nodes})
+        assert [each.name for each in slurm.fetch_nodes()] == ["gpu01"]
+        unread = {kind: usage.unread for kind, usage in slurm.get_usage().items() if usage.unread}
+    assert unread == {"rest:jobs": 3, "rest:nodes": 3, "rest:accounting": 4}
+
+
+class Chain:
+    """Alice's: its first link runs, the second stands behind it, and the policy wants it freed."""
+
+    def __init__(self, commands: FakeCommands, cluster: Clocked, store: Store) -> None:
+        self.commands, self.cluster, self.store = commands, cluster, store
+        with store.begin() as tx:
+            self.cluster_id = clusters.ensure_cluster(tx, "lab")
+            clusters.set_mode(tx, self.cluster_id, Mode.ACT)
+        rules = Rules(policy=Always, default="always")
+        usage = cluster.get_usage
+        self.worker = Worker(store, cluster, self.cluster_id, rules=rules, usage=usage)
+        commands.answers("sacct", records(), helpformat=HELPFORMAT)
+        commands.answers("sinfo", "")
+        commands.answers("scontrol", "")
+
+    def tick(self, after_s: int = 0, **standby: str) -> None:
+        self.cluster.at += after_s
+        now = self.cluster.read_clock()
+        times = {"SubmitTime": str(now - 600), "EligibleTime": str(now - 600)}
+        ran = {"StartTime": str(now - 300), "EndTime": str(now + 3300)}
+        self._start = getattr(self, "_start", times | ran)
+        first = cells(JobID="11", Comment=f"{SETTINGS} mirage:abcd1234:1", **self._start)
+        waits = {"State": "PENDING", "StartTime": "N/A", "EndTime": "N/A", "NodeList": ""}
+        told = {"Comment": f"{SETTINGS} mirage:abcd1234:2", "Dependency": "afterany:11"}
+        told |= {"tres-alloc": "cpu=1"}
+        second = cells(JobID="12", **(self._start | waits | told | standby))
+        others = [cells(JobID=str(n), **self._start) for n in range(100, 110)]
+        # What is asked right before a move.
+        alone = text([["12", "1001", "", "PENDING", "Dependency", "1"]])
+        rows = text([first, second, *others])
+        self.commands.answers("squeue", rows, asked={"--jobs=12": alone})
+        self.worker.run_tick()
+
+    def moves(self) -> int:
+        return len(self.commands.calls("scontrol"))
+
+    def links(self) -> list[LinkState]:
+        with self.store.read() as tx:
+            found = chains.find_chains(tx, {CHAIN})
+            assert {chain.state for chain in found.values()} == {ChainState.ACTIVE}
+            return [link.state for link in chains.list_links(tx, CHAIN)]
+
+
+def test_its_job_is_not_gone_and_its_chain_is_not_moved(
+    commands: FakeCommands, cluster: Clocked, store: Store
+) -> None:
+    chain = Chain(commands, cluster, store)
+    with store.begin() as tx:
+        clusters.set_mode(tx, chain.cluster_id, Mode.SHADOW)
+    chain.tick()
+    with store.begin() as tx:
+        clusters.set_mode(tx, chain.cluster_id, Mode.ACT)
+    asked = len(chain.commands.calls("sacct"))
+    for _ in range(5):
+        chain.tick(after_s=70, **{"tres-alloc": "N/A"})
+        assert chain.links() == [LinkState.RUNNING, LinkState.PENDING]
+    assert chain.moves() == 0
+    by_id = [argv for argv in commands.calls("sacct")[asked:] if any("--jobs" in a for a in argv)]
+    assert by_id == [], "nobody asked accounting whether it has ended"
+    with store.read() as tx:
+        made = telemetry.sum_calls_by_command(tx, chain.cluster_id, 0)
+    assert made["squeue"].unread == 5
+    chain.tick(after_s=70)
+    assert chain.moves() == 1, "once it reads it is moved"

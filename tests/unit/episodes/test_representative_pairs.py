@@ -1,0 +1,61 @@
+"""Which pairs a partition's jobs suggest."""
+
+from typing import Any
+
+from mirage.episodes.generation.representative_pairs import (
+    find_heaviest_user,
+    find_representative_pair,
+    list_busy_partitions,
+)
+from mirage.sim.types import Partition, SimJob
+from tests.support.episodes import small
+
+HOUR_S = 3600
+
+
+def job(hours: float, limit_h: float, nodes: int = 1, **fields: Any) -> SimJob:
+    return SimJob(
+        nodes=nodes, run_s=round(hours * HOUR_S), time_limit_s=round(limit_h * HOUR_S), **fields
+    )
+
+
+def test_the_limit_and_the_sizes_with_most_node_hours_among_long_jobs() -> None:
+    jobs = [job(2, 2) for _ in range(500)]  # short: most of the node-hours
+    jobs += [job(40, 48, nodes=2), job(20, 48, nodes=1), job(1, 48, nodes=4), job(30, 36)]
+    found = find_representative_pair(jobs, small.params(), "")
+    assert found is not None
+    assert (found.time_limit_s, found.nodes) == (48 * HOUR_S, (2, 1))
+    assert found.share == (80 + 20) / (1000 + 80 + 20 + 4 + 30)
+
+
+def test_a_limit_that_hardly_anybody_asks_for_does_not_make_the_others_short() -> None:
+    jobs = [job(20, 24) for _ in range(50)] + [job(1, 720)]
+    found = find_representative_pair(jobs, small.params(), "")
+    assert found is not None
+    assert found.time_limit_s == 24 * HOUR_S
+
+
+def test_jobs_that_never_ran_count_for_nothing() -> None:
+    jobs = [job(40, 48, nodes=4, cancel_at=1), job(10, 24)]
+    found = find_representative_pair(jobs, small.params(), "")
+    assert found is not None
+    assert (found.time_limit_s, found.nodes) == (24 * HOUR_S, (1,))
+    assert find_representative_pair(jobs[:1], small.params(), "") is None
+
+
+def test_each_partition_has_its_own() -> None:
+    params = small.params(
+        partitions=(Partition(name="a"), Partition(name="b", nodes=(0, 1)), Partition(name="c"))
+    )
+    jobs = [job(9, 10, partition="b", nodes=2), job(20, 24, partition="a"), job(1, 2)]
+    jobs += [job(0.1, 1, partition="c"), job(9, 10, partition="b", nodes=3)]
+    assert list_busy_partitions(jobs, params) == ["b", "a"]
+    found = find_representative_pair(jobs, params, "b")
+    assert found is not None
+    assert found.nodes == (2,), "three nodes do not fit it"
+
+
+def test_the_heaviest_user_has_a_name() -> None:
+    jobs = [job(9, 10), job(2, 10, user="u", account="x"), job(3, 10, user="v", account="y")]
+    assert find_heaviest_user(jobs, small.params(), "") == ("v", "y")
+    assert find_heaviest_user(jobs[:1], small.params(), "") is None

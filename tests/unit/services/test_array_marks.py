@@ -1,0 +1,36 @@
+"""An array whose comment has a mark is no link: from what squeue prints to what the store has."""
+
+import pytest
+
+from mirage.domain.job import JobId
+from mirage.services.chains import link_sync as link_service
+from mirage.slurm.commands import squeue
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.support.services.printed import printed
+from tests.support.services.slurm_jobs import NOW, links
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+    return sqlite_store
+
+
+def look(store: Store, answer: str) -> dict[int, JobId]:
+    queue = squeue.parse_queue(answer, NOW)
+    with store.begin() as tx:
+        link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), NOW, queue=queue)
+    return {index: link.job_id for index, link in links(store).items()}
+
+
+@pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2", "20", "0"])
+def test_a_pending_array_with_a_mark_is_no_link(store: Store, tasks: str) -> None:
+    assert look(store, printed(ArrayTaskID=tasks)) == {}
+
+
+def test_the_same_job_without_tasks_is_one(store: Store) -> None:
+    assert look(store, printed()) == {1: JobId(11)}
+    (link,) = links(store).values()
+    assert (link.start, link.planned_start) == (None, NOW + 500)

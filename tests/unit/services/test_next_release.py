@@ -1,0 +1,169 @@
+"""What a running link is told to plan for its next one, from text as Slurm prints it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mirage.domain.chain import ChainMode, Presubmit
+from mirage.domain.decision import Mode
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control.limits import Limits
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.services.provision.next_release import NextRelease, plan_next_release
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.integration.services.test_release_planning import (
+    END,
+    HELD,
+    START,
+    runs,
+    shown_plan,
+    stands,
+)
+from tests.support.services.printed import looked, printed
+from tests.support.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW
+
+TICK_S = 60
+WAITED_H = 2.0
+PLAIN = "(null)"
+
+
+def others() -> str:
+    """Thirty jobs of others, that had waited for two hours each."""
+    return "".join(
+        printed(
+            JobID=str(500 + i),
+            UserName="bob",
+            UserID="1002",
+            State="RUNNING",
+            Reason="None",
+            SubmitTime=str(NOW - 4 * HOUR - i),
+            EligibleTime=str(NOW - 4 * HOUR - i),
+            StartTime=str(NOW - 2 * HOUR - i),
+            EndTime=str(NOW + 22 * HOUR),
+            TimeLimit="1-00:00:00",
+            Comment="",
+        )
+        for i in range(30)
+    )
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
+    register(sqlite_store)
+    return sqlite_store
+
+
+def register(store: Store) -> None:
+    with store.begin() as tx:
+        new = Registration(chain_id=CHAIN, links=9)
+        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=START)
+
+
+def shows(store: Store, *rows: str, now: int = NOW) -> None:
+    queue = looked(store, others() + "".join(rows), now)
+    with store.begin() as tx:
+        ingest_queue(tx, 1, queue, None)
+
+
+def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any) -> NextRelease:
+    with store.read() as tx:
+        return plan_next_release(
+            tx,
+            1,
+            chains.get_chain(tx, CHAIN),
+            index=index,
+            default="auto",
+            limits=Limits(**limits),
+            now=now,
+            tick_s=TICK_S,
+        )
+
+
+@pytest.mark.parametrize("index", [None, 1])
+def test_the_lead_is_what_like_jobs_waited(store: Store, index: int | None) -> None:
+    shows(store, runs())
+    told = asked(store, index)
+    assert told.mode is Mode.ACT
+    assert told.lead_s == WAITED_H * HOUR
+    assert told.ask_again_s == 6 * HOUR
+
+
+def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(store: Store) -> None:
+    over = runs(State="COMPLETED", EndTime=str(NOW - 10))
+    shows(store, over, stands(PLAIN, EligibleTime=str(NOW - 10), Reason="Priority"))
+    assert asked(store, 2).lead_s == WAITED_H * HOUR
+    assert asked(store, 3).lead_s == WAITED_H * HOUR
+
+
+def test_a_link_that_starts_by_its_predecessors_end_plans_though_that_is_not_seen(
+    store: Store,
+) -> None:
+    shows(store, runs(), stands(HELD))
+    assert asked(store, 2, END + 5).lead_s == WAITED_H * HOUR
+
+
+def test_a_link_that_may_run_beside_its_predecessor_plans_nothing(store: Store) -> None:
+    shows(store, runs(), stands(shown_plan(600)))
+    assert asked(store, 2).lead_s is None
+    began = runs(2, start=NOW - 60, SubmitTime=str(START), Dependency=PLAIN)
+    shows(store, runs(), began, now=NOW + 60)
+    assert asked(store, 2).lead_s is None
+
+
+@pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
+def test_where_the_service_does_not_act_nothing_is_planned(store: Store, mode: Mode) -> None:
+    shows(store, runs())
+    with store.begin() as tx:
+        clusters.set_mode(tx, 1, mode)
+    told = asked(store)
+    assert (told.mode, told.lead_s) == (mode, None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_overlap_s": 0},
+        {"policy": "reactive"},
+        {"presubmit": Presubmit.ALL},
+        {"links_planned": 1},
+        {"mode": ChainMode.SUBMIT},
+    ],
+)
+def test_such_chains_have_no_plan(store: Store, fields: dict[str, Any]) -> None:
+    with store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
+    shows(store, runs())
+    assert asked(store).lead_s is None
+
+
+def test_nobody_knows_the_link_yet_so_it_asks_after_the_next_look(store: Store) -> None:
+    told = asked(store, 1)
+    assert (told.mode, told.lead_s, told.ask_again_s) == (Mode.ACT, None, TICK_S)
+
+
+def test_the_lead_keeps_to_the_bounds_of_a_release(store: Store) -> None:
+    shows(store, runs())
+    assert asked(store, max_lead_s=HOUR).lead_s == HOUR
+    assert asked(store, account_overlap_node_h=0.0).lead_s is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "lead_s"),
+    [
+        (stands(shown_plan(1200)), 4 * HOUR),
+        (stands(HELD), None),
+        (stands(PLAIN, EligibleTime=str(NOW - 5)), None),
+        (stands(shown_plan(1200), Comment=f"mirage:lead=4:00:00 mirage:{CHAIN}:2"), None),
+    ],
+)
+def test_what_stands_is_told_and_its_owners_plan_is_not(
+    store: Store, shown: str, lead_s: int | None
+) -> None:
+    shows(store, runs(), shown)
+    assert asked(store).lead_s == lead_s

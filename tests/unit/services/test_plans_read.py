@@ -1,0 +1,135 @@
+"""Who reads when a standby was made eligible reads releases that Slurm made by a plan as well.
+
+From text as squeue prints it: a link of a day runs on one node, its successor is planned for four
+hours before the end, becomes eligible nine seconds after that, and starts three hours before it.
+"""
+
+from typing import Any
+
+import pytest
+
+from mirage.domain.access.caller import Principal, Role
+from mirage.domain.chain import LinkState, Planner
+from mirage.domain.decision import Mode
+from mirage.services.provision.overlap_budget import read_spent_by_account
+from mirage.services.reports import handover_outcomes
+from mirage.services.reports.impact import Impact, build_impact
+from mirage.store.chains import chains
+from mirage.store.chains.open_links import count_planned_standbys, list_overlapping_chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.operations import clusters
+from tests.integration.services.test_release_planning import (
+    END,
+    LIMIT,
+    minutes,
+    runs,
+    shown_plan,
+    stands,
+)
+from tests.support.services.printed import looked
+from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, links
+
+DUE = END - 4 * HOUR
+ELIGIBLE = DUE + 9
+BEGINS = END - 3 * HOUR
+ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
+SAYS = {
+    Planner.LINK: "",
+    Planner.SERVICE: "mirage:planned-by=service ",
+    Planner.USER: "mirage:lead=4:00:00 ",
+}
+EACH = pytest.mark.parametrize("by", list(Planner))
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.SHADOW)
+    return sqlite_store
+
+
+def released(store: Store, by: Planner, *, now: int = DUE + 60) -> None:
+    """Planned, and released by that."""
+    comment = f"{SAYS[by]}mirage:{CHAIN}:2"
+    looked(store, runs() + stands(shown_plan(minutes(4)), Comment=comment))
+    out: dict[str, Any] = {"EligibleTime": str(ELIGIBLE), "Reason": "Priority", "Comment": comment}
+    looked(store, runs() + stands("(null)", **out), now)
+    assert (links(store)[2].freed_at, links(store)[2].freed_by) == (ELIGIBLE, by)
+
+
+def began(store: Store, by: Planner, *, now: int = BEGINS + 60, over: bool = False) -> None:
+    released(store, by)
+    cells: dict[str, Any] = {
+        "State": "RUNNING",
+        "Reason": "None",
+        "NodeList": "g2",
+        "StartTime": str(BEGINS),
+    }
+    cells |= {"EndTime": str(BEGINS + LIMIT), "EligibleTime": str(ELIGIBLE)}
+    cells |= {"Comment": f"{SAYS[by]}mirage:{CHAIN}:2"}
+    before = runs(State="TIMEOUT") if over else runs()
+    looked(store, before + stands("(null)", **cells), now)
+    assert links(store)[2].state is LinkState.RUNNING
+
+
+def told(store: Store) -> Impact:
+    with store.begin() as tx:
+        handover_outcomes.record_outcomes(tx, 1)
+    with store.read() as tx:
+        return build_impact(tx, 1, 0, END + LIMIT, ADMIN)
+
+
+@EACH
+def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) -> None:
+    began(store, by)
+    with store.read() as tx:
+        told = [
+            row for row in audit.list_entries(tx, chain_id=CHAIN) if row.event == "released by plan"
+        ]
+    assert [row.detail for row in told] == [{"link": 2, "at": ELIGIBLE, "by": by.value}]
+
+
+@EACH
+def test_a_standby_that_is_released_may_cost_overlap(store: Store, by: Planner) -> None:
+    released(store, by)
+    with store.read() as tx:
+        assert list_overlapping_chains(tx, 1) == [CHAIN]
+        # From now on, of one node.
+        assert read_spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
+
+
+@EACH
+def test_its_wait_begins_when_slurm_released_it(store: Store, by: Planner) -> None:
+    began(store, by)
+    with store.read() as tx:
+        known = chains.read_handover_waits(tx, 1, "gpu", nodes=1, last=10)
+    assert known.wait_s.tolist() == [BEGINS - ELIGIBLE]
+
+
+@pytest.mark.parametrize("by", [Planner.SERVICE, Planner.LINK])
+def test_what_a_plan_saved_is_mirages(store: Store, by: Planner) -> None:
+    began(store, by, now=END + 30, over=True)
+    part = told(store).act
+    assert (part.handovers, part.interruption_h, part.overlap_node_h) == (1, 0.0, 3.0)
+    saved = {one.baseline: one.interruption_saved_h for one in part.saved}
+    assert saved["reactive"] == pytest.approx((BEGINS - ELIGIBLE) / HOUR)
+
+
+def test_what_its_owners_plan_saved_is_not(store: Store) -> None:
+    began(store, Planner.USER, now=END + 30, over=True)
+    found = told(store)
+    assert (found.act.handovers, found.shadow.handovers, found.unasked) == (0, 0, 1)
+
+
+def test_plans_that_stand_are_counted_by_who_made_them(store: Store) -> None:
+    looked(store, runs() + stands(shown_plan(minutes(4))))
+    with store.read() as tx:
+        assert count_planned_standbys(tx, 1) == {
+            Planner.SERVICE: 0,
+            Planner.LINK: 1,
+            Planner.USER: 0,
+        }
+    looked(store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
+    with store.read() as tx:
+        assert sum(count_planned_standbys(tx, 1).values()) == 0

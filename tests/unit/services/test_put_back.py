@@ -1,0 +1,66 @@
+"""Predecessors that Slurm put back into the queue and holds: their chain waits, and says so."""
+
+import pytest
+
+from mirage.domain.chain import ChainState, LinkState
+from mirage.domain.chain_cause import Risk
+from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.link_risks import get_advice
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.support.services.printed import looked, printed
+from tests.support.services.slurm_jobs import CHAIN, NOW, chain, links
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+    return sqlite_store
+
+
+def second(state: str, reason: str, submit: int) -> str:
+    return printed(
+        JobID="12",
+        State=state,
+        Reason=reason,
+        SubmitTime=str(submit),
+        StartTime="N/A" if state != "RUNNING" else str(NOW - 300),
+        EndTime="N/A" if state != "RUNNING" else str(NOW + 3300),
+        NodeList="gpu01" if state == "RUNNING" else "",
+        Comment=f"mirage:{CHAIN}:2",
+    )
+
+
+THIRD = printed(
+    JobID="13",
+    Reason="Dependency",
+    StartTime="N/A",
+    EndTime="N/A",
+    Dependency="afterany:12(unfulfilled)",
+    Comment=f"mirage:{CHAIN}:3",
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [("job_requeued_in_held_state", "RequeueHeld"), ("job requeued in held state", "RequeueHeld")],
+)
+def test_a_predecessor_that_an_expedited_requeue_left_held_is_told(
+    store: Store, reason: str, word: str
+) -> None:
+    looked(store, second("RUNNING", "None", NOW - 600) + THIRD)
+    looked(store, second("EXPEDITING", "None", NOW + 30) + THIRD, NOW + 60)
+    assert links(store)[2].state is LinkState.PENDING
+    for later in (120, 180):
+        looked(store, second("REQUEUE_HOLD", reason, NOW + 30) + THIRD, NOW + later)
+    found = chain(store)
+    assert found.state is ChainState.ACTIVE
+    assert found.at_risk is not None
+    assert (found.at_risk.of, found.at_risk.word, found.at_risk.job_id) == (
+        Risk.HINDERED,
+        word,
+        12,
+    )
+    assert "link 2 (job 12) waits: it was requeued and is held" in describe_chain(found)
+    assert "scontrol release" in get_advice(word)

@@ -1,0 +1,99 @@
+"""A service that is no Operator moves what it may, and leaves the rest to plain Slurm."""
+
+import os
+import pwd
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
+from mirage.domain.decision import Action, Mode
+from mirage.services.access.authorization import NO_ROSTER
+from mirage.services.access.slurm_permissions import ReachReporter, compute_reach
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.commands.sacctmgr import Roster
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.support.services.scene import Always
+from tests.support.services.slurm_jobs import Written, running, standby
+from tests.unit.services.test_moves import last, tick
+
+COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
+    return sqlite_store
+
+
+def cluster_of(account: str) -> Written:
+    return Written(replace(running(1), account=account), replace(standby(2), account=account))
+
+
+@pytest.mark.parametrize("account", ["research", "Research"])
+def test_a_coordinator_moves_the_chains_of_the_account(store: Store, account: str) -> None:
+    cluster = cluster_of(account)
+    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    assert cluster.moves == [("free", 12, "")]
+
+
+@pytest.mark.parametrize("account", ["students", "", "research2"])
+def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
+    store: Store, account: str
+) -> None:
+    cluster = cluster_of(account)
+    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    assert cluster.moves == []
+    row = last(store, 2)
+    assert (row.action, row.policy) == (Action.WAIT, "guard")
+    assert "may not move jobs" in row.reason
+    assert "plain Slurm starts it when its predecessor ends" in row.reason
+    assert "(research)" in row.reason
+
+
+def test_rights_that_come_later_count(store: Store) -> None:
+    found = [MoveScope(uid=77)]
+    rules = Rules(policy=Always, default="always", reach=lambda: found[0])
+    cluster = cluster_of("students")
+    tick(store, cluster, rules)
+    assert cluster.moves == []
+    found[0] = EVERYBODY
+    cluster.at += 60
+    tick(store, cluster, rules)
+    assert cluster.moves == [("free", 12, "")]
+
+
+def test_who_may_move_what_is_read_from_the_roster() -> None:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    known = Roster(
+        operators=frozenset({"op"}), coordinated={"co": frozenset({"b", "a"}), me: frozenset({"c"})}
+    )
+    assert (
+        compute_reach("op", known)
+        is compute_reach("root", known)
+        is compute_reach("slurm", known, "slurm")
+        is EVERYBODY
+    )
+    assert compute_reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
+    assert UNKNOWN.can_move(1, "a")
+    assert compute_reach("root", NO_ROSTER) is EVERYBODY
+    coordinator = compute_reach("co", known)
+    assert coordinator.describe_scope() == "jobs of accounts that it coordinates (a, b)"
+    assert (coordinator.can_move(0, "a"), coordinator.can_move(0, "d")) == (True, False)
+    nobody = compute_reach("nobody", known)
+    assert nobody.can_move(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
+    assert "neither Operator nor coordinator" in nobody.describe_scope()
+
+
+def test_a_change_of_rights_is_said_once() -> None:
+    found = [MoveScope(uid=77), MoveScope(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
+    ask = ReachReporter(iter(found).__next__)
+    with capture_logs() as said:
+        assert [ask() for _ in found] == found
+    assert [line["jobs"] for line in said] == [
+        COORDINATOR.describe_scope(),
+        UNKNOWN.describe_scope(),
+    ]

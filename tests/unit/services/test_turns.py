@@ -1,0 +1,144 @@
+"""A link of a sequential chain that has its nodes already is a standby until its turn comes."""
+
+from dataclasses import replace
+
+import pytest
+
+from mirage.domain import script_turns
+from mirage.domain.chain import Chain, ChainState, Link, LinkState, Style
+from mirage.domain.job import Job, JobId, JobState
+from mirage.services.chains import explanations
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.notify.notices import build_situation, find_news
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events.outbox import Situation
+from mirage.store.operations import clusters
+from tests.support.services.slurm_jobs import (
+    ALICE,
+    CHAIN,
+    HOUR,
+    NOW,
+    chain,
+    ended,
+    events,
+    links,
+    running,
+    standby,
+)
+
+WAITS = "link 2 (job 12) waits for link 1 (job 11)"
+
+
+def register(store: Store, style: Style | None = Style.SEQUENTIAL, planned: int = 9) -> None:
+    with store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        new = Registration(chain_id=CHAIN, links=planned, style=style)
+        chain_service.register_chain(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    register(sqlite_store)
+    return sqlite_store
+
+
+def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
+    with store.begin() as tx:
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
+    found = chain(store)
+    return found.state, explanations.describe_chain(found)
+
+
+def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
+    assert told(store, running(1, NOW - HOUR), running(2), standby(3)) == (ChainState.ACTIVE, WAITS)
+    assert script_turns.find_awaited_links(chain(store), links(store).values()).keys() == {2}
+    over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
+    assert told(store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert script_turns.find_awaited_links(chain(store), links(store).values()) == {}
+    assert script_turns.compute_script_starts(chain(store), links(store).values()) == {
+        1: NOW - HOUR,
+        2: NOW + 60,
+    }
+
+
+def test_mail_says_so(store: Store) -> None:
+    told(store, running(1, NOW - HOUR), running(2), standby(3))
+    is_now = build_situation(chain(store), None, NOW)
+    troubled = Situation(state=ChainState.ACTIVE, at_risk="NoStandby", interrupted=False)
+    ((_, says),) = find_news(chain(store), troubled, is_now)
+    assert says == f"a link runs, and nothing is at risk: {WAITS}"
+
+
+@pytest.mark.parametrize("style", [None, *(s for s in Style if s is not Style.SEQUENTIAL)])
+def test_in_a_chain_of_another_style_nobody_waits(sqlite_store: Store, style: Style | None) -> None:
+    register(sqlite_store, style)
+    assert told(sqlite_store, running(1, NOW - HOUR), running(2), standby(3))[1] == ""
+    starts = script_turns.compute_script_starts(chain(sqlite_store), links(sqlite_store).values())
+    assert starts == {1: NOW - HOUR, 2: NOW - 60}
+
+
+def test_the_cancelled_link_that_runs_ends_the_chain_though_another_waits_beside_it(
+    store: Store,
+) -> None:
+    told(store, running(1, NOW - HOUR), running(2), standby(3))
+    cancelled = ended(1, JobState.CANCELLED, NOW - HOUR, NOW + 10)
+    outcome = told(store, cancelled, running(2), standby(3), now=NOW + 60)
+    assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
+
+
+def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(store: Store) -> None:
+    first = running(1, NOW - HOUR)
+    told(store, first, running(2))
+    lost = ended(2, JobState.CANCELLED, NOW - 60, NOW + 10)
+    state, note = told(store, first, lost, now=NOW + 60)
+    assert (state, "the standby for link 2 (job 12) is gone: CANCELLED" in note) == (
+        ChainState.ACTIVE,
+        True,
+    )
+    anew = standby(2, job_id=JobId(19), submit=NOW + 11)
+    assert told(store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert "replaced" in events(store)
+    again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 140, job_id=JobId(19), submit=NOW + 11)
+    state, note = told(store, first, lost, again, now=NOW + 180)
+    assert (state, "as was the one before it" in note) == (ChainState.PAUSED, True)
+
+
+def test_one_that_was_warned_and_stepped_back_is_followed_as_its_new_job(store: Store) -> None:
+    first = running(1, NOW - HOUR, time_limit_s=10 * HOUR)
+    told(store, first, running(2, NOW), now=NOW + 60)
+    back = ended(2, JobState.COMPLETED, NOW, NOW + 2 * HOUR)
+    anew = standby(2, job_id=JobId(19), submit=NOW + 2 * HOUR - 5)
+    told(store, first, back, anew, now=NOW + 2 * HOUR + 60)
+    assert (links(store)[2].job_id, links(store)[2].state) == (19, LinkState.PENDING)
+
+
+def test_failing_fast_counts_from_the_scripts_first_line(store: Store) -> None:
+    """Each link waited for half an hour, and its script failed within a minute."""
+    shown: list[Job] = []
+    for index in range(1, 5):
+        end = NOW + 60 * index
+        shown.append(ended(index, JobState.FAILED, end - HOUR // 2, end))
+    state, note = told(store, *shown, standby(5), now=NOW + 300)
+    assert (state, "failed within 10 minutes" in note) == (ChainState.PAUSED, True)
+
+
+def test_the_wait_is_not_in_the_chains_total(store: Store) -> None:
+    with store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), total_s=2 * HOUR))
+    first = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
+    second = ended(2, JobState.COMPLETED, NOW - HOUR // 2, NOW + HOUR // 2)
+    outcome = told(store, first, second, now=NOW + HOUR)
+    assert outcome == (ChainState.FINISHED, "ended with link 2, COMPLETED")
+
+
+def test_a_requeued_predecessor_is_not_waited_for() -> None:
+    first = Link(chain_id=CHAIN, index=1, job_id=JobId(1), submit=0)
+    second = replace(first, index=2, job_id=JobId(2), state=LinkState.RUNNING, start=NOW)
+    made = Chain(chain_id=CHAIN, uid=ALICE, style=Style.SEQUENTIAL)
+    assert script_turns.compute_script_starts(made, [second, first]) == {2: NOW}
+    runs = replace(first, state=LinkState.RUNNING, start=NOW - 5)
+    assert script_turns.compute_script_starts(made, [second, runs]) == {1: NOW - 5}

@@ -1,0 +1,199 @@
+"""A link's plan and what stands already: in Slurm, in the chain's files, in the user's cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.slurm_plugin.fakes import FakeSlurm
+from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
+
+
+@pytest.fixture
+def planning(slurm: FakeSlurm) -> Planning:
+    return Planning.on(slurm)
+
+
+@pytest.mark.parametrize(
+    "stands",
+    [
+        "(null)",
+        "afterany:101(unfulfilled),afterok:7(unfulfilled)",
+        "afterany:101(unfulfilled)?after:101+9(unfulfilled)",
+        "afterok:101(unfulfilled)",
+        "afterany:101(unfulfilled),singleton(unfulfilled)",
+    ],
+)
+def test_a_dependency_that_somebody_changed_is_theirs(planning: Planning, stands: str) -> None:
+    planning.waited([HOUR] * 30)
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=stands)
+    planning.plan()
+    assert planning.updates() == []
+    assert "not as this link wrote it" in planning.log()
+    assert planning.again_at() == 0
+
+
+def test_its_own_plan_is_moved_and_one_that_was_taken_back_is_not(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    planning.runs(end=planning.end + 2 * HOUR)  # the time limit was changed
+    planning.plan(3)
+    assert planning.lead_minutes() == -60
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled)")
+    planning.plan(3, max_lead="5")
+    assert planning.minutes() is None
+
+
+def test_a_plan_that_was_cut_off_as_it_was_written_is_known_either_way(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    kept = planning.chain / "plans/1"
+    first, said = kept.read_text().split("\n")[:2]
+    words = first.split(" ")
+    for stands in ("1200", "-"):
+        # What stood before it is the last word of a line whose end is not known.
+        kept.write_text(" ".join([*words[:2], "1300", *words[3:], stands]) + f"\n{said}\n")
+        term = "" if stands == "-" else f"?after:{OWN}+{stands}(unfulfilled)"
+        for now in (term, f"?after:{OWN}+1300(unfulfilled)"):
+            before = kept.read_text()
+            planning.slurm.job_in_full(
+                NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled){now}"
+            )
+            planning.plan(3)
+            assert planning.lead_minutes() == 60
+            kept.write_text(before)
+
+
+def test_a_small_move_is_none_and_costs_no_question_the_second_time(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    asked = len(planning.questions())
+    assert (asked, len(planning.updates())) == (1, 1)
+    planning.plan(2)
+    assert len(planning.questions()) == asked
+    planning.plan(3)
+    assert (len(planning.questions()), len(planning.updates())) == (2, 1)
+    assert planning.again_at() == 0
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "COMPLETING", "PENDING"])
+def test_a_predecessor_that_does_not_run_gets_no_plan(planning: Planning, state: str) -> None:
+    planning.waited([HOUR] * 30)
+    planning.runs(state=state)
+    planning.plan()
+    assert planning.updates() == []
+
+
+def test_a_predecessor_that_slurm_has_forgotten_gets_no_plan(planning: Planning) -> None:
+    """The term would be met at once."""
+    planning.waited([HOUR] * 30)
+    (planning.slurm.root / f"full.{OWN}").unlink()
+    assert planning.plan().returncode == 3
+    assert planning.updates() == []
+
+
+@pytest.mark.parametrize("end", ["N/A", "NONE"])
+def test_without_an_end_there_is_no_plan(planning: Planning, end: str) -> None:
+    planning.waited([HOUR] * 30)
+    planning.runs(end=end)
+    planning.plan()
+    assert planning.updates() == []
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED", "COMPLETING"])
+def test_while_an_earlier_link_runs_there_is_none(planning: Planning, state: str) -> None:
+    planning.waited([HOUR] * 30)
+    planning.has("jobs/2", OWN)
+    planning.has("jobs/3", NEXT)
+    planning.has("jobs/1", 100)
+    times = ("N/A", planning.start, planning.end)
+    planning.slurm.job_in_full(100, state, times=times)
+    assert planning.plan(link=2).returncode == 3
+    assert planning.questions() == [], "its files tell"
+    planning.has("deadline/1", planning.start)
+    assert planning.plan(link=2).returncode == 3, "its time is over, and still it runs"
+    planning.has("ends/1", "timeout")
+    assert planning.plan(link=2).returncode == 0
+    assert planning.lead_minutes() == 60
+
+
+def test_a_next_link_that_came_too_early_once_has_no_second_plan(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    (planning.chain / "requeued").mkdir()
+    planning.has("requeued/2", OWN)
+    planning.plan()
+    assert planning.updates() == []
+
+
+def test_a_site_that_refuses_is_asked_once_in_the_chains_life(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    refusal = planning.slurm.root / "scontrol.err"
+    refusal.write_text("slurm_update error: Access/permission denied\n")
+    planning.plan()
+    planning.plan(2)
+    refusal.unlink()
+    planning.has("jobs/3", 103)
+    planning.has("jobs/2", OWN)
+    planning.plan(link=2)
+    assert len(planning.updates()) == 1
+    assert "the site refuses plans: slurm_update error: Access/permission denied" in planning.log()
+
+
+def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    trouble = planning.slurm.root / "scontrol.err"
+    trouble.write_text("slurm_update error: Unable to contact slurm controller\n")
+    planning.plan()
+    assert planning.minutes() is None
+    trouble.unlink()
+    planning.plan(2)
+    assert planning.lead_minutes() == 60
+
+
+# --- the cache -----------------------------------------------------------------------
+
+
+def cache(planning: Planning) -> Path:
+    (path,) = [
+        path
+        for path in (planning.slurm.root / "home/.cache/mirage").iterdir()
+        if path.suffix != ".asked"
+    ]
+    return path
+
+
+def test_what_sacct_said_is_kept_for_all_chains_of_the_user(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    found = cache(planning).stat()
+    assert (found.st_mode & 0o777, found.st_uid) == (0o600, os.getuid())
+    planning.answers("", 1)
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled)")
+    (planning.chain / "plans/1").unlink()
+    planning.plan()
+    assert planning.lead_minutes() == 60
+
+
+@pytest.mark.parametrize("spoilt", ["torn", "open", "link", "other"])
+def test_a_kept_answer_that_is_not_the_users_own_is_not_believed(
+    planning: Planning, spoilt: str
+) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan(lead=600)
+    path = cache(planning)
+    text = path.read_text()
+    if spoilt == "torn":
+        path.write_text(text[:-3])
+    elif spoilt == "open":
+        path.chmod(0o666)
+    elif spoilt == "link":
+        elsewhere = planning.slurm.root / "theirs"
+        elsewhere.write_text(text)
+        path.unlink()
+        path.symlink_to(elsewhere)
+    else:
+        path.write_text(text.replace("gpu", "cpu"))
+    planning.plan(3)
+    assert "60, 60 and 60 min" not in planning.log().splitlines()[-1]
