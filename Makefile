@@ -10,7 +10,7 @@ SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test compiled kernels test-simulated turn-answers turn-chains test-slurm test-chains test-plugin \
+.PHONY: demo test compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
 	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
@@ -26,6 +26,8 @@ TIMED = TIMEFORMAT='part $@: %0R s'; time
 APART := deploy/testbed/apart.sh
 # What each leaves is recorded by `make tried`.
 RESULTS = build/$@.xml
+# tests/unit, tests/integration, tests/acceptance: docs/contributing.md says what stands where.
+TIERS := tests/unit tests/integration tests/acceptance
 OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=$(RESULTS)
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
@@ -43,7 +45,7 @@ IN_TURN = failed=0; for part in $(1); do $(MAKE) KERNELS= $$part || failed=1; do
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=3 $(STAMP) compiled $(ROOTS)
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=6 --output-sync=target check test-simulated turn-answers turn-chains test-deb
+	$(MAKE) --jobs=7 --output-sync=target check test-simulated turn-answers turn-chains test-deb test-newcomer
 
 # What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
@@ -53,8 +55,12 @@ compiled: $(SERVE_STAMP)
 kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
-test-simulated: kernels  ## what needs no Slurm
-	$(TIMED) $(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 --dist=worksteal
+test-simulated: kernels  ## what needs no Slurm: the first tier once more, compiled and on PostgreSQL too, and the second
+	$(TIMED) $(IDLE) env NUMBA_DISABLE_JIT=0 $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 \
+		--dist=worksteal $(TIERS)
+
+test-newcomer:  ## the first tier alone, as a stranger runs it: a new environment, an ordinary user, a plain pytest
+	$(TIMED) $(IDLE) tests/newcomer.sh --numprocesses=2
 
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
@@ -65,7 +71,8 @@ turn-chains: kernels
 	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-slurm-24.11))
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/acceptance/handover --ignore=tests/acceptance/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance --ignore=tests/acceptance/handover \
+		--ignore=tests/acceptance/slurm_plugin
 
 test-chains: $(KERNELS)  ## whole chains, and what they win
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance/handover

@@ -10,9 +10,8 @@ import pytest
 
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
-from tests.support.paths import CHECKOUT
+from tests.support.paths import CHECKOUT, SHARED
 
-SHARED = CHECKOUT.parent / "shared"
 LS6 = SHARED / "traces/tacc-ls6-a100.parquet"
 LS6_CLUSTER = SHARED / "clusters/ls6.toml"
 CLUSTER = """\

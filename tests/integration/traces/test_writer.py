@@ -23,7 +23,7 @@ from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import format_numbers, render_cluster_file
 from tests.support.paths import DOCS
 
-DOCS = DOCS / "clusters.md"
+CLUSTER_FILES = DOCS / "clusters.md"
 
 
 def read_back(text: str) -> Params:
@@ -199,7 +199,7 @@ def test_whatever_stands_in_a_file_it_reads_or_its_faults_are_told(text: str) ->
 
 
 def documented() -> list[str]:
-    text = DOCS.read_text(encoding="utf-8")
+    text = CLUSTER_FILES.read_text(encoding="utf-8")
     return re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
 
 

@@ -11,7 +11,7 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.web.app import mount_pages
 from tests.support.api.running import NOW, Client, Stage
-from tests.support.web.looking import session_of
+from tests.support.web.credentials import session_of
 
 NUL = "%00"
 
