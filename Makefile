@@ -32,10 +32,10 @@ OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
-RELEASE_TESTS ?= tests/acceptance/cluster/test_contract.py tests/acceptance/slurm_plugin/test_conformance.py tests/acceptance/slurm_plugin/test_conformance_run.py \
-	tests/acceptance/slurm_plugin/test_hooks.py tests/acceptance/slurm_plugin/test_options_real.py tests/acceptance/identity \
-	'tests/acceptance/handover/test_early_release.py::$(ONE_REGIME)' tests/acceptance/handover/test_survival.py tests/acceptance/handover/test_pinned.py \
-	tests/acceptance/handover/test_submit_for_users.py
+A := tests/acceptance
+RELEASE_TESTS ?= $A/cluster/test_contract.py $A/slurm_plugin/test_conformance.py $A/slurm_plugin/test_conformance_run.py \
+	$A/slurm_plugin/test_hooks.py $A/slurm_plugin/test_options_real.py $A/identity '$A/handover/test_early_release.py::$(ONE_REGIME)' \
+	$A/handover/test_survival.py $A/handover/test_pinned.py $A/handover/test_submit_for_users.py
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 # The kernels are compiled by then.
@@ -71,14 +71,13 @@ turn-chains: kernels
 	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-slurm-24.11))
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance --ignore=tests/acceptance/handover \
-		--ignore=tests/acceptance/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A --ignore=$A/handover --ignore=$A/slurm_plugin
 
 test-chains: $(KERNELS)  ## whole chains, and what they win
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance/handover
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/handover
 
 test-plugin: $(STAMP)  ## what users touch
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/slurm_plugin
 
 test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
 	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
@@ -98,7 +97,7 @@ root-trixie root-sid: root-%:
 	$(TIMED) python3 deploy/testbed/testbed.py root $*
 
 test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
-	$(TIMED) $(IDLE) $(PYTEST) -m deb tests/acceptance/deploy
+	$(TIMED) $(IDLE) $(PYTEST) -m deb $A/deploy
 
 # Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
 deb: $(DEB_STAMP)  ## the Debian package, into dist/
