@@ -7,8 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.time_units import DAY_S
 from mirage.http.context import ApiContext
-from mirage.services.control.limits import DAY_S
 from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import RpcUsage
 from mirage.store.chains import chains, decisions

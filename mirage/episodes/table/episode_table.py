@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.table import npz_reader, twin_forecasts
 from mirage.episodes.table.metadata import TableMetadata
 from mirage.episodes.table.twin_forecasts import TwinForecasts
@@ -28,7 +29,6 @@ NONE = -1
 _META = "meta.json"
 _META_MOST_BYTES = 16 * 2**20
 """It holds the whole cluster file."""
-_HOUR_S = 3600.0
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same table gives the same bytes: members carry no date."""
 
@@ -138,12 +138,12 @@ class EpisodeTable:
     @property
     def outcome_h(self) -> NDArray[np.float64]:
         """[E, T]: `outcome_s` in hours."""
-        return self.outcome_s / _HOUR_S
+        return self.outcome_s / HOUR_S
 
     @property
     def outcome_aged_h(self) -> NDArray[np.float64]:
         """[E, T]: `outcome_aged_s` in hours."""
-        return self.outcome_aged_s / _HOUR_S
+        return self.outcome_aged_s / HOUR_S
 
     @property
     def observations(self) -> NDArray[np.float32]:
@@ -180,8 +180,8 @@ class EpisodeTable:
             predecessor_end=int(self.predecessor_end[i]),
             instants=self.predecessor_start[i] + self.instant_s.astype(np.int64),
             observations=self.observations[i],
-            outcome_h=self.outcome_s[i] / _HOUR_S,
-            outcome_aged_h=self.outcome_aged_s[i] / _HOUR_S,
+            outcome_h=self.outcome_s[i] / HOUR_S,
+            outcome_aged_h=self.outcome_aged_s[i] / HOUR_S,
         )
 
     def save(self, path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints, Queue
+from mirage.domain.time_units import DAY_S
 from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
@@ -26,7 +27,6 @@ MOST = 60
 """New jobs of one look that something is foretold of."""
 LEAST_SAMPLES = 20
 _FORGOTTEN_S = 90 * 86400
-_DAY_S = 86400
 
 
 class JobForecastRecorder:
@@ -84,7 +84,7 @@ def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:
-        day = outcome.foretold.submit // _DAY_S * _DAY_S
+        day = outcome.foretold.submit // DAY_S * DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
         tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
@@ -14,7 +15,6 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration import inferred_cluster
 from mirage.traces.calibration.fidelity import (
-    DAY_S,
     Fidelity,
     Whole,
     Window,

@@ -34,7 +34,6 @@ LONGER = "ran longer by ElapsedRaw than from Start to End: ElapsedRaw counts"
 
 _NODES = ("allocnodes", "nnodes")
 _CPUS = ("alloccpus", "ncpus")
-_MINUTE_S = 60
 _TOLERANCE_S = 60
 _LONGEST = 18
 """Digits of a number that means anything."""

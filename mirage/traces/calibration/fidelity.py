@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.traces.workloads.replay import LoggedOutcomes
 
-HOUR_S = 3600
-DAY_S = 86400
-WEEK_S = 7 * DAY_S
 RAMP_UP_S = 6 * DAY_S
 """Not judged: a log begins with what started then, the jobs that ran already are missing."""
 _MONDAY_S = 4 * DAY_S

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.sim.types import NodeEvent, Outage, SimJob
-from mirage.traces.calibration.fidelity import DAY_S, HOUR_S, Whole
+from mirage.traces.calibration.fidelity import Whole
 from mirage.traces.workloads.replay import LoggedOutcomes
 
 _GRID_S = 600
