@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.decision import RECENT_JOBS
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints, Queue
 from mirage.domain.time_units import DAY_S
@@ -17,7 +18,6 @@ from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.forecasts.new_jobs import sample_new_jobs
-from mirage.services.provision.decision_context import RECENT_JOBS
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import job_forecasts
 from mirage.store.forecasts.job_forecasts import JobForecast, JobForecastOutcome

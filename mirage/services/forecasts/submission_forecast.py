@@ -7,7 +7,7 @@ for a job of this shape, nor one near it, what like jobs waited lately is told.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirage.domain.decision import Forecast
+from mirage.domain.decision import RECENT_JOBS, Forecast
 from mirage.domain.job_shape import WHOLE_NODES, ForecastAccuracy, JobShape, ShapeForecast
 from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import format_time_limit
@@ -18,7 +18,6 @@ from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
 from mirage.store.jobs import job_history, queue_summary
 
-RECENT_JOBS = 1000
 FRESH_S = 1800
 """An older answer of the twin is not shown."""
 NEAR = 1.0
