@@ -5,7 +5,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.domain.time_units import HOUR_S
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.time_units import HOUR_S
 
 LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
@@ -24,9 +25,6 @@ successor would start, signed log(1 + hours). `twin_late`: P(late)."""
 
 FINGERPRINT = hashlib.sha256("\n".join(("1", *NAMES)).encode()).hexdigest()
 """Counts up its first line when a number is computed otherwise under the same name."""
-
-
-Floats = NDArray[np.float64]
 
 
 def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:

@@ -5,19 +5,14 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.domain.time_units import HOUR_S
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import twin_features
 from mirage.features.observation import spec
 from mirage.policy.models import conformal, quantiles
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Observations = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

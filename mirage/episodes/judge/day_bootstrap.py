@@ -3,13 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.time_units import DAY_S
 
 DRAWS = 2000
 SEED = 20230213
 LEVEL_PCT = 95.0
-
-Floats = NDArray[np.float64]
 
 
 def draw_day_counts(

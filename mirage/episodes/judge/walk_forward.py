@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import PolicyView
 from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge.policy_runner import Chosen, select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policy.models.unavailable_model import UnavailableModel
-from mirage.policy.results.comparison import Floats, Results, compute_load_h, merge_results
+from mirage.policy.results.comparison import Results, compute_load_h, merge_results
 from mirage.ports import Policy
 
 

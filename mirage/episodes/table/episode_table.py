@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.domain.time_units import HOUR_S
 from mirage.episodes.table import npz_reader, twin_forecasts
 from mirage.episodes.table.metadata import TableMetadata
@@ -32,7 +33,6 @@ _META_MOST_BYTES = 16 * 2**20
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same table gives the same bytes: members carry no date."""
 
-Ints = NDArray[np.int64]
 Column = NDArray[Any]
 
 _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {

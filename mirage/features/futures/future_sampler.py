@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S
 from mirage.features.futures.run_time_distribution import (
-    Floats,
     RunShares,
     RunTimeDistribution,
     clamp_limit,

@@ -10,12 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.features.observation.spec import Scaling
 from mirage.sim.arrays.jit import allocating_kernel as kernel
-
-Floats = NDArray[np.float64]
 
 _LOG, _LOG_HOURS = int(Scaling.LOG), int(Scaling.LOG_HOURS)
 _SIGNED_LOG_HOURS = int(Scaling.SIGNED_LOG_HOURS)

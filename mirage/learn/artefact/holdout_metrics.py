@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Ints
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Flags, Ints, Rows, list_decision_instants
+from mirage.learn.dataset import Rows, list_decision_instants
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
 from mirage.policy.registry import FORECASTS, POLICIES, RULES

@@ -6,9 +6,10 @@ time limits, never run times.
 
 import math
 
+from mirage.domain.arrays import Ints, Observations
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.learn.environment.handover_kernel import BEGINS, ENDS, POSITION, SLOT
-from mirage.learn.environment.protocols import Observations, PositionAction
+from mirage.learn.environment.protocols import PositionAction
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     ELIGIBLE,
@@ -36,7 +37,6 @@ from mirage.sim.arrays.layout import (
     SITE_MAX_AGE,
     SITE_NODES,
     SITE_RATE,
-    Ints,
     column,
     get_queue_place,
     section,

@@ -11,18 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.domain.time_units import HOUR_S
 from mirage.features.observation import feature_vector, spec
 from mirage.learn.environment.compact_observation import FEATURES
 from mirage.learn.environment.packed_states import PackedStates
-from mirage.learn.environment.protocols import (
-    Batch,
-    Flags,
-    Floats,
-    Ints,
-    Observations,
-    PositionAction,
-)
+from mirage.learn.environment.protocols import Batch, PositionAction
 from mirage.learn.environment.start_states import StartState, StartStates, simulate_start
 from mirage.learn.environment.state_batch import StateBatch
 from mirage.sim.types import build_afterany

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.domain.time_units import HOUR_S
 from mirage.learn.environment import compact_observation, handover_kernel
 from mirage.learn.environment.handover_kernel import ENDS, STARTED, Machine
 from mirage.learn.environment.packed_states import PackedStates
-from mirage.learn.environment.protocols import Flags, Floats, Ints, Observations
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import NONE, copy_into
 

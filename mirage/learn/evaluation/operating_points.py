@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 OVERLAPS_H = (1.0, 2.5)
 """A site may rather say how long jobs may run side by side."""

@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S
 from mirage.features.observation import spec
 from mirage.policy.models.quantiles import LEVELS
@@ -29,9 +30,6 @@ FEWEST = 5
 """Hand-overs without which nothing is moved."""
 
 _NODES = spec.PLACES["successor_nodes"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints, Observations
 from mirage.domain.decision import Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S
 from mirage.policy.models import conformal, model_input, quantiles
@@ -16,10 +17,6 @@ from mirage.policy.models.model_output import ModelOutput
 from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, check_signature
 from mirage.policy.models.quantiles import P10, P50, P90
 from mirage.policy.rules.late_threshold import compute_threshold
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Observations = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.decision import PolicyView
 from mirage.domain.time_units import HOUR_S
-from mirage.policy.results.comparison import Ints, Results, merge_results
+from mirage.policy.results.comparison import Results, merge_results
 
 MODEL = "model"
 SIZE_WITHIN = 2.0

@@ -7,12 +7,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.decision import Waits
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policy.rules.lead_rules import select_like_waits
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LAST_JOBS, ENOUGH = 50, 10
 """Of the started jobs that tell the load: the latest of those alike; fewer and wider ones count."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
@@ -33,7 +33,6 @@ LEAST = 20
 _LEVELS = (0.1, 0.5, 0.9)
 _SHORTEST_S = 60.0
 
-Floats = NDArray[np.float64]
 
 Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""

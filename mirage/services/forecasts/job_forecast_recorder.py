@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.decision import RECENT_JOBS
 from mirage.domain.job import Job
-from mirage.domain.snapshot import Ints, Queue
+from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import DAY_S
 from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits

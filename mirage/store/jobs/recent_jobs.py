@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, or_, select
 
+from mirage.domain.arrays import Ints
 from mirage.domain.job import JobState
 from mirage.domain.recent_history import RecentHistory, to_text_column
-from mirage.domain.snapshot import Ints
 from mirage.domain.time_units import DAY_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import jobs

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, func, select
 
-from mirage.domain.snapshot import UNKNOWN, Ints
+from mirage.domain.arrays import Ints
+from mirage.domain.snapshot import UNKNOWN
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.domain.wait_buckets import assign_limit_codes, assign_size_codes
 from mirage.domain.wait_histogram import assign_bins

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
@@ -70,9 +70,6 @@ _LARGEST_BURST = 0.35
 """Machine-days after which a burst is cut off: what limits per user do at a site."""
 _LOYALTY = 0.6
 """Correlation of a user's sessions in limit and in share of the limit used."""
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
