@@ -10,6 +10,7 @@ import numpy as np
 from mirage.domain.arrays import Ints
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
+from mirage.services.replay.simulation import ProgressCallback
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
@@ -27,7 +28,6 @@ from mirage.traces.calibration.search_space import (
 )
 from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
-ProgressCallback = Callable[[float], None]
 """Hears how much has been done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
 

@@ -20,7 +20,7 @@ _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
 
-Row = dict[str, Any]
+RawRow = dict[str, Any]
 """A foreign row: values of the types that `_convert_column` has made sure of."""
 
 
@@ -93,7 +93,7 @@ def _is_fitting_type(name: str, kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_timestamp(kind))
 
 
-def _parse_record(row: Row) -> Record:
+def _parse_record(row: RawRow) -> Record:
     submit = _get_int(row, "submit")
     if submit is None:
         raise RowRefused("no submit time")
@@ -124,7 +124,7 @@ def _parse_record(row: Row) -> Record:
     return Record(job, (NO_NODES,) if nodes is None else ())
 
 
-def _get_int(row: Row, name: str) -> int | None:
+def _get_int(row: RawRow, name: str) -> int | None:
     value = row.get(name)
     if type(value) is int:  # nearly all are
         return value
@@ -133,7 +133,7 @@ def _get_int(row: Row, name: str) -> int | None:
     return parse_integer(value, name)
 
 
-def _get_text(row: Row, name: str) -> str:
+def _get_text(row: RawRow, name: str) -> str:
     value = row.get(name)
     if type(value) is str:
         return value
