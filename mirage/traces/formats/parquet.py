@@ -19,6 +19,8 @@ REQUIRED = (*_TEXTS, *_INTS)
 _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
+_SUSPECT_MARK = "_suspect"
+"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/traces.md)."""
 
 RawRow = dict[str, Any]
 """A foreign row: values of the types that `_convert_column` has made sure of."""
@@ -142,3 +144,20 @@ def _get_text(row: RawRow, name: str) -> str:
 
 def _get_first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0]
+
+
+def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
+    """Read (job id, submission) of the rows that say themselves that their wait is not only the
+    queue's; none where the file has no column `flags`.
+
+    `path` has been read as a trace before: it is in order.
+    """
+    if "flags" not in pq.read_schema(path).names:
+        return set()
+    table = pq.read_table(path, columns=["job_id", "submit", "flags"])
+    columns = (table.column(name).to_pylist() for name in ("job_id", "submit", "flags"))
+    return {
+        (int(job_id), int(submit))
+        for job_id, submit, flags in zip(*columns, strict=True)
+        if flags and any(flag.endswith(_SUSPECT_MARK) for flag in flags.split(";"))
+    }
