@@ -144,7 +144,7 @@ class Records(list[Job]):
 
 
 def compute_waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
-    """`job.compute_wait_s` of columns; without a start, 0."""
+    """Compute `job.compute_wait_s` of columns, int64[jobs] each; without a start, 0."""
     waits: Ints = np.where(start == UNKNOWN, 0, np.maximum(start - np.maximum(eligible, submit), 0))
     return waits
 

@@ -29,7 +29,7 @@ from mirage.domain.chain import (
 )
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
-from mirage.domain.snapshot import UNKNOWN
+from mirage.domain.snapshot import UNKNOWN, compute_waits_s
 from mirage.errors import NotFound
 from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
@@ -252,7 +252,7 @@ def read_handover_waits(
     eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
     eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
     # Slurm's own instant is later where a hold was lifted in between: a pause is no wait.
-    wait_s = np.maximum(start - np.maximum(eligible, by_slurm), 0)
+    wait_s = compute_waits_s(start, eligible, by_slurm)
     return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
 
 
