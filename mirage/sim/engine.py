@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import pop_event
 from mirage.sim.arrays.jit import expand_inline, kernel
 from mirage.sim.arrays.layout import (
@@ -74,7 +75,6 @@ from mirage.sim.arrays.layout import (
     UP,
     UP_BITS,
     WATCHED_START,
-    Ints,
     section,
 )
 from mirage.sim.scheduling.backfill_pass import run_backfill_pass

@@ -11,10 +11,10 @@ from mirage.bootstrap import wiring
 from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
+from mirage.domain.time_units import DAY_S
 from mirage.errors import MirageError
 from mirage.http.allowed_hosts import build_hosts
 from mirage.policy import registry
-from mirage.services.control.limits import DAY_S
 from mirage.store.operations import clusters, telemetry
 
 _TIMEOUT_S = 10.0

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.compute import PendingColumns
 from mirage.sim.types import Params

@@ -8,12 +8,8 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Observations = NDArray[np.float32]
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 
 BOUND = 1e9
 """No number of an observation is larger, of either sign: spaces are bounded by it."""

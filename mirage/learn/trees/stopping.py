@@ -12,7 +12,8 @@ from math import log
 
 import numpy as np
 
-from mirage.learn.dataset import Flags, Floats, Ints, Rows
+from mirage.domain.arrays import Flags, Floats, Ints
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees.tree_families import Family, Trees
 from mirage.policy.rules.late_threshold import is_late_enough

@@ -47,7 +47,7 @@ class ChainVerdict(NamedTuple):
     at_risk: ChainRisk | None = None
 
 
-Refused = Callable[[int], str]
+RefusalLookup = Callable[[int], str]
 """Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
 
 
@@ -58,7 +58,7 @@ class _ChainView:
     chain: Chain
     links: Sequence[Link]
     now: int
-    refused: Refused
+    refused: RefusalLookup
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
@@ -121,7 +121,7 @@ def get_fail_fast_s(chain: Chain) -> int:
 
 
 def judge_chain(
-    chain: Chain, links: Sequence[Link], now: int, refused: Refused
+    chain: Chain, links: Sequence[Link], now: int, refused: RefusalLookup
 ) -> ChainVerdict | None:
     """The state that the links call for and why; None where nothing is to be said."""
     look = _ChainView(chain, links, now, refused)

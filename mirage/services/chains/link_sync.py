@@ -17,7 +17,7 @@ from mirage.domain.chain import (
     find_mark,
 )
 from mirage.domain.chain_cause import Actor
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, compute_wait_s
 from mirage.domain.snapshot import Queue
 from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
@@ -355,10 +355,8 @@ def _store_link(
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Since a hold was lifted between two looks: Slurm makes it eligible anew.
-        since = max(link.freed_at, link.eligible or 0)
-        handover_forecasts.settle_forecast(
-            tx, link.chain_id, link.index, max(0, link.start - since)
-        )
+        wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
+        handover_forecasts.settle_forecast(tx, link.chain_id, link.index, wait_s)
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import InputError, NotFound
 from mirage.services.control.limits import Limits
 from mirage.store.database.engine import Transaction
@@ -11,7 +12,6 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import admin_overrides
 from mirage.store.operations.admin_overrides import LimitOverride
 
-_HOUR_S = 3600.0
 _MOST = 1e9
 
 
@@ -41,12 +41,12 @@ ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
     "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),
     "cluster_overlap_node_h": LimitSpec(field="cluster_overlap_node_h"),
-    "max_lead_h": LimitSpec(field="max_lead_s", per=_HOUR_S),
+    "max_lead_h": LimitSpec(field="max_lead_s", per=HOUR_S),
     "min_gain_s": LimitSpec(field="min_gain_s", whole=True),
     "replan_gain": LimitSpec(field="replan_gain_h"),
     "allow_pin": LimitSpec(field="allow_pin", most=1, whole=True, flag=True),
     "demote_after": LimitSpec(field="demote_after", least=1, whole=True),
-    "demote_error_h": LimitSpec(field="demote_error_s", per=_HOUR_S, least=0.01),
+    "demote_error_h": LimitSpec(field="demote_error_s", per=HOUR_S, least=0.01),
 }
 """By the configuration's name below [provision]."""
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Decision, PolicyView
-
-DAY_S = 86400
-_HOUR_S = 3600.0
+from mirage.domain.time_units import DAY_S, HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Limits:
     max_chains_per_user: int = 200
     """Live ones that Mirage follows (`services.room`)."""
     demote_after: int = 10
-    demote_error_s: float = 12 * _HOUR_S
+    demote_error_s: float = 12.0 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ def _find_stop_reason(
     decision: Decision, view: PolicyView, limits: Limits, spent: Spent
 ) -> str | None:
     if view.time_left_s > limits.max_lead_s:
-        return f"not before {limits.max_lead_s / _HOUR_S:g} h to the end (max_lead_h)"
+        return f"not before {limits.max_lead_s / HOUR_S:g} h to the end (max_lead_h)"
     forecast = decision.forecast
     if forecast is not None:
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
@@ -76,14 +74,14 @@ def _find_stop_reason(
 
 def compute_worst_overlap(view: PolicyView) -> float:
     """What a standby freed now costs if it starts now."""
-    return max(0, view.time_left_s) / _HOUR_S * view.nodes
+    return max(0, view.time_left_s) / HOUR_S * view.nodes
 
 
 def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
     """Node-hours with both links running: so far, and at worst to come for a freed standby."""
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
-    return max(0, end - begin) / _HOUR_S * successor.nodes
+    return max(0, end - begin) / HOUR_S * successor.nodes
 
 
 def find_excess_error(errors_s: Sequence[float], limits: Limits) -> float | None:

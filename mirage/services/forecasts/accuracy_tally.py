@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.features.twin_features import LEVELS
 
 ATOM_S = 60
@@ -17,8 +17,6 @@ CELLS = len(LEVELS) + 1
 _EDGES = np.concatenate(([0.0], 30.0 * 1.2 ** np.arange(60)))
 """Of the histogram of absolute errors, seconds: the last is 16 days."""
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
-
-Floats = NDArray[np.float64]
 
 
 def _make_empty_cells() -> list[float]:

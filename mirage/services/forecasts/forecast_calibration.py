@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policy.models.conformal import WINDOW_DAYS, compute_residual_quantiles
 from mirage.services.forecasts.new_jobs import sample_new_jobs
 from mirage.store.database.engine import Transaction
@@ -29,12 +30,9 @@ ENOUGH, ENOUGH_DAYS = 50, 5
 LEAST = 20
 """Without so many nothing is said of how good they are."""
 
-_DAY_S = 86400
 _LEVELS = (0.1, 0.5, 0.9)
-_HOUR_S = 3600.0
 _SHORTEST_S = 60.0
 
-Floats = NDArray[np.float64]
 
 Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
@@ -69,7 +67,7 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
 
 def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
     """Judge each source by the jobs of the last weeks, and forget older ones."""
-    since = now - WINDOW_DAYS * _DAY_S
+    since = now - WINDOW_DAYS * DAY_S
     forecast_trials.forget_trials(tx, cluster_id, since)
     outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
     for source in sorted({o.source for o in outcomes}):
@@ -85,8 +83,8 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
         return None
     wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
     told_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
-    days = len({o.at // _DAY_S for o in known})
-    residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
+    days = len({o.at // DAY_S for o in known})
+    residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(told_s / HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
     shift = compute_residual_quantiles(residuals, days, _LEVELS) if enough else None
     low, middle, high = told_s.T
@@ -110,6 +108,6 @@ def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Fore
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast
     told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)
-    hours = np.expm1(np.log1p(told_s / _HOUR_S) + np.array(quality.shift))
-    p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * _HOUR_S).round().tolist()
+    hours = np.expm1(np.log1p(told_s / HOUR_S) + np.array(quality.shift))
+    p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * HOUR_S).round().tolist()
     return replace(forecast, p10_s=p10, p50_s=p50, p90_s=p90)

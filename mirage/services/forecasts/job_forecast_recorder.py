@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
+from mirage.domain.decision import RECENT_JOBS
 from mirage.domain.job import Job
-from mirage.domain.snapshot import Ints, Queue
+from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import DAY_S
 from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.forecasts.new_jobs import sample_new_jobs
-from mirage.services.provision.decision_context import RECENT_JOBS
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import job_forecasts
 from mirage.store.forecasts.job_forecasts import JobForecast, JobForecastOutcome
@@ -26,7 +28,6 @@ MOST = 60
 """New jobs of one look that something is foretold of."""
 LEAST_SAMPLES = 20
 _FORGOTTEN_S = 90 * 86400
-_DAY_S = 86400
 
 
 class JobForecastRecorder:
@@ -84,7 +85,7 @@ def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:
-        day = outcome.foretold.submit // _DAY_S * _DAY_S
+        day = outcome.foretold.submit // DAY_S * DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
         tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))

@@ -7,8 +7,9 @@ for a job of this shape, nor one near it, what like jobs waited lately is told.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirage.domain.decision import Forecast
+from mirage.domain.decision import RECENT_JOBS, Forecast
 from mirage.domain.job_shape import WHOLE_NODES, ForecastAccuracy, JobShape, ShapeForecast
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NeverStarts, NotFound, TooMany
 from mirage.policy.rules.lead_rules import Likeness, classify_likeness, forecast_wait
@@ -17,7 +18,6 @@ from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
 from mirage.store.jobs import job_history, queue_summary
 
-RECENT_JOBS = 1000
 FRESH_S = 1800
 """An older answer of the twin is not shown."""
 NEAR = 1.0
@@ -32,7 +32,6 @@ JUDGED_S = 2 * 86400
 TWIN, QUANTILE = "twin", "quantile"
 
 
-_MINUTE_S = 60
 _FAR = 2**62
 _MEANT = 0.8
 """Of the waits lie between p10 and p90."""
@@ -242,7 +241,7 @@ _LIKE = {
 def _describe_source(found: SubmissionForecast, now: int) -> str:
     if found.likeness is not None:
         return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
-    ago = max(0, now - found.at) // _MINUTE_S
+    ago = max(0, now - found.at) // MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
 

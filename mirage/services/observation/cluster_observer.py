@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.chain import Link
 from mirage.domain.snapshot import Node, Snapshot
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
-from mirage.services.control.limits import DAY_S
 from mirage.services.observation.observation_window import ObservationWindow
 from mirage.services.observation.twin_cache import HISTORY_S, TwinCache
 from mirage.sim.types import Params

@@ -9,15 +9,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mirage.domain.arrays import Observation
 
 STEP_S = 600
 GAP_S = 2 * STEP_S
 """Without an observation for longer, those before are forgotten."""
 LONGEST = 144
 """Observations: a day."""
-
-Observation = NDArray[np.float32]
 
 
 @dataclass(slots=True)

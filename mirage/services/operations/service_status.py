@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from mirage.cluster.call_stats import CallTotals
+from mirage.domain.time_units import HOUR_S
 from mirage.store.database.engine import Transaction, read_schema_version
 from mirage.store.database.tables import SCHEMA
 from mirage.store.operations import telemetry
 from mirage.store.operations.telemetry import CallCounts, WorkerTick
 
-HOUR_S = telemetry.HOUR_S
 _PACKAGE = "mirage-provisioner"
 
 

@@ -10,7 +10,15 @@ import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
 from mirage.domain.chain import LinkState, Planner, Position
-from mirage.domain.decision import Action, Decision, Mode, PolicyView, Waits
+from mirage.domain.decision import (
+    RECENT_HANDOVERS,
+    RECENT_JOBS,
+    Action,
+    Decision,
+    Mode,
+    PolicyView,
+    Waits,
+)
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
@@ -19,6 +27,7 @@ from mirage.policy.registry import is_model
 from mirage.ports import NextLink, Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
+from mirage.services.chains.request_enforcement import ASK_AGAIN_S
 from mirage.services.control.limits import Limits, Spent, apply_limits, compute_worst_overlap
 from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations
@@ -41,11 +50,6 @@ from mirage.store.jobs import job_history
 
 _log = structlog.get_logger(__name__)
 
-RECENT_JOBS = 1000
-RECENT_HANDOVERS = 100
-
-ASK_AGAIN_S = 900
-"""A move that Slurm refused is not asked for again sooner."""
 
 AWAITED_SHARE = 0.25
 """Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another

@@ -19,7 +19,7 @@ from mirage.domain.chain import (
     Position,
     Presubmit,
 )
-from mirage.domain.decision import Action, Mode, PolicyView
+from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, Mode, PolicyView
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
@@ -33,8 +33,6 @@ from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 
-RECENT_JOBS = 1000
-RECENT_HANDOVERS = 100
 _THIRD = 3
 """A link asks again after that part of the time that it has left: it plans anew twice at most."""
 _LATEST_S = 6 * 3600

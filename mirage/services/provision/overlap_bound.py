@@ -18,8 +18,7 @@ from dataclasses import replace
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, PolicyView
-
-_HOUR_S = 3600.0
+from mirage.domain.time_units import HOUR_S
 
 
 def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
@@ -33,9 +32,9 @@ def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
     if view.time_left_s <= cap_s + least_wait_s:
         return decision
     reason = (
-        f"not yet: {view.time_left_s / _HOUR_S:.1f} h are left, the chain allows "
-        f"{cap_s / _HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
-        f"{least_wait_s / _HOUR_S:.1f} h"
+        f"not yet: {view.time_left_s / HOUR_S:.1f} h are left, the chain allows "
+        f"{cap_s / HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
+        f"{least_wait_s / HOUR_S:.1f} h"
     )
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 

@@ -13,6 +13,7 @@ import structlog
 
 from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.job import compute_wait_s
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.policy.registry import is_model
@@ -341,10 +342,8 @@ def reconcile_intentions(
             chains.save_link(tx, cluster_id, apply_recorded_move(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
-                since = max(row.at, standby.submit)
-                handover_forecasts.settle_forecast(
-                    tx, row.chain_id, row.index, max(0, standby.start - since)
-                )
+                wait_s = compute_wait_s(standby.start, standby.submit, row.at)
+                handover_forecasts.settle_forecast(tx, row.chain_id, row.index, wait_s)
         entry = AuditEntry(
             at=now,
             actor="mirage",

@@ -7,20 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
+from mirage.services.replay.simulation import ProgressCallback
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration import inferred_cluster
-from mirage.traces.calibration.fidelity import (
-    DAY_S,
-    Fidelity,
-    Whole,
-    Window,
-    choose_window,
-    measure_fidelity,
-)
+from mirage.traces.calibration.fidelity import Fidelity, Window, choose_window, measure_fidelity
 from mirage.traces.calibration.inferred_cluster import HiddenChains, Levels
 from mirage.traces.calibration.search_space import (
     SEARCH_SETTINGS,
@@ -32,7 +28,6 @@ from mirage.traces.calibration.search_space import (
 )
 from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
-ProgressCallback = Callable[[float], None]
 """Hears how much has been done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
 
@@ -265,7 +260,7 @@ class _Bench:
             end=replay.logged.end[rows],
             suspect=replay.logged.suspect[rows],
         )
-        self._known: dict[tuple[int, ...], Whole] = {}
+        self._known: dict[tuple[int, ...], Ints] = {}
         self._told, self._runs = told, 0
         self._expected = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
@@ -286,7 +281,7 @@ class _Bench:
     def score_early_weeks(self, values: Mapping[str, int]) -> float:
         return self.score_values(values, self.early)
 
-    def _get_starts(self, values: Mapping[str, int]) -> Whole:
+    def _get_starts(self, values: Mapping[str, int]) -> Ints:
         key = tuple(values[knob.name] for knob in SEARCH_SETTINGS)
         if key not in self._known:
             self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
@@ -357,14 +352,14 @@ def _build_fitted_setting(
     )
 
 
-def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
+def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Ints:
     sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     return sim.start
 
 
 def _compare_fidelity(
-    replay: Replay, before: Whole, after: Whole, window: Window
+    replay: Replay, before: Ints, after: Ints, window: Window
 ) -> dict[str, Fidelity]:
     submit, logged = replay.workload.submit, replay.logged
     return {

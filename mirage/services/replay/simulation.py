@@ -10,15 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirage.domain.job import JobState
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.errors import InputError
 from mirage.sim.packing.packed_params import compute_least_resources
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration.fidelity import (
-    DAY_S,
-    HOUR_S,
     RAMP_UP_S,
-    WEEK_S,
     Fidelity,
     Window,
     choose_window,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Mode
+from mirage.domain.job import compute_wait_s
 from mirage.services.provision import baseline_counterfactuals
 from mirage.store.chains import chains, decisions, handover_outcomes
 from mirage.store.chains.chains import HandoverRow
@@ -78,7 +79,7 @@ def _compute_by_policy(
     end, start = before.end or 0, after.start or 0
     eligible = end if after.freed_at is None else min(after.freed_at, end)
     # Slurm's own instant is later where a hold was lifted in between.
-    wait_s = max(0, start - max(eligible, after.eligible or 0))
+    wait_s = compute_wait_s(start, eligible, after.eligible)
 
     def split_if_freed_by(policy: str) -> Parted:
         at = would.get(policy, end)

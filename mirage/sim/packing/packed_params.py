@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.errors import ConfigError
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, FRACTION_BITS, Ints
+from mirage.sim.arrays.layout import FAR, FRACTION_BITS
 from mirage.sim.slurm_release import find_release
 from mirage.sim.state.node_selection import WORD
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, SelectType

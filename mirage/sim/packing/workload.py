@@ -9,8 +9,9 @@ from typing import Any, Final, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
+from mirage.sim.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD
 from mirage.sim.packing.name_table import NameTable
 from mirage.sim.packing.packed_params import (
     check_params,

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import expand_inline, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     BACKFILL_AT,
@@ -40,7 +41,6 @@ from mirage.sim.arrays.layout import (
     WALK_YOUNG,
     WANTED,
     WHOLE,
-    Ints,
     column,
     copy_into,
     section,

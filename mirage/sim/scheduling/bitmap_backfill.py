@@ -6,6 +6,7 @@ running jobs leave, and when, is in tables.py.
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
@@ -42,7 +43,6 @@ from mirage.sim.arrays.layout import (
     USABLE,
     WANTED,
     WHOLE,
-    Ints,
     copy_into,
     section,
 )

@@ -4,6 +4,7 @@ The search for a start begins anew at each `later`, looks at once at what is fre
 no further than the next `later`.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
@@ -39,7 +40,6 @@ from mirage.sim.arrays.layout import (
     USABLE,
     WANTED,
     WHOLE,
-    Ints,
     section,
 )
 from mirage.sim.scheduling import bitmap_backfill

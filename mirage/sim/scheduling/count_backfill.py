@@ -6,6 +6,7 @@ last step lasts for ever.
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_back
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
@@ -36,7 +37,6 @@ from mirage.sim.arrays.layout import (
     TIMES,
     UP_BITS,
     WANTED,
-    Ints,
     column,
     section,
 )

@@ -4,6 +4,7 @@ Running jobs are looked through in the order of their ends; a *table* has a bitm
 for each end, and there is one a kind of job, built when first asked for.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -49,7 +50,6 @@ from mirage.sim.arrays.layout import (
     THEN_JOBS,
     THEN_MEMORY,
     WHOLE,
-    Ints,
     copy_into,
     section,
 )

@@ -6,6 +6,7 @@ a chain of cells, so that their room grows with the jobs and not with the machin
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -40,7 +41,6 @@ from mirage.sim.arrays.layout import (
     SITE_WORDS,
     UP,
     WHOLE,
-    Ints,
     column,
     get_queue_place,
     section,

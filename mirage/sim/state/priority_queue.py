@@ -10,6 +10,7 @@ Both parts lie in the same columns, the old before the young, with room ahead, b
 who comes or goes moves only those between its place and the nearer end of its part.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_ahead, shift_back
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
@@ -55,7 +56,6 @@ from mirage.sim.arrays.layout import (
     SUBMIT,
     TIER_SHIFT,
     YOUNG_FIRST,
-    Ints,
     column,
     section,
 )

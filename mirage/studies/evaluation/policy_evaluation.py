@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
-from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.time_units import DAY_S
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.http import quota
@@ -18,7 +19,6 @@ from mirage.services.forecasts.submission_forecast import Requester, SubmissionF
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import QueueStatus
 from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
-from mirage.store.jobs.wait_marks import DAY_S
 from mirage.web.charts import wait_charts
 from mirage.web.forecast_form import ForecastForm
 from mirage.web.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mirage.domain.arrays import Observations
 from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.errors import InputError, UnfitModel
 from mirage.features.observation import spec
 from mirage.features.twin_features import LEVELS
-from mirage.learn.dataset import Observations, Rows
+from mirage.learn.dataset import Rows
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policy.models.model_policy import ModelPolicy
