@@ -1,6 +1,7 @@
 """`mirage train`: from episode tables to an artefact that decides."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +72,7 @@ def train_policy(
         family=family,
         paths=words,
         out=out,
-        models=get_models_folder(config),
+        find_models=partial(get_models_folder, config),
         encoder=encoder,
         init=init,
         settings=settings,
