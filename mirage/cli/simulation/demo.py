@@ -21,8 +21,8 @@ from rich.table import Table
 from mirage import logs
 from mirage.api.app import create_app
 from mirage.bootstrap import wiring
+from mirage.bootstrap.api_wiring import build_api_context
 from mirage.bootstrap.wiring import Service
-from mirage.cli.admin.serve import build_api_context
 from mirage.cli.simulation.scenario import PRESET, SEED, WARM_UP_DAYS, build_scenario, choose_window
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
