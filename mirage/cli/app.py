@@ -55,7 +55,7 @@ COMMANDS = {
         "The configuration file: check it, show it, list every key.",
     ),
     "doctor": (
-        "mirage.cli.diagnostics.doctor",
+        "mirage.cli.admin.doctor",
         "Say what works here and what does not, and what to do",
     ),
     "plugin": (
