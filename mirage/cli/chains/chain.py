@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from mirage.cli.chains import chain_text, timeline
+from mirage.cli.chains import chain_text
 from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
@@ -16,6 +16,7 @@ from mirage.cli.ui.terminal import create_console
 from mirage.config.paths import get_data_dir
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import IllegalTransition, InputError
+from mirage.studies.chain_timeline import build_timeline
 
 app = typer.Typer()
 chain_app = typer.Typer(
@@ -128,7 +129,7 @@ def show_chain(
         return
     handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
     out = create_console()
-    drawn = timeline.build_timeline(chain, handovers, newest=links)
+    drawn = build_timeline(chain, handovers, newest=links)
     for part in chain_text.render_chain_page(
         chain, out.width, chain_text.draw_timeline(drawn, out)
     ):
