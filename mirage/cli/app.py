@@ -46,7 +46,7 @@ COMMANDS = {
         "How long a job would wait if it were submitted now: p10, p50 and p90",
     ),
     "report": (
-        "mirage.cli.shadow_report.report",
+        "mirage.cli.policies.shadow_report",
         "What Mirage would have saved a site, and whether it is needed.",
     ),
     "db": ("mirage.cli.admin.mode", "The database: make it, or bring it to this program's schema."),
