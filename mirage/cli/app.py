@@ -49,7 +49,10 @@ COMMANDS = {
         "mirage.cli.policies.shadow_report",
         "What Mirage would have saved a site, and whether it is needed.",
     ),
-    "db": ("mirage.cli.admin.mode", "The database: make it, or bring it to this program's schema."),
+    "db": (
+        "mirage.cli.admin.database",
+        "The database: make it, or bring it to this program's schema.",
+    ),
     "config": (
         "mirage.cli.admin.config",
         "The configuration file: check it, show it, list every key.",

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.cli.options import JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.sanitize import escape_unprintable
 from mirage.studies.diagnostics.finding import Finding, Severity
@@ -33,7 +34,7 @@ def run_doctor(
     url: Annotated[
         str | None, typer.Option(help="Where people reach it: that the way there is right.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what works here and what does not, and what to do: configuration, database, Slurm, who
     decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.progress import show_activity
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import MirageError
@@ -27,11 +27,9 @@ app.add_typer(models, name="models", help="Trained policies: list, show, promote
 
 Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-
 
 @models.command("list")
-def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
+def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """All versions, and which of each name is promoted: those that the service finds."""
     under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
@@ -47,7 +45,7 @@ def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None
 
 
 @models.command("show")
-def show_model(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
+def show_model(model: Model, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """What a model is: its card, checked against its graph."""
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
@@ -69,7 +67,7 @@ def promote_model(
     *,
     force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
     config: ConfigOption = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Put a version in use: from then on models/NAME means it.
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.simulation.simulate import render_rows_table
 from mirage.cli.ui.compile_notice import warn_if_compiling
@@ -127,7 +127,7 @@ def report_shadow(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Had Mirage acted in the last weeks: what would it have saved, and is it needed?

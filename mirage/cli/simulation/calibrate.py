@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.simulation.simulate import (
     ClusterName,
     create_table,
@@ -73,7 +74,7 @@ def calibrate_cluster_file(
     cluster_name: ClusterName = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fit a cluster file to a log and say how sure that is.
 

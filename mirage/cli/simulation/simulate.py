@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
 from mirage.services.replay.simulation import simulate_replay as run
@@ -62,7 +63,7 @@ def simulate_log(
     ] = None,
     cluster_name: ClusterName = None,
     weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Replay a log on a simulated cluster: waits, speed, how near they are to the log's.
 
