@@ -25,7 +25,7 @@ app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
 app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
 
-Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
+ModelArgument = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
 
 
 @models.command("list")
@@ -45,7 +45,9 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
 
 
 @models.command("show")
-def show_model(model: Model, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def show_model(
+    model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """What a model is: its card, checked against its graph."""
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
@@ -59,7 +61,7 @@ def show_model(model: Model, *, config: ConfigOption = None, as_json: JsonOption
 
 @models.command("promote")
 def promote_model(
-    model: Model,
+    model: ModelArgument,
     words: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[E.npz...]", help="The newest days, which neither has seen."),
@@ -93,7 +95,7 @@ def promote_model(
 
 @models.command("recalibrate")
 def recalibrate_model(
-    model: Model,
+    model: ModelArgument,
     words: Annotated[
         list[Path],
         typer.Argument(metavar="E.npz...", help="The newest days, which it has not seen."),
