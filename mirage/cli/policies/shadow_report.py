@@ -17,8 +17,8 @@ from rich.table import Table
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
-from mirage.cli.simulation.simulate import render_rows_table
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE

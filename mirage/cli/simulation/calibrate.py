@@ -14,15 +14,14 @@ from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import JsonOption
 from mirage.cli.simulation.simulate import (
     ClusterName,
-    create_table,
     format_hours,
     format_ratio,
-    render_rows_table,
     show_share_bar,
     to_epoch_s,
     warn_of_refused_rows,
 )
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.services.replay.calibration import Calibration
 from mirage.studies.output_check import check_writable
 from mirage.studies.replay.cluster_fitting import (

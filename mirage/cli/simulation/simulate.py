@@ -17,13 +17,13 @@ from rich.table import Table
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import JsonOption
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
 from mirage.services.replay.simulation import simulate_replay as run
 from mirage.sim.slurm_release import describe_planner
 from mirage.studies.replay.log_replay import (
     build_document,
     choose_judged_window,
-    count_rows_by_reason,
     format_day,
 )
 from mirage.traces.calibration.fidelity import Fidelity, Window
@@ -161,25 +161,6 @@ def _render_weeks(found: Fidelity) -> Table:
             format_hours(week.logged_h),
             format_hours(week.simulated_h),
         )
-    return table
-
-
-def render_rows_table(taken: Replay) -> Table:
-    """Rows read, and what became of those that are not replayed as they stand."""
-    table = create_table("rows", "number", "first met")
-    table.add_row("read", f"{taken.read:,}")
-    table.add_row("replayed", f"{len(taken.workload):,}")
-    for kind, reasons in count_rows_by_reason(taken).items():
-        for reason, found in reasons.items():
-            first = ", ".join(map(str, found["first"]))
-            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
-    return table
-
-
-def create_table(*columns: str) -> Table:
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
     return table
 
 
