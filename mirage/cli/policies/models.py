@@ -111,7 +111,7 @@ def recalibrate_model(
     Decisions stay as they are: they go by the odds of being late.
     """
     with show_activity("adjusting the forecast"):
-        used = recalibrate_forecast(model, get_models_folder(config), words, out)
+        used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
     typer.echo(f"{out}: adjusted by {used} hand-overs")
 
 

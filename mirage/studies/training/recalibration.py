@@ -1,6 +1,6 @@
 """A tree model's forecast of the wait, adjusted to newer hand-overs; its decisions stay."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mirage.errors import InputError
@@ -13,17 +13,20 @@ from mirage.services.models.model_promotion import load_unseen_table
 from mirage.studies.training.trainers import EVERY, make_packages_error
 
 
-def recalibrate_forecast(model: str, models: Path, paths: Sequence[Path], out: Path) -> int:
+def recalibrate_forecast(
+    model: str, find_models: Callable[[], Path], paths: Sequence[Path], out: Path
+) -> int:
     """Save a copy of a model in the folder `out`, and give the number of hand-overs it goes by.
 
-    `models`: the folder of models. `paths`: of episode tables that the model has not seen. Raises
-    InputError where the model has no forecast, the tables are too few or seen, or the packages for
-    training are not installed.
+    `find_models` gives the folder of models, once the packages for training are known to be there.
+    `paths`: of episode tables that the model has not seen. Raises InputError where the packages are
+    missing, the model has no forecast, or the tables are seen or too few.
     """
     try:
         from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
     except ImportError:
         raise make_packages_error() from None
+    models = find_models()
     served = registry.load_model(model, models)
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, TreeModel):
