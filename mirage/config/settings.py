@@ -58,7 +58,7 @@ Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
-Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
+MailAddress = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
 
 
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?$")]
@@ -259,12 +259,12 @@ class NotifySettings(_Section):
     """Who logs in there; empty: nobody does."""
     smtp_password_file: Path | None = None
     """Holds the password of `smtp_user`, mode 0600, read at each mail."""
-    mail_from: Address | None = None
+    mail_from: MailAddress | None = None
     """The sender of mail."""
     owner_address: Annotated[str | None, AfterValidator(_validate_owner_address)] = None
     """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
     owners get no mail."""
-    admin_addresses: tuple[Address, ...] = ()
+    admin_addresses: tuple[MailAddress, ...] = ()
     """Who is told of every chain."""
     webhook_url_file: Path | None = None
     """Holds the address that digests are posted to, mode 0600 (whoever knows it may post): https,

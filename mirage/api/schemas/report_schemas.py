@@ -6,11 +6,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mirage.api.schemas.chain_schemas import Answer
+from mirage.services.reports.daily_bootstrap import Interval
 
 _NOON = "2026-03-02T12:00:00Z"
 _MIDNIGHT = "2026-03-02T00:00:00Z"
-
-Interval = tuple[float, float]
 
 
 class _RecordModel(BaseModel):

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.cli.options import JsonOption
 from mirage.cluster.site_import import slurm_answers
 from mirage.cluster.site_import.notes import add_job_counts
 from mirage.cluster.site_import.params import ImportedSite, convert_site
@@ -60,7 +61,7 @@ def import_cluster_file(
             "concerns, and say so in the file's head."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the cluster file of the Slurm on this host, or of captured answers.
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
@@ -90,7 +91,7 @@ def build_episode_table(
             "something needs it.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make the table of hand-overs of a trace: every decision instant, every outcome.
 

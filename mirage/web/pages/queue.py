@@ -58,22 +58,22 @@ CURES = {
     "person": "somebody has to act",
 }
 
-Word = Annotated[str, Query(max_length=64)]
+QueryWord = Annotated[str, Query(max_length=64)]
 
 
 @router.get("/queue")
 def show_queue(
     look: CurrentPage,
     *,
-    over: Word = _USUAL_RANGE,
-    partition: Word = "",
-    size: Word = "",
-    limit: Word = "",
-    to: Word = "",
-    nodes: Word = "",
-    time: Word = "",
-    gpus: Word = "",
-    account: Word = "",
+    over: QueryWord = _USUAL_RANGE,
+    partition: QueryWord = "",
+    size: QueryWord = "",
+    limit: QueryWord = "",
+    to: QueryWord = "",
+    nodes: QueryWord = "",
+    time: QueryWord = "",
+    gpus: QueryWord = "",
+    account: QueryWord = "",
 ) -> Response:
     """What cannot be read of the forms is passed over, or said beside them."""
     asked = _build_waits_query(look, over, partition, size, limit)
@@ -113,11 +113,11 @@ def ask_forecast(
     who: Writer,
     tx: Writing,
     *,
-    to: Word = "",
-    nodes: Word = "",
-    time: Word = "",
-    gpus: Word = "",
-    account: Word = "",
+    to: QueryWord = "",
+    nodes: QueryWord = "",
+    time: QueryWord = "",
+    gpus: QueryWord = "",
+    account: QueryWord = "",
 ) -> Response:
     """Have the twin asked for exactly this job, and back to the page."""
     form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)

@@ -74,12 +74,12 @@ def test_what_a_page_says_shows_something_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole() -> completion.Node:
+def whole() -> completion.CommandNode:
     return completion_tree.build_tree()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
-def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completion.Node) -> None:
+def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completion.CommandNode) -> None:
     node, place = whole, 0
     for word in shlex.split(line)[1:]:
         if node["commands"] and not word.startswith("-"):

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from mirage.cli.admin import settings_reference
+from mirage.cli.admin.config import render_reference
 from mirage.config import settings
 from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import PlainName, Settings
@@ -243,4 +243,4 @@ def test_every_key_is_explained() -> None:
 def test_the_reference_is_current() -> None:
     """`mirage config reference >docs/configuration.md` makes it so."""
     committed = DOCS / "configuration.md"
-    assert committed.read_text() == settings_reference.render_reference()
+    assert committed.read_text() == render_reference()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mirage.cli.diagnostics import permission_checks
 from mirage.slurm.text.releases import (
     TRIED,
     SlurmRelease,
@@ -10,6 +9,7 @@ from mirage.slurm.text.releases import (
     list_known_faults,
     parse_release,
 )
+from mirage.studies.diagnostics import slurm_checks
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_a_release_that_nobody_tried_is_told() -> None:
     ("told", "tried"), [("26.05.4", "26.05.5"), ("24.11.9", "24.11.5"), ("26.05.5", "it")]
 )
 def test_another_release_of_a_series_is_not_the_one_that_was_tried(told: str, tried: str) -> None:
-    (good,) = permission_checks.check_release(told, operator=False)
+    (good,) = slurm_checks.check_release(told, operator=False)
     assert good.told == f"{told}: Mirage was tried on {tried}"

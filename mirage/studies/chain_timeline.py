@@ -1,11 +1,11 @@
-"""A chain's timeline: what of `mirage chain show` is drawn, in epoch seconds."""
+"""A chain's timeline from the service's answers: spans of its links, in epoch seconds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-Span = tuple[float, float]
+TimeSpan = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,14 +14,14 @@ class LinkRow:
 
     index: int
     job_id: int
-    waits: Span | None = None
+    waits: TimeSpan | None = None
     """Eligible, and not started."""
-    interruption: Span | None = None
+    interruption: TimeSpan | None = None
     """No link ran: from its predecessor's end until it started, or until now."""
-    runs: Span | None = None
-    overlap: Span | None = None
+    runs: TimeSpan | None = None
+    overlap: TimeSpan | None = None
     """It ran beside its predecessor."""
-    rest: Span | None = None
+    rest: TimeSpan | None = None
     """From now to the end by its time limit."""
     forecast: tuple[float, float, float] | None = None
     """When it starts: p10, p50, p90."""
@@ -34,7 +34,7 @@ class Timeline:
     rows: Sequence[LinkRow]
 
     @property
-    def span(self) -> Span:
+    def span(self) -> TimeSpan:
         """From the first instant that is drawn to the last."""
         found = [at for row in self.rows for at in _list_instants(row)]
         begin, end = min(found, default=self.now), max(found, default=self.now)
@@ -44,7 +44,7 @@ class Timeline:
 def build_timeline(
     chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
 ) -> Timeline:
-    """From the service's answers on a chain, and on the hand-overs of its timeline.
+    """Build it from the service's answers on a chain, and on the hand-overs of its timeline.
 
     `newest`: so many links at most.
     """
@@ -94,7 +94,7 @@ def _build_row(
     )
 
 
-def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> Span | None:
+def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> TimeSpan | None:
     limit = link["time_limit_s"]
     if link["state"] != "running" or start is None or limit is None:
         return None
@@ -122,7 +122,7 @@ def _describe_state(link: Mapping[str, Any]) -> str:
     return str(link["end_state"] or "ended").lower().replace("_", " ")
 
 
-def _make_span(begin: float | None, end: float | None) -> Span | None:
+def _make_span(begin: float | None, end: float | None) -> TimeSpan | None:
     return None if begin is None or end is None or end <= begin else (begin, end)
 
 

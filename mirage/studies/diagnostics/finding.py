@@ -1,4 +1,4 @@
-"""What `mirage doctor` finds: a thing, how it stands, and what to do about it."""
+"""A finding: a thing, how it stands, and what to do about it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Look = Callable[[], tuple[Severity, str]]
 
 
 def run_check(what: str, look: Look) -> Finding:
-    """An error of Mirage's is a fault."""
+    """Run one check; an error of Mirage's becomes a fault."""
     try:
         return Finding(what, *look())
     except MirageError as error:

@@ -1,5 +1,4 @@
-"""What `mirage doctor` says of this host: the unit, disk, shares, clock, MUNGE and
-the wrapped sbatch."""
+"""Checks of this host: the unit, disk, shares, clock, MUNGE and the wrapped sbatch."""
 
 import ctypes
 import hashlib
@@ -10,12 +9,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.cluster.auth import munge
 from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterUnavailable
+from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
 SYSTEMD = Path("/run/systemd/system")
 """Is there where systemd runs (sd_booted(3))."""

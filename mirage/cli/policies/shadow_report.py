@@ -6,26 +6,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
-from mirage.cli.shadow_report.terminal_text import print_report
-from mirage.cli.simulation.simulate import render_rows_table
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
+from mirage.policy.registry import AUTO
+from mirage.services.reports.recommendation import NAMES, ORDER
 from mirage.sim.types import Params
+from mirage.studies.evaluation.auto_choices import format_auto_choices
 from mirage.studies.output_check import check_writable
 from mirage.studies.shadow_report.handover_pairs import ReportOptions
 from mirage.studies.shadow_report.html_page import render_page
 from mirage.studies.shadow_report.job_history import JobLog, SiteHistory
+from mirage.studies.shadow_report.report_text import (
+    COLUMNS,
+    describe_pairs,
+    format_cell,
+    format_saving,
+    format_title,
+)
 from mirage.studies.shadow_report.shadow_study import ShadowStudy, build_report
 from mirage.studies.tables.table_plan import count_cores
 from mirage.traces.workloads import replay
@@ -35,6 +47,9 @@ report = typer.Typer(no_args_is_help=True)
 app.add_typer(
     report, name="report", help="What Mirage would have saved a site, and whether it is needed."
 )
+
+_LED = "interruption_h"
+"""A terminal has width for the interval of one: JSON and page have them all."""
 
 
 @report.command("shadow")
@@ -112,7 +127,7 @@ def report_shadow(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
@@ -177,7 +192,7 @@ def report_shadow(
         typer.echo(json.dumps(whole, indent=1))
     else:
         console = Console()
-        print_report(whole, console)
+        _print_report(whole, console)
         console.print(render_rows_table(taken))
     warn_of_unreplayed_rows(Path(log.name), taken)
 
@@ -212,3 +227,37 @@ def _write_page(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _print_report(document: dict[str, Any], console: Console) -> None:
+    """Recommendation first, then what it rests on."""
+    told = document["recommendation"]
+    console.print(f"[bold]{escape(told['advice'])}[/bold]", soft_wrap=True)
+    console.print(escape(told["reason"]), soft_wrap=True)
+    for line in describe_pairs(document):
+        console.print(escape(line), soft_wrap=True)
+    for group in document["groups"]:
+        console.print(_render_group_table(group))
+        if group["by"] != "all":
+            console.print(f"{escape(group['recommendation']['advice'])}", soft_wrap=True)
+    if document["groups"]:
+        console.print(
+            format_auto_choices(document["groups"][0]["policies"][AUTO]["all"]), soft_wrap=True
+        )
+
+
+def _render_group_table(group: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=escape(format_title(group)), title_justify="left")
+    table.add_column("", no_wrap=True)
+    for heading, _, _ in COLUMNS:
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("Mirage saves\nsum, h", justify="right", overflow="fold")
+    for name in ORDER:
+        told = group["policies"][name]["all"]
+        cells = [
+            format_cell(told, figure, digits, short=figure != _LED) for _, figure, digits in COLUMNS
+        ]
+        table.add_row(
+            NAMES.get(name, name), *map(escape, cells), escape(format_saving(group, name))
+        )
+    return table

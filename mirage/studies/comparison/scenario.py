@@ -1,16 +1,15 @@
-"""What a rehearsal plays on: a machine, the load of its users, and which part of that load."""
+"""A scenario: a machine, the load of its users, and which part of that load is played."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.cli.cluster_file import load_site_params
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
-from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import ComparisonPlan
+from mirage.studies.comparison import policy_comparison
+from mirage.studies.comparison.policy_comparison import ComparisonPlan
 from mirage.traces.workloads import replay, synthetic
 
 WARM_UP_DAYS = 14
@@ -64,17 +63,28 @@ def with_room(params: Params, room: int) -> Params:
 
 
 def build_scenario(
-    preset: str | None, seed: int | None, trace: Path | None, cluster: Path | None
+    preset: str | None,
+    seed: int | None,
+    trace: Path | None,
+    cluster: Path | None,
+    load_params: Callable[[Path], Params],
 ) -> Scenario:
-    """The replay of `trace`, or without one a synthetic load."""
+    """Build the replay of `trace`, or without one a synthetic load.
+
+    `load_params` reads a cluster file. Raises InputError where the files and options name no load
+    that can be replayed.
+    """
     if trace is None:
+        params = Params() if cluster is None else load_params(cluster)
         chosen = PRESET if preset is None else preset
-        return _build_synthetic(chosen, SEED if seed is None else seed, cluster)
+        return _build_synthetic(chosen, SEED if seed is None else seed, params)
     if preset is not None or seed is not None:
         raise InputError(
             "--trace replays a log, --preset and --seed are of a synthetic load: leave out either"
         )
-    return _build_from_log(trace, cluster)
+    if cluster is None:
+        raise InputError("--trace needs --cluster: the file that describes its machine")
+    return _build_from_log(trace, load_params(cluster))
 
 
 def choose_window(
@@ -125,16 +135,12 @@ def _to_epoch_s(given: datetime) -> int:
     return int(given.replace(tzinfo=UTC).timestamp())
 
 
-def _build_synthetic(preset: str, seed: int, cluster: Path | None) -> Scenario:
-    params = Params() if cluster is None else load_site_params(cluster)
+def _build_synthetic(preset: str, seed: int, params: Params) -> Scenario:
     jobs = synthetic.generate_workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
     return Scenario(params, jobs)
 
 
-def _build_from_log(trace: Path, cluster: Path | None) -> Scenario:
-    if cluster is None:
-        raise InputError("--trace needs --cluster: the file that describes its machine")
-    params = load_site_params(cluster)
+def _build_from_log(trace: Path, params: Params) -> Scenario:
     jobs = replay.load_workload(trace, params).jobs
     if not jobs:
         raise InputError(f"{trace} has no job that {params.nodes} nodes could run")

@@ -1,4 +1,4 @@
-"""What `mirage doctor` says of the service itself: its models, whether it answers, and where."""
+"""Checks of the service itself: its models, whether it answers, and where."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from mirage.bootstrap import wiring
-from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
 from mirage.domain.time_units import DAY_S
@@ -16,6 +15,7 @@ from mirage.errors import MirageError
 from mirage.http.allowed_hosts import build_hosts
 from mirage.policy import registry
 from mirage.store.operations import clusters, telemetry
+from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
 _TIMEOUT_S = 10.0
 _OK, _MISDIRECTED = 200, 421

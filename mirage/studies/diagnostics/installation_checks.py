@@ -1,75 +1,42 @@
-"""`mirage doctor`: what stands between this installation and its work, a line each."""
+"""All checks of an installation, and those of its configuration, database, policy and callers."""
 
-import json
 import os
 import pwd
 import shutil
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from mirage.bootstrap import wiring
-from mirage.cli.diagnostics import host_checks, permission_checks, service_checks, slurmrestd_checks
-from mirage.cli.diagnostics.doctor_result import Finding, Severity, run_check
 from mirage.cluster.auth import sudo
-from mirage.cluster.cli.client import SlurmCli
 from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
-from mirage.domain.sanitize import escape_unprintable
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.store.database.engine import mask_url
 from mirage.store.operations import clusters
-
-app = typer.Typer()
-
+from mirage.studies.diagnostics import host_checks, service_checks, slurm_checks
+from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
 _SLURM = "Slurm"
 
 
-@app.command("doctor")
-def run_doctor(
-    *,
-    config: Annotated[
-        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
-    ] = None,
-    user: Annotated[
-        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
-    ] = False,
-    moves: Annotated[
-        bool, typer.Option(help="Try what this account may do in Slurm; costs two job numbers.")
-    ] = True,
-    url: Annotated[
-        str | None, typer.Option(help="Where people reach it: that the way there is right.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-) -> None:
-    """Say what works here and what does not, and what to do: configuration, database, Slurm, who
-    decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.
+def run_checks(
+    settings: Settings, *, config: Path | None, user: bool, moves: bool, url: str | None
+) -> list[Finding]:
+    """Check everything, in the order in which a person mends it.
 
-    And what is known of this Slurm's release, and which moves this account may make, and for whom:
-    as Operator, as coordinator of an account, or for itself. Run it as the user who runs the
-    service (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without
-    Operator on a held job of one's own, which is cancelled again. The exit code is 1 where there is
-    a fault.
+    `config`: the configuration file that was named, if one was. `user`: the service is one user's
+    own. `moves`: try what the account may do in Slurm, which costs two job numbers; not tried where
+    Slurm itself has a fault. `url`: where people reach the service.
     """
-    settings = (
-        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
-    )
     findings = [
         *host_checks.check_account(settings.service.state_dir),
         run_check("configuration", lambda: _check_configuration(config, settings)),
         run_check("database", lambda: _check_database(settings)),
         run_check("mode", lambda: _check_mode(settings)),
-        run_check(_SLURM, lambda: _check_slurm(settings)),
+        run_check(_SLURM, lambda: slurm_checks.check_slurm(settings)),
         run_check("policy", lambda: _check_policy(settings)),
         run_check("cluster file", lambda: _check_cluster_file(settings)),
         run_check("identity", lambda: _check_authentication(settings)),
@@ -78,13 +45,8 @@ def run_doctor(
         *host_checks.check_host(settings, user=user),
     ]
     if moves and all(f.verdict is not Severity.FAULT for f in findings if f.what == _SLURM):
-        findings += permission_checks.check_permissions(settings)
-    if as_json:
-        typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
-    else:
-        _print_findings(findings)
-    if any(finding.verdict is Severity.FAULT for finding in findings):
-        raise typer.Exit(1)
+        findings += slurm_checks.check_permissions(settings)
+    return findings
 
 
 def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severity, str]:
@@ -120,27 +82,6 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
             f"everybody may read {file}, whatever PrivateData says: chmod o= it",
         )
     return Severity.GOOD, "it has this program's schema"
-
-
-def _check_slurm(settings: Settings) -> tuple[Severity, str]:
-    wiring.check_slurm_commands(settings)
-    if settings.cluster.transport == "cli":
-        return _check_controller(settings)
-    told, lacking = slurmrestd_checks.check_slurmrestd(settings)
-    return Severity.WARNING if lacking else Severity.GOOD, "; ".join([told, *lacking])
-
-
-def _check_controller(settings: Settings) -> tuple[Severity, str]:
-    """Whether slurmctld answers, and is of the cluster that the settings name."""
-    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).fetch_site_config()
-    name = settings.cluster.name
-    if site.cluster_name != name:
-        return Severity.WARNING, (
-            f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
-            f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
-            "service"
-        )
-    return Severity.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
 
 
 def _check_mode(settings: Settings) -> tuple[Severity, str]:
@@ -215,12 +156,3 @@ def _check_submit_sudo(settings: Settings) -> list[Finding]:
     if link is None:
         return []
     return [run_check("submit by sudo", lambda: (Severity.GOOD, sudo.check_program(link)))]
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    table = Table()
-    for column in ("what", "", "told"):
-        table.add_column(column)
-    for finding in findings:
-        table.add_row(finding.what, finding.verdict.value, escape(escape_unprintable(finding.told)))
-    Console().print(table)
