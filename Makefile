@@ -26,7 +26,7 @@ TIMED = TIMEFORMAT='part $@: %0R s'; time
 APART := deploy/testbed/apart.sh
 # What each leaves is recorded by `make tried`.
 RESULTS = build/$@.xml
-# tests/unit, tests/integration, tests/acceptance: docs/contributing.md says what stands where.
+# tests/unit, tests/integration, tests/acceptance: docs/develop/contributing.md says what stands where.
 TIERS := tests/unit tests/integration tests/acceptance
 OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=$(RESULTS)
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
@@ -85,7 +85,7 @@ test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
 
-# After the tests, whose results lie in build: which releases README.md and docs/install.md name, and how their tests ended.
+# After the tests, whose results lie in build: which releases README.md and docs/admin/install.md name, and how their tests ended.
 tried:  ## the table of releases, from the last make test and make test-slurm-26.05
 	$(APART) $(BIN)/python -m tests.tried record build/test-plugin.xml build/test-slurm.xml build/test-chains.xml
 	$(APART) --root trixie python -m tests.tried record build/test-slurm-24.11.xml

@@ -1,10 +1,10 @@
-"""Every recorded run of the acceptance tier: docs/test-runs.md counts them by module.
+"""Every recorded run of the acceptance tier: docs/develop/test-runs.md counts them by module.
 
 python -m tests.runs record WHERE JUNIT.xml...   # after a run; WHERE says what ran beside it
-python -m tests.runs                             # the table of docs/test-runs.md, made anew
+python -m tests.runs                             # the table of docs/develop/test-runs.md, made anew
 
-A test that failed once without a cause in the product is mended, not repeated: docs/test-runs.md
-names the cause of every failure.
+A test that failed once without a cause in the product is mended, not repeated:
+docs/develop/test-runs.md names the cause of every failure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from tests.support.paths import CHECKOUT, DATA, DOCS
 
 RECORDS = DATA / "runs.jsonl"
-PAGE = DOCS / "test-runs.md"
+PAGE = DOCS / "develop" / "test-runs.md"
 BEGIN, END = "<!-- python -m tests.runs -->\n", "<!-- until here -->\n"
 
 Run = dict[str, Any]
@@ -118,7 +118,7 @@ def main(words: Sequence[str]) -> None:
     before, begin, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise SystemExit("tests.runs: docs/test-runs.md has lost the marks of its table")
+        raise SystemExit("tests.runs: docs/develop/test-runs.md has lost the marks of its table")
     table = format_table(list_runs())
     PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
 

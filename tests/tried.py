@@ -1,4 +1,5 @@
-"""The releases of Slurm that Mirage was tried on, and when: for README.md and docs/install.md.
+"""The releases of Slurm that Mirage was tried on, and when: for README.md and
+docs/admin/install.md.
 
 python -m tests.tried record JUNIT.xml...   # where that Slurm is, after its tests: tests/data/tried
 python -m tests.tried                       # the tables, from what was recorded

@@ -45,7 +45,8 @@ URL_FILE = "url"
 
 SWITCH_S = 0.0005
 """How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
-interpreter dozens of times (each row, each packet): beside a tick they add up (docs/rest.md)."""
+interpreter dozens of times (each row, each packet): beside a tick they add up
+(docs/reference/rest.md)."""
 
 _GRACE_S = 10
 """For requests under way when the service ends."""

@@ -111,7 +111,7 @@ class DatabaseSettings(_Section):
 
 class ServiceSettings(_Section):
     host: str = "127.0.0.1"
-    """The address that the API listens on. Who may read and change what: docs/identity.md."""
+    """The address that the API listens on. Who may read and change what: docs/admin/identity.md."""
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
     """0: any free one; the log says which."""
     state_dir: Path = Path("/var/lib/mirage")
@@ -136,7 +136,7 @@ class ServiceSettings(_Section):
 
 
 class ConnectionSettings(_Section):
-    """How many may call at once, and how long one may take (docs/install.md)."""
+    """How many may call at once, and how long one may take (docs/admin/install.md)."""
 
     most: int = Field(512, ge=16, le=100_000)
     """Connections at once; fewer where the process may not have twice as many descriptors."""
@@ -152,7 +152,7 @@ class ConnectionSettings(_Section):
 
 
 class AuthSettings(_Section):
-    """Who is believed, and what is shown to whom (docs/identity.md)."""
+    """Who is believed, and what is shown to whom (docs/admin/identity.md)."""
 
     admin_groups: tuple[str, ...] = ()
     """Unix groups whose members are admins."""
@@ -195,7 +195,7 @@ class SubmitSettings(_Section):
 
 
 class PollingSettings(_Section):
-    """How often Slurm is asked: the whole service's budget of questions (DESIGN section 6)."""
+    """How often Slurm is asked: the whole service's budget of questions."""
 
     queue_s: _Seconds = 60
     """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
@@ -247,7 +247,7 @@ class ProvisionSettings(_Section):
 
 
 class NotifySettings(_Section):
-    """Mail and webhook on what becomes of chains (docs/notify.md). Unset: nobody is told."""
+    """Mail and webhook on what becomes of chains (docs/admin/notify.md). Unset: nobody is told."""
 
     smtp_host: str | None = Field(None, min_length=1, max_length=253)
     """The mail server; unset: no mail."""

@@ -1,4 +1,5 @@
-"""The event loop: from one instant at which something happens to the next (docs/simulator.md 1)."""
+"""The event loop: from one instant at which something happens to the next
+(docs/reference/simulator.md 1)."""
 
 from typing import Final
 

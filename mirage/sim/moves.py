@@ -1,4 +1,4 @@
-"""What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
+"""What is done to a cluster from outside, as kernels (docs/reference/simulator.md 8)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout

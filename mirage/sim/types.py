@@ -1,6 +1,7 @@
 """What the simulator is given and what it tells: the site, its settings, jobs, events.
 
-Every rule behind a field is in docs/simulator.md. Times are epoch seconds, durations seconds.
+Every rule behind a field is in docs/reference/simulator.md. Times are epoch seconds, durations
+seconds.
 """
 
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ class NodeEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """A cluster and slurm.conf's settings for it. The file that gives one: docs/clusters.md."""
+    """A cluster and slurm.conf's settings for it. The file that gives one:
+    docs/admin/clusters.md."""
 
     name: str = "demo"
     slurm_version: str = ""

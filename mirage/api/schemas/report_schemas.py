@@ -184,6 +184,6 @@ class ShadowReportView(Answer):
     made_at: datetime = Field(examples=[_NOON])
     recommendation: RecommendationView
     report: dict[str, Any] = Field(
-        description="As `mirage report shadow --json` prints it (docs/report.md).",
+        description="As `mirage report shadow --json` prints it (docs/admin/report.md).",
         examples=[{"from": _MIDNIGHT, "until": _NOON, "groups": []}],
     )

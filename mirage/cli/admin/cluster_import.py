@@ -33,7 +33,7 @@ app.add_typer(cluster_app, name="cluster")
 
 @cluster_app.callback()
 def describe_cluster_commands() -> None:
-    """Cluster files: describe a site to the simulator. Their keys are in docs/clusters.md."""
+    """Cluster files: describe a site to the simulator. Their keys are in docs/admin/clusters.md."""
 
 
 @cluster_app.command("import")
@@ -41,7 +41,7 @@ def import_cluster_file(
     *,
     from_dir: Annotated[
         Path | None,
-        typer.Option(help="Read captured answers here; docs/clusters.md has their names."),
+        typer.Option(help="Read captured answers here; docs/admin/clusters.md has their names."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write. Default: standard output.")
@@ -111,7 +111,8 @@ def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) 
 
 def _build_header(site: ImportedSite) -> list[str]:
     return [
-        f"Cluster file of {site.params.name}, by `mirage cluster import`. Keys: docs/clusters.md.",
+        f"Cluster file of {site.params.name}, by `mirage cluster import`. "
+        "Keys: docs/admin/clusters.md.",
         *site.notes,
     ]
 

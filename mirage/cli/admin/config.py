@@ -212,12 +212,14 @@ def _build_nested_object(rows: list[SettingRow], *, with_origin: bool) -> dict[s
 
 @config_app.command("reference")
 def print_reference() -> None:
-    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
+    """Every key with its default and meaning, as the Markdown of
+    docs/reference/configuration.md."""
     typer.echo(render_reference(), nl=False)
 
 
 def render_reference() -> str:
-    """Render docs/configuration.md: each key with its type, unit, default and docstring."""
+    """Render docs/reference/configuration.md: each key with its type, unit, default and
+    docstring."""
     known = collect_specs(Settings).values()
     plain = [knob for knob in known if "." not in knob.key]
     parts = [_HEAD, "\n## Before the first table\n\n", _render_table(plain)]

@@ -30,7 +30,7 @@ def copy_database(
 ) -> None:
     """Copy a SQLite database into `backups` of the state directory; the service may run on.
 
-    PostgreSQL has pg_dump. How to restore a copy: docs/install.md.
+    PostgreSQL has pg_dump. How to restore a copy: docs/admin/install.md.
     """
     settings = settings_file.load_settings(config)
     file = wiring.find_database_file(settings)

@@ -54,7 +54,7 @@ def ingest_trace(
     """Take the jobs of a trace file into the history. Doing it again changes nothing.
 
     Policies forecast from what past jobs waited: with a history they can from the first hour on.
-    The `sacct` command for a good dump, and the formats, are in docs/traces.md.
+    The `sacct` command for a good dump, and the formats, are in docs/reference/traces.md.
 
     Rows that make no sense are refused and counted by reason, rows of another cluster (the column
     Cluster) are skipped and counted; all others are stored. Exit code 0, with a warning on stderr

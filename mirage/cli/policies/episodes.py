@@ -97,7 +97,7 @@ def build_episode_table(
 
     The whole trace is replayed. At each start point a predecessor is submitted; every 10 minutes
     of its run the table has what could be observed, and when its successor would have started had
-    it been let go then. docs/episodes.md describes the file.
+    it been let go then. docs/reference/episodes.md describes the file.
 
     An interrupted command goes on where it was when it is repeated.
     """

@@ -94,7 +94,7 @@ def evaluate_tables(
     (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
     decide at every instant of the tables as the service would let them, without seeing what comes
     after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
-    (95 %, in the JSON and with --intervals) resample whole days. docs/episodes.md has the
+    (95 %, in the JSON and with --intervals) resample whole days. docs/reference/episodes.md has the
     definitions.
     """
     paths, names = _split_paths_and_policies(words, policies or [])

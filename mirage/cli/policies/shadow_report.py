@@ -137,13 +137,13 @@ def report_shadow(
     describes. Every 6 hours of the window a chain's hand-over is put into it, and every moment to
     release its successor is tried. Mirage's default policy is then judged against afterany
     (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average and slurm-estimate.
-    The answer is a recommendation with its reason; docs/report.md has the rules. Users appear in no
-    output.
+    The answer is a recommendation with its reason; docs/admin/report.md has the rules. Users
+    appear in no output.
 
     Without a log the report is kept, and the dashboard and REST show the last one:
     mirage-report.timer writes one each week.
 
-    A first try, with the sacct command of docs/report.md as log.txt:
+    A first try, with the sacct command of docs/admin/report.md as log.txt:
 
     mirage cluster import --out c.toml
 

@@ -65,8 +65,8 @@ def train_policy(
 
     It is judged on rolling windows first: fitted on what was known before each, and asked to decide
     in it. Then it is fitted on everything, converted to ONNX, and compared with what was converted.
-    docs/train.md and docs/agents.md say how it decides and what the figures mean. Validation weeks
-    do not belong among the tables.
+    docs/research/train.md and docs/research/agents.md say how it decides and what the figures
+    mean. Validation weeks do not belong among the tables.
     """
     request = TrainingRequest(
         family=family,

@@ -82,7 +82,7 @@ def calibrate_cluster_file(
     Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
     while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
     half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
-    nodes are written as drains. What is done is in docs/simulate.md.
+    nodes are written as drains. What is done is in docs/reference/simulate.md.
 
     Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
     Optuna is not installed.

@@ -86,7 +86,7 @@ def run_demo(
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster file of the machine, as docs/traces.md describes it. "
+            help="Cluster file of the machine, as docs/reference/traces.md describes it. "
             "Default: 76 nodes, for a synthetic load.",
             rich_help_panel=_LOAD,
         ),

@@ -69,7 +69,7 @@ def simulate_log(
 
     From the log come submissions and requests, run times (cut at the limit), and when the user of a
     waiting job gave it up; never when a job started. Fidelity compares the jobs that started,
-    without those flagged `*_suspect`. What the figures mean is in docs/simulate.md.
+    without those flagged `*_suspect`. What the figures mean is in docs/reference/simulate.md.
 
     Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
     where there were such rows; 2 where no row is left, or a file cannot be read.

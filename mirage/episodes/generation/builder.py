@@ -1,6 +1,7 @@
 """Making episodes: the trace is replayed once, and every question is asked of a fork of it.
 
-What an instant's rows mean is said in docs/episodes.md; in short: the observation is the state
+What an instant's rows mean is said in docs/reference/episodes.md; in short: the observation is
+the state
 after all that happens at the instant, and the successor becomes eligible right then. At the
 predecessor's end it is Slurm that lets it go, within that instant and before its passes.
 """

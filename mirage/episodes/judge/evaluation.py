@@ -1,4 +1,4 @@
-"""What policies cost on the same hand-overs: the figures of DESIGN section 7, by load class."""
+"""What policies cost on the same hand-overs, by load class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The counterfactual table of many hand-overs, and its file (docs/episodes.md).
+"""The counterfactual table of many hand-overs, and its file (docs/reference/episodes.md).
 
 Each episode is one pair of jobs injected into a replayed trace. For every decision instant of the
 predecessor's run the table has the observation then, and what would have come of making the
@@ -52,7 +52,7 @@ _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {
     "started_nodes": (np.int32, ("started",)),
     "started_limit_s": (np.int32, ("started",)),
 }
-"""Each member: its type and its axes. docs/episodes.md says what they mean."""
+"""Each member: its type and its axes. docs/reference/episodes.md says what they mean."""
 
 
 @dataclass(frozen=True, slots=True)

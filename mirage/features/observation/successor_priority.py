@@ -1,6 +1,7 @@
 """The priority that the successor would have among the jobs that wait, were it eligible now.
 
-docs/simulator.md section 3, in whole points as squeue prints them. Fair share is not shown by
+docs/reference/simulator.md section 3, in whole points as squeue prints them. Fair share is not
+shown by
 squeue for a job that is not there: what the user's waiting jobs have of it is taken, else what is
 usual among all that wait. Where nobody waits it makes no difference.
 """

@@ -60,7 +60,7 @@ FEATURES: tuple[str, ...] = (
     "pending_machine_days_log",
     "ahead_machine_days_log",
 )
-"""docs/environment.md says what each is. `_log`: log(1 + x). Shares are of all nodes."""
+"""docs/reference/environment.md says what each is. `_log`: log(1 + x). Shares are of all nodes."""
 
 _HELD, _FREE, _PINNED = (int(p) for p in PositionAction)
 _WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * HOUR_S for h in FREED_WITHIN_H)

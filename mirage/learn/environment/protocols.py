@@ -61,5 +61,5 @@ class Library(Protocol):
 
 
 def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
-    """-(interruption + price x overlap) of each outcome, hours (DESIGN section 1)."""
+    """-(interruption + price x overlap) of each outcome, hours."""
     return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

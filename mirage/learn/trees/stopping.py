@@ -4,7 +4,8 @@ A forecast says how likely the successor, freed now, would start after its prede
 its wait the same at every instant, it would be right to free as soon as the odds of being late
 reach the overlap price (the newsvendor's rule). It is not, and freeing cannot be taken back. So the
 boundary is odds = factor x price, and the factor is searched for over the tables, where the cost of
-every stopping is known: one number for all prices. docs/train.md says what was tried beside it.
+every stopping is known: one number for all prices. docs/research/train.md says what was tried
+beside it.
 """
 
 from collections.abc import Callable, Sequence

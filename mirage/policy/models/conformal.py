@@ -9,7 +9,7 @@ Gammerman and Shafer, 2005), for each size of chain apart.
 The instants of a hand-over, and the hand-overs of a day, share the cluster's load: they are no
 samples of their own. So the finite-sample level of conformal prediction counts days: of n values in
 order the k-th is taken where k / (n + 1) is the level, which moves the outer quantiles further out
-the fewer days there are. docs/train.md says how the window was chosen.
+the fewer days there are. docs/research/train.md says how the window was chosen.
 """
 
 from collections.abc import Mapping, Sequence

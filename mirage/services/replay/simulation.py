@@ -131,7 +131,8 @@ def _compute_wait_hours(waits_h: np.ndarray) -> WaitHours:
 
 
 def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
-    """The replay's jobs as a trace: parquet, docs/traces.md's columns and the log's own starts.
+    """The replay's jobs as a trace: parquet, docs/reference/traces.md's columns and the log's
+    own starts.
 
     Raises InputError where `path` cannot be written.
     """

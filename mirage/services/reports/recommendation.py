@@ -94,7 +94,7 @@ class Recommendation:
 
 
 def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
-    """The first rule that applies, in the order of docs/report.md."""
+    """The first rule that applies, in the order of docs/admin/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
         return build_too_little(seen.days, seen.handovers)
     if seen.reactive_h < SHORT_H:

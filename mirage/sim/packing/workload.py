@@ -182,7 +182,8 @@ class RecordBuilder:
         )
 
     def _compute_static_priority(self, job: SimJob, partition: int, qos: int) -> int:
-        """The part of priority that never changes, in fixed point (docs/simulator.md 3)."""
+        """The part of priority that never changes, in fixed point (docs/reference/simulator.md
+        3)."""
         p = self.params
         size = p.nodes - job.nodes if p.priority_favor_small else job.nodes
         value = (p.priority_weight_job_size << FRACTION_BITS) * size // p.nodes

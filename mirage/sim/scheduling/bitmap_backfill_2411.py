@@ -1,4 +1,5 @@
-"""Planning by name as slurmctld 24.11 and later do it (docs/simulator.md 7, "By release").
+"""Planning by name as slurmctld 24.11 and later do it (docs/reference/simulator.md 7, "By
+release").
 
 The search for a start begins anew at each `later`, looks at once at what is free there, and goes
 no further than the next `later`.

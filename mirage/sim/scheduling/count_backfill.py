@@ -1,7 +1,7 @@
 """Planning by number: nodes are alike, so a plan is a step function of how many are free.
 
-docs/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until `times[i + 1]`; the
-last step lasts for ever.
+docs/reference/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until
+`times[i + 1]`; the last step lasts for ever.
 """
 
 from typing import Final

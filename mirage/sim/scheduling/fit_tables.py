@@ -1,4 +1,4 @@
-"""Which nodes would fit a kind of job once running jobs have ended (docs/simulator.md 7).
+"""Which nodes would fit a kind of job once running jobs have ended (docs/reference/simulator.md 7).
 
 Running jobs are looked through in the order of their ends; a *table* has a bitmap of nodes
 for each end, and there is one a kind of job, built when first asked for.

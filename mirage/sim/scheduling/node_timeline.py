@@ -1,4 +1,5 @@
-"""Maps: spans of time with the nodes not promised in them (docs/simulator.md 7, "By name").
+"""Maps: spans of time with the nodes not promised in them (docs/reference/simulator.md 7, "By
+name").
 
 In order: map m is of [at[m], at[m + 1]); two that follow each other differ.
 """

@@ -1,4 +1,5 @@
-"""Whether a pending job is eligible: dependencies, holds, begin times (docs/simulator.md 2)."""
+"""Whether a pending job is eligible: dependencies, holds, begin times
+(docs/reference/simulator.md 2)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event

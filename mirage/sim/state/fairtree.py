@@ -1,4 +1,4 @@
-"""Slurm's fair tree over accounts and users (docs/simulator.md 3, "Fair share").
+"""Slurm's fair tree over accounts and users (docs/reference/simulator.md 3, "Fair share").
 
 Usage grows in weight instead of decaying, which leaves every comparison as it would be and costs
 nothing for those who do not run.

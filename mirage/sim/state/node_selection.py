@@ -1,4 +1,5 @@
-"""Nodes: which a job fits on, which it is given, and taking and giving back (docs/simulator.md 5).
+"""Nodes: which a job fits on, which it is given, and taking and giving back
+(docs/reference/simulator.md 5).
 
 A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of it. A job's own nodes are
 a chain of cells, so that their room grows with the jobs and not with the machine.

@@ -1,4 +1,5 @@
-"""The eligible pending jobs in priority order, packed for the passes (docs/simulator.md 3).
+"""The eligible pending jobs in priority order, packed for the passes
+(docs/reference/simulator.md 3).
 
 The order of two jobs whose ages still grow never changes, nor that of two whose ages are at their
 maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*,

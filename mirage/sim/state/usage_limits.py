@@ -1,4 +1,5 @@
-"""Limits per user and QOS, of arrays, and of tests in a pass (docs/simulator.md 4 and 7)."""
+"""Limits per user and QOS, of arrays, and of tests in a pass (docs/reference/simulator.md 4 and
+7)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel

@@ -25,7 +25,7 @@ Payload = Mapping[str, Any]
 EARLIEST = "v0.0.38"
 """Slurm 22.05's: numbers are plain, keys are sbatch's options, and `argv` ends slurmrestd."""
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
-"""Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
+"""Versions that were tried on a real slurmrestd (docs/admin/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
 """Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
 KNOWN = TRIED + UNTRIED

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 SlurmRelease = tuple[int, int, int]
 
 TRIED: tuple[SlurmRelease, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
-"""With the tests that need a real Slurm; docs/install.md has the table, and when that was."""
+"""With the tests that need a real Slurm; docs/admin/install.md has the table, and when that was."""
 
 _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
 _SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
@@ -14,7 +14,8 @@ _SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 _CVE = (
     "it lacks the fixes of 2 September 2026: there an Operator, as this account {is_one}, can "
     "alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
-    "make the account a coordinator instead (docs/install.md). A distribution's package may have "
+    "make the account a coordinator instead (docs/admin/install.md). "
+    "A distribution's package may have "
     "the fix and keep the old number: its changelog says so"
 )
 

@@ -82,7 +82,8 @@ def judge_unit(facts: dict[str, str]) -> tuple[Severity, str]:
     """Of what `systemctl show` says."""
     if facts.get("LoadState") != "loaded":
         return Severity.WARNING, (
-            f"there is no {_UNIT}: nothing starts the service with this host (docs/install.md)"
+            f"there is no {_UNIT}: nothing starts the service with this host "
+            "(docs/admin/install.md)"
         )
     if facts.get("NeedDaemonReload") == "yes":
         return Severity.WARNING, "its file was changed: `systemctl daemon-reload`, then restart it"
@@ -154,7 +155,7 @@ def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
         return Severity.GOOD, "users see no processes of others"
     return Severity.WARNING, (
         "users see the command lines of others, this service's included. Mirage relies on no "
-        "secret in one; other programs may: mount /proc with hidepid=2 (docs/security.md)"
+        "secret in one; other programs may: mount /proc with hidepid=2 (docs/admin/security.md)"
     )
 
 

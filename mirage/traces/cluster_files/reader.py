@@ -1,6 +1,6 @@
 """Cluster files (C.toml): a machine and its scheduler's settings under slurm.conf's own names.
 
-One key is the replay's own. Every key, with its unit and default: docs/clusters.md.
+One key is the replay's own. Every key, with its unit and default: docs/admin/clusters.md.
 """
 
 import tomllib

@@ -1,4 +1,4 @@
-"""Parquet files in Mirage's trace schema (docs/traces.md), a batch of rows at a time."""
+"""Parquet files in Mirage's trace schema (docs/reference/traces.md), a batch of rows at a time."""
 
 import math
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
 _SUSPECT_MARK = "_suspect"
-"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/traces.md)."""
+"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
 
 RawRow = dict[str, Any]
 """A foreign row: values of the types that `_convert_column` has made sure of."""

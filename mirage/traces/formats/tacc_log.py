@@ -35,7 +35,8 @@ class TaccLog:
         if missing:
             raise UnknownFormat(
                 f"{lines.path} is no TACC log: its header has no {', '.join(missing)}. "
-                "Of sacct a dump is read that was made with -P (docs/traces.md has the command)"
+                "Of sacct a dump is read that was made with -P "
+                "(docs/reference/traces.md has the command)"
             )
 
     def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:

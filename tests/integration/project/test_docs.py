@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.shell import completion, completion_tree
-from tests.support.paths import CHECKOUT
+from tests.support.paths import CHECKOUT, DOCS
 
-PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
+PAGES = [CHECKOUT / "README.md", *sorted({*DOCS.rglob("*.md")} - {*DOCS.glob("decisions/*")})]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
 

@@ -241,6 +241,6 @@ def test_every_key_is_explained() -> None:
 
 
 def test_the_reference_is_current() -> None:
-    """`mirage config reference >docs/configuration.md` makes it so."""
-    committed = DOCS / "configuration.md"
+    """`mirage config reference >docs/reference/configuration.md` makes it so."""
+    committed = DOCS / "reference" / "configuration.md"
     assert committed.read_text() == render_reference()
