@@ -11,7 +11,7 @@ import pytest
 from mirage.config.paths import get_data_dir
 from mirage.studies.diagnostics import host_checks
 from mirage.studies.diagnostics.finding import Severity
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 
 GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT

@@ -10,7 +10,7 @@ import pytest
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.support.api.fixtures import client, cluster_id, context, stage, store
 from tests.support.api.running import Client
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 
 __all__ = ["client", "cluster_id", "context", "stage", "store"]

@@ -20,8 +20,8 @@ from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.models.unavailable_model import UnavailableModel
-from tests.support.learn.queue_tables import queue_table
-from tests.support.learn.trained import FAMILIES, fitted, learned, save
+from tests.support.learn.queue_tables import learned, queue_table
+from tests.support.learn.trained import FAMILIES, fitted, save
 from tests.support.policy.views import view, waits
 
 

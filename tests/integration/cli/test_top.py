@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.support.api.fixtures import client, cluster_id, context, stage, store
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client
 from tests.support.cli.shells import environment, typed
+from tests.support.mirage_process import Answer, run
 
 __all__ = ["client", "cluster_id", "context", "stage", "store"]
 
@@ -32,18 +32,17 @@ def chains(store: Store, cluster_id: int) -> None:
         )
 
 
-def top(url: str, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def top(url: str, home: Path, *words: str) -> Answer:
     environ = environment(home, url) | {"COLUMNS": "160"}
-    command = [sys.executable, "-m", "mirage", "top", *words]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    return run("top", *words, **{k: v for k, v in environ.items() if not k.startswith("PYTHON")})
 
 
 @pytest.mark.usefixtures("chains")
 def test_a_pipe_gets_one_picture(client: Client, tmp_path: Path) -> None:
     done = top(client.url, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 live, 1 at risk, 0 paused;")
-    rows = [line for line in done.stdout.splitlines() if CHAIN in line or "riskychain1" in line]
+    assert done.code == 0, done.err
+    assert done.out.startswith("2 live, 1 at risk, 0 paused;")
+    rows = [line for line in done.out.splitlines() if CHAIN in line or "riskychain1" in line]
     assert "riskychain1" in rows[-2], "those at risk first"
     assert r"\x1b[2J[red]an admin[/red] says no" in rows[-2]
 
@@ -52,7 +51,7 @@ def test_a_pipe_gets_one_picture(client: Client, tmp_path: Path) -> None:
 def test_a_picture_says_how_old_it_is_and_whether_mirage_acts(
     client: Client, tmp_path: Path
 ) -> None:
-    head = " ".join(top(client.url, tmp_path).stdout.split("next hand-overs")[0].split())
+    head = " ".join(top(client.url, tmp_path).out.split("next hand-overs")[0].split())
     assert head.endswith("; mode shadow: Mirage decides and logs, and moves nothing")
 
 
@@ -72,7 +71,7 @@ def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:
 
 @pytest.mark.usefixtures("chains")
 def test_json_is_the_services(client: Client, tmp_path: Path) -> None:
-    told = json.loads(top(client.url, tmp_path, "--json", "--user", "bob").stdout)
+    told = json.loads(top(client.url, tmp_path, "--json", "--user", "bob").out)
     assert [row["chain"]["chain_id"] for row in told["items"]] == ["riskychain1"]
 
 
@@ -87,5 +86,5 @@ def test_at_a_terminal_it_stays_until_q(client: Client, tmp_path: Path) -> None:
 
 def test_a_service_that_is_away_is_said(tmp_path: Path) -> None:
     done = top("http://127.0.0.1:9", tmp_path)
-    assert done.returncode == 5
-    assert "no service at" in done.stderr
+    assert done.code == 5
+    assert "no service at" in done.err

@@ -1,15 +1,13 @@
 """`mirage notify test` against a real mail server."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.support.mirage_process import Answer, run
 from tests.support.notify.smtp_server import Post, serving
 
 
-def told(config: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mirage", "notify", "test", "alice", "--config", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def told(config: Path) -> Answer:
+    return run("notify", "test", "alice", "--config", str(config))
 
 
 def configured(tmp_path: Path, port: int) -> Path:
@@ -24,20 +22,20 @@ def configured(tmp_path: Path, port: int) -> Path:
 def test_a_mail_is_tried(tmp_path: Path) -> None:
     with serving() as post:
         done = told(configured(tmp_path, post.port))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "owner: taken\n", "")
+    assert (done.code, done.out, done.err) == (0, "owner: taken\n", "")
     assert post.recipients == ["<alice@example.org>"]
 
 
 def test_a_refusal_is_said(tmp_path: Path) -> None:
     with serving(Post(refuses="RCPT")) as post:
         done = told(configured(tmp_path, post.port))
-    assert done.returncode == 1
-    assert done.stdout == "owner: not taken: mail through 127.0.0.1: the recipient is refused\n"
+    assert done.code == 1
+    assert done.out == "owner: not taken: mail through 127.0.0.1: the recipient is refused\n"
 
 
 def test_without_a_channel_it_says_so(tmp_path: Path) -> None:
     file = tmp_path / "mirage.toml"
     file.write_text("")
     done = told(file)
-    assert done.returncode == 2
-    assert "names no mail server and no webhook" in done.stderr
+    assert done.code == 2
+    assert "names no mail server and no webhook" in done.err
