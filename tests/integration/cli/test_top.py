@@ -34,7 +34,8 @@ def chains(store: Store, cluster_id: int) -> None:
 
 def top(url: str, home: Path, *words: str) -> Answer:
     environ = environment(home, url) | {"COLUMNS": "160"}
-    return run("top", *words, **{k: v for k, v in environ.items() if not k.startswith("PYTHON")})
+    own = {k: v for k, v in environ.items() if not k.startswith("PYTHON")}
+    return run("top", *words, **own)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("chains")
