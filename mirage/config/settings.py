@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,30 +19,17 @@ from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
+from mirage.domain.policy_names import POLICY_NAMES
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
-PlainName = Literal[
-    "reactive",
-    "average",
-    "quantile",
-    "slurm-estimate",
-    "fixed-lead",
-    "at-once",
-    "twin",
-    "pin",
-    "pin-then-free",
-    "auto",
-]
-"""All but models of `policy.registry`, spelled out so that reading settings imports no policies."""
-
 _MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
-_POLICIES = (*get_args(PlainName), "models/NAME", "models/NAME/VERSION")
+_POLICIES = (*POLICY_NAMES, "models/NAME", "models/NAME/VERSION")
 
 
 def _validate_policy_name(name: str) -> str:
     """Whether a model can be used is seen where it is loaded (`wiring.build_rules`)."""
-    if name not in get_args(PlainName) and _MODEL.fullmatch(name) is None:
+    if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
         raise ValueError(f"there are {', '.join(_POLICIES)}")
     return name
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from mirage.cli.connection import transport
 from mirage.config.paths import get_models_dir
+from mirage.domain.policy_names import POLICY_NAMES
 
 TREE = Path(__file__).with_name("completions.json")
 VARIABLE = "_MIRAGE_COMPLETE"
@@ -28,12 +29,6 @@ SHELLS = ("bash", "zsh", "fish")
 PATIENCE = "MIRAGE_COMPLETION_S"
 """Seconds that the service may take, of the environment."""
 _PATIENCE_S = 0.2
-
-RULES = (
-    *("auto", "reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"),
-    *("twin", "pin", "pin-then-free"),
-)
-"""`policy.registry.NAMES`, spelled out: that module takes a second to import."""
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 """Values that come from elsewhere: shells evaluate what they are given (zsh does)."""
@@ -173,7 +168,7 @@ def _list_values(of: CommandNode, words: tuple[str, ...]) -> Iterable[Suggestion
     if what == "partitions":
         return _list_partitions()
     if what == "policies":
-        return [*((name, "") for name in RULES), *_list_models()]
+        return [*((name, "") for name in POLICY_NAMES), *_list_models()]
     return _list_models() if what == "models" else []
 
 
