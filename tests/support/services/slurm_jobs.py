@@ -9,6 +9,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
 from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
@@ -51,6 +52,13 @@ def standby(index: int, **fields: Any) -> Job:
 
 def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
     return job(index, state, start=start, end=end, **fields)
+
+
+def register(store: Store, *, now: int = NOW, **more: Any) -> None:
+    """Alice's chain, of nine links unless said otherwise, on the first cluster of the database."""
+    new = Registration(**{"chain_id": CHAIN, "links": 9, **more})
+    with store.begin() as tx:
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=now)
 
 
 def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:

@@ -27,12 +27,6 @@ BEGIN = 1_800_057_600  # a midnight, UTC
 WITHIN = 0.05
 
 
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
-
-
 def job(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
     submit = (BEGIN if start is None else start) - wait_s
     fields: dict[str, Any] = {

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.chain_cause import ChainRisk, Risk
@@ -52,12 +50,6 @@ def add(  # noqa: PLR0913 - as a chain has them
         )
         chains.save_link(tx, cluster_id, link)
     return chain_id
-
-
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
 
 
 def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
