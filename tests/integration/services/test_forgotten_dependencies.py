@@ -8,6 +8,7 @@ from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
 from mirage.worker import Worker
+from tests.support.jobs import make_job
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running
 
@@ -17,7 +18,7 @@ OWN = "afterany:11(unfulfilled)"
 def ran(state: JobState, *, start: int | None = NOW - 3600, submit: int = NOW - 4000) -> Job:
     """Job 7, as accounting has it."""
     end = None if not state.has_ended else NOW - 1800
-    return Job(job_id=JobId(7), submit=submit, state=state, uid=ALICE, start=start, end=end)
+    return make_job(7, state, submit=submit, uid=ALICE, start=start, end=end)
 
 
 def freed(

@@ -13,6 +13,7 @@ from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
+from tests.support.jobs import make_job
 
 CHAIN = ChainId("abcd1234")
 ALICE = 1001
@@ -28,7 +29,7 @@ def comment(index: int, chain_id: ChainId = CHAIN) -> str:
 def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
     """Link `index` of alice's chain: job 10 + index, an hour of one node."""
     given: dict[str, Any] = {
-        "job_id": JobId(10 + index),
+        "job_id": 10 + index,
         "submit": NOW - 100,
         "uid": ALICE,
         "user": "alice",
@@ -37,7 +38,7 @@ def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
         "time_limit_s": HOUR,
         "comment": comment(index),
     }
-    return Job(state=state, **given | fields)
+    return make_job(state=state, **given | fields)
 
 
 def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:

@@ -1,6 +1,7 @@
 """Forecasts of new jobs: made at their submission, counted once their wait is known."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import job_forecasts
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
+from tests.support.jobs import make_job
 
 DAY = 86400
 HOUR = 3600
@@ -28,10 +30,9 @@ NOW = 20_000 * DAY + 12 * HOUR
 ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 
 
-def job(job_id: int, **fields: Any) -> Job:
-    given: dict[str, Any] = {"submit": NOW, "eligible": NOW, "state": JobState.PENDING}
-    given |= {"partition": "gpu", "nodes": 1, "time_limit_s": HOUR, "priority": 10}
-    return Job(job_id=JobId(job_id), **(given | fields))
+job = partial(
+    make_job, submit=NOW, eligible=NOW, partition="gpu", nodes=1, time_limit_s=HOUR, priority=10
+)
 
 
 def ran(job_id: int, submit: int, wait_s: int, **fields: Any) -> Job:
