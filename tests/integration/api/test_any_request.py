@@ -6,7 +6,6 @@ MIRAGE_ANY_REQUEST=200 asks so many of each; what is asked is the same at every 
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +31,9 @@ from tests.support import patient
 from tests.support.api.openapi_document import made
 from tests.support.api.rows import add_chain, add_decision, add_links, job, look
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
+from tests.support.fixtures.store import store
+
+__all__ = ["store"]
 
 UPKEEP = ChainRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
 
@@ -57,12 +59,6 @@ ASKED = [
     pytest.param("postgresql", "root", marks=pytest.mark.postgres),
 ]
 """What differs between databases is what they take for text, whoever asks."""
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    with closing(Store(database_url)) as opened:
-        yield opened
 
 
 @pytest.fixture

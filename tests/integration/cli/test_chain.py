@@ -26,11 +26,11 @@ from mirage.store.access.tokens import Token
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store, Transaction
 from tests.support import mirage_process
-from tests.support.api.fixtures import cluster_id, context, stage, store
+from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import add_chain, add_decision, add_links
 from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
-__all__ = ["cluster_id", "context", "stage", "store"]
+__all__ = ["context", "stage", "store"]
 
 ME = pwd.getpwuid(os.geteuid())
 

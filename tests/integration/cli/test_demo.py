@@ -14,8 +14,7 @@ import pytest
 
 from mirage.config.paths import DEFAULT_PORT
 from mirage.config.settings import Settings
-from mirage.domain.chain import Chain, ChainId, Link, LinkState
-from mirage.domain.job import JobId
+from mirage.domain.chain import ChainId, LinkState
 from mirage.domain.job_shape import JobShape
 from mirage.services.forecasts import submission_forecast
 from mirage.sim.types import Params
@@ -24,6 +23,7 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import telemetry
 from mirage.studies.comparison import policy_comparison
 from tests.support import patient
+from tests.support.chains import make_chain, make_link
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
 
 _HOUR_S = 3600
@@ -174,12 +174,10 @@ def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
 
 def _row(policy: str, number: str, interruption_h: float) -> HandoverRow:
     chain_id = ChainId(f"chain{policy}{number}")
-    chain = Chain(chain_id=chain_id, uid=1, policy=policy)
-    before = Link(
-        chain_id=chain_id, index=1, job_id=JobId(1), submit=0, state=LinkState.ENDED, end=100_000
-    )
+    chain = make_chain(chain_id, policy=policy)
+    before = make_link(chain_id, state=LinkState.ENDED, end=100_000)
     start = 100_000 + round(interruption_h * _HOUR_S)
-    after = Link(chain_id=chain_id, index=2, job_id=JobId(2), submit=0, start=start)
+    after = make_link(chain_id, 2, 2, start=start)
     return HandoverRow(chain, before, after)
 
 

@@ -23,11 +23,11 @@ from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import shape_forecasts
 from tests.integration.cli.test_chain import Answer, environment
-from tests.support.api.fixtures import cluster_id, context, stage, store
+from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import HOUR, job, look
 from tests.support.api.running import NOW, Client, Stage
 
-__all__ = ["cluster_id", "context", "stage", "store"]
+__all__ = ["context", "stage", "store"]
 
 SHAPE = JobShape(partition="gpu", nodes=2, time_limit_s=48 * HOUR)
 WORDS = ("--partition", "gpu", "--nodes", "2", "--time", "48:00:00")

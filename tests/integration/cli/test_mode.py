@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE
-from tests.support.api.fixtures import client, cluster_id, context, stage, store
+from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.running import Client
 from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 
-__all__ = ["client", "cluster_id", "context", "stage", "store"]
+__all__ = ["client", "context", "stage", "store"]
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from rich.console import Console
 from mirage.cli.chains.top import render_overview
 from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.store.database.engine import Store
-from tests.support.api.fixtures import client, cluster_id, context, stage, store
+from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client
 from tests.support.cli.shells import environment, typed
 from tests.support.mirage_process import Answer, run
 
-__all__ = ["client", "cluster_id", "context", "stage", "store"]
+__all__ = ["client", "context", "stage", "store"]
 
 
 @pytest.fixture

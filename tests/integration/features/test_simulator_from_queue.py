@@ -1,13 +1,14 @@
 """A simulator stood up from what a cluster shows."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.observation import feature_vector, spec
@@ -16,20 +17,20 @@ from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.integration.features.test_feature_vector import SITES
 from tests.support.features.scene import BEGIN, HOUR, dressed, link, played, workload
+from tests.support.jobs import make_job
 
 NOW = BEGIN
 
 
-def _job(job_id: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
-    given: dict[str, Any] = {
-        "submit": NOW - 600,
-        "eligible": NOW - 500,
-        "user": "bob",
-        "priority": 100,
-        "time_limit_s": HOUR,
-        "partition": "gpu",
-    }
-    return Job(job_id=JobId(job_id), state=state, **given | fields)
+_job = partial(
+    make_job,
+    submit=NOW - 600,
+    eligible=NOW - 500,
+    user="bob",
+    partition="gpu",
+    priority=100,
+    time_limit_s=HOUR,
+)
 
 
 def _nodes(states: str) -> tuple[Node, ...]:

@@ -24,6 +24,7 @@ from tests.integration.features.test_no_future import (
 )
 from tests.support.features import scene
 from tests.support.features.scene import BEGIN, HOUR, workload
+from tests.support.sim.jobs import make_sim_job
 
 DAY = 24 * HOUR
 ONE_NODE = Params(nodes=1, gpus_per_node=0, cpus_per_node=1)
@@ -48,8 +49,8 @@ def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
 def job(job_id: int, at: int, limit_h: int = 8, *, nice: int = 0) -> SimJob:
     """One that runs half its limit, as all of its user's do."""
     limit_s = limit_h * HOUR
-    return SimJob(
-        job_id=job_id, submit=at, time_limit_s=limit_s, run_s=limit_s // 2, user="ann", nice=nice
+    return make_sim_job(
+        job_id, submit=at, limit_s=limit_s, run_s=limit_s // 2, user="ann", nice=nice
     )
 
 

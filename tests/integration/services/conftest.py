@@ -1,5 +1,5 @@
 """Fixtures of this room: tests/support/services/fixtures.py."""
 
-from tests.support.services.fixtures import sqlite_store
+from tests.support.services.fixtures import acting_chain_store, scene
 
-__all__ = ["sqlite_store"]
+__all__ = ["acting_chain_store", "scene"]

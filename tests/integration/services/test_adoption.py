@@ -7,14 +7,13 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Chain, Style
-from mirage.domain.decision import Action, Mode
+from mirage.domain.decision import Action
 from mirage.services.chains.explanations import explain_unregistered
 from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import chains, decisions
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.services.printed import printed
@@ -25,13 +24,6 @@ from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, chain
 class Clock(SlurmCli):
     def read_clock(self) -> int:
         return NOW
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    return sqlite_store
 
 
 @pytest.fixture
@@ -76,13 +68,15 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
         return [row.action for row in decisions.list_link_decisions(tx, CHAIN, 2, last=9)]
 
 
-def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: FakeCommands) -> None:
-    assert look(store, commands) == [Action.WAIT]
+def test_a_chain_of_unknown_settings_is_never_early(
+    acting_store: Store, commands: FakeCommands
+) -> None:
+    assert look(acting_store, commands) == [Action.WAIT]
     assert commands.calls("scontrol") == []
-    found = chain(store)
+    found = chain(acting_store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
     assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
-    with store.read() as tx:
+    with acting_store.read() as tx:
         row = decisions.find_last_decision(tx, CHAIN, 2)
     assert row is not None
     assert "never overlap" in row.reason
@@ -100,34 +94,34 @@ def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: Fake
     ],
 )
 def test_what_its_comment_tells_counts(
-    store: Store, commands: FakeCommands, comment: str, action: Action
+    acting_store: Store, commands: FakeCommands, comment: str, action: Action
 ) -> None:
-    assert look(store, commands, comment) == [action]
+    assert look(acting_store, commands, comment) == [action]
 
 
 def test_a_chain_that_asks_for_no_service_is_followed_by_none(
-    store: Store, commands: FakeCommands
+    acting_store: Store, commands: FakeCommands
 ) -> None:
-    assert look(store, commands, "mine mirage:service=none,lead=90") == []
-    with store.read() as tx:
+    assert look(acting_store, commands, "mine mirage:service=none,lead=90") == []
+    with acting_store.read() as tx:
         assert not chains.find_chains(tx, {CHAIN})
 
 
 def test_a_registration_that_comes_later_brings_the_settings(
-    store: Store, commands: FakeCommands
+    acting_store: Store, commands: FakeCommands
 ) -> None:
-    assert look(store, commands) == [Action.WAIT]
-    with store.begin() as tx:
+    assert look(acting_store, commands) == [Action.WAIT]
+    with acting_store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=9, max_overlap_s=7200, style=Style.CONCURRENT)
         register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
-    assert look(store, commands)[-1] == Action.FREE
-    found = chain(store)
+    assert look(acting_store, commands)[-1] == Action.FREE
+    found = chain(acting_store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.CONCURRENT, 7200, True)
 
 
 def test_one_that_an_earlier_release_adopted_is_never_early_either(
-    store: Store, commands: FakeCommands
+    acting_store: Store, commands: FakeCommands
 ) -> None:
-    with store.begin() as tx:
+    with acting_store.begin() as tx:
         chains.save_chain(tx, 1, Chain(chain_id=CHAIN, uid=ALICE, user="alice", created_at=NOW))
-    assert look(store, commands) == [Action.WAIT]
+    assert look(acting_store, commands) == [Action.WAIT]

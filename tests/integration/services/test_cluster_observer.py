@@ -42,11 +42,6 @@ SITES = {
 }
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    return sqlite_store
-
-
 class Watching(SimplePolicy):
     """A policy that waits, and keeps what it was shown."""
 
@@ -103,13 +98,13 @@ def in_service(store: Store, params: Params, jobs: list[SimJob], start: int) -> 
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_the_service_shows_what_training_has_shown(store: Store, site: str) -> None:
+def test_the_service_shows_what_training_has_shown(sqlite_store: Store, site: str) -> None:
     """All but the plans byte for byte. Squeue's priorities are whole points, so of two jobs within
     a point of each other a plan may take the other one first; and squeue does not show the fair
     share of a user without waiting jobs, so where that counts a plan may be another."""
     params, jobs = SITES[site], workload(3, jobs=LOAD)
     start, trained = in_training(params, jobs)
-    served = in_service(store, params, jobs, start)
+    served = in_service(sqlite_store, params, jobs, start)
     plans = spec.get_group_slice("plan")
     for a, b in zip(trained, served, strict=True):
         pairs = zip(spec.NAMES[: plans.start], a, b, strict=False)
@@ -120,10 +115,10 @@ def test_the_service_shows_what_training_has_shown(store: Store, site: str) -> N
         assert np.ptp(planned(served)[:, 0]) > HOUR
 
 
-def test_a_later_links_predecessor_waited_since_it_was_eligible(store: Store) -> None:
+def test_a_later_links_predecessor_waited_since_it_was_eligible(sqlite_store: Store) -> None:
     """It was submitted a whole run before, behind its own predecessor."""
     cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=LOAD), now=BEGIN), Watching()
-    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
     cluster.advance(POINT - BEGIN)
     chain = ChainId("chain000")
     cluster.submit_chain(chain, links=3, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user)
@@ -164,66 +159,66 @@ def snapshot_of(scene: Scene) -> Snapshot:
     return Snapshot(queue=scene.cluster.fetch_queue(), nodes=scene.cluster.fetch_nodes())
 
 
-def test_what_is_missing_is_named(store: Store) -> None:
-    scene = Scene(store)
+def test_what_is_missing_is_named(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     observer = Observer(params=scene.cluster.params)
     scene.worker.run_tick()
     snapshot = snapshot_of(scene)
-    assert shown_in(store, observer, snapshot) == ""
-    assert shown_in(store, None, snapshot) == f"no observation: {NO_FILE}"
+    assert shown_in(sqlite_store, observer, snapshot) == ""
+    assert shown_in(sqlite_store, None, snapshot) == f"no observation: {NO_FILE}"
     no_nodes = replace(snapshot, nodes=())
-    assert "no answer on nodes" in shown_in(store, observer, no_nodes)
+    assert "no answer on nodes" in shown_in(sqlite_store, observer, no_nodes)
     more = Observer(params=replace(scene.cluster.params, nodes=3))
-    assert "has 3 nodes, and Slurm shows 2" in shown_in(store, more, snapshot)
+    assert "has 3 nodes, and Slurm shows 2" in shown_in(sqlite_store, more, snapshot)
     others = Observer(params=scene.cluster.params, node_names=("a1", "a2"))
-    assert "none of the nodes" in shown_in(store, others, snapshot)
+    assert "none of the nodes" in shown_in(sqlite_store, others, snapshot)
 
 
-def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
-    scene = Scene(store)
+def test_without_a_day_of_history_nothing_is_shown(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     queue = scene.cluster.fetch_queue()
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, queue, scene.cluster.fetch_nodes())
         link_sync.sync_links(
             tx, scene.cluster_id, link_sync.list_marked_jobs(queue), queue.taken_at
         )
     observer = Observer(params=scene.cluster.params)
-    assert "accounting has not been read" in shown_in(store, observer, snapshot_of(scene))
+    assert "accounting has not been read" in shown_in(sqlite_store, observer, snapshot_of(scene))
     # A day of watching does as well.
     earlier = Queue.from_jobs(scene.cluster.read_clock() - 86400, ())
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, earlier, None)
-    assert shown_in(store, observer, snapshot_of(scene)) == ""
+    assert shown_in(sqlite_store, observer, snapshot_of(scene)) == ""
 
 
-def test_a_queue_of_which_jobs_are_hidden_is_not_taken_for_the_whole(store: Store) -> None:
-    scene = Scene(store)
+def test_a_queue_of_which_jobs_are_hidden_is_not_taken_for_the_whole(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     scene.worker.run_tick()
     snapshot = snapshot_of(scene)
     own = [job for job in snapshot.queue if "crowd" not in job.comment]
     partial = replace(snapshot, queue=Queue.from_jobs(snapshot.queue.taken_at, own))
     hiding = Observer(params=scene.cluster.params, hides_jobs=lambda: True)
-    assert "nothing is seen on 1 busy nodes" in shown_in(store, hiding, partial)
+    assert "nothing is seen on 1 busy nodes" in shown_in(sqlite_store, hiding, partial)
     # An operator sees them all.
-    assert shown_in(store, hiding, snapshot) == ""
+    assert shown_in(sqlite_store, hiding, snapshot) == ""
 
 
-def test_a_fault_in_what_is_seen_is_said_and_stops_nothing(store: Store) -> None:
-    scene = Scene(store)
+def test_a_fault_in_what_is_seen_is_said_and_stops_nothing(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     scene.worker.run_tick()
 
     def broken() -> bool:
         raise ZeroDivisionError("by zero")
 
     observer = Observer(params=scene.cluster.params, hides_jobs=broken)
-    assert "by zero" in shown_in(store, observer, snapshot_of(scene))
+    assert "by zero" in shown_in(sqlite_store, observer, snapshot_of(scene))
 
 
-def test_nothing_is_worked_out_for_policies_that_do_not_look(store: Store) -> None:
+def test_nothing_is_worked_out_for_policies_that_do_not_look(sqlite_store: Store) -> None:
     def never() -> bool:
         raise AssertionError("asked")
 
-    scene = Scene(store)
+    scene = Scene(sqlite_store)
     scene.rules = replace(
         scene.rules, observer=Observer(params=scene.cluster.params, hides_jobs=never)
     )
@@ -232,8 +227,8 @@ def test_nothing_is_worked_out_for_policies_that_do_not_look(store: Store) -> No
     assert [row.inputs.keys() for row in scene.decisions] == [{"predecessor", "standby"}]
 
 
-def test_the_audit_keeps_the_digest_of_what_was_seen(store: Store) -> None:
-    scene = Scene(store, policies=lambda name: Watching())
+def test_the_audit_keeps_the_digest_of_what_was_seen(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, policies=lambda name: Watching())
     scene.rules = replace(scene.rules, observer=Observer(params=scene.cluster.params))
     scene.worker = scene.new_worker()
     scene.tick()
@@ -248,9 +243,9 @@ class LookingBack(Watching):
     needs = Needs(observation=True, window=True)
 
 
-def test_a_model_that_looks_back_is_shown_its_run_so_far(store: Store) -> None:
+def test_a_model_that_looks_back_is_shown_its_run_so_far(sqlite_store: Store) -> None:
     cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN), LookingBack()
-    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
     )

@@ -2,34 +2,23 @@
 
 import pytest
 
-from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from mirage.worker import Worker
+from tests.support.jobs import make_job
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running
 
 OWN = "afterany:11(unfulfilled)"
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-        new = Registration(chain_id=CHAIN, links=9)
-        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
-    return sqlite_store
-
-
 def ran(state: JobState, *, start: int | None = NOW - 3600, submit: int = NOW - 4000) -> Job:
     """Job 7, as accounting has it."""
     end = None if not state.has_ended else NOW - 1800
-    return Job(job_id=JobId(7), submit=submit, state=state, uid=ALICE, start=start, end=end)
+    return make_job(7, state, submit=submit, uid=ALICE, start=start, end=end)
 
 
 def freed(
@@ -73,34 +62,44 @@ def freed(
         ("aftercorr:7(unfulfilled)", ran(JobState.COMPLETED), "aftercorr:7"),
     ],
 )
-def test_a_term_that_was_met_is_left_out(store: Store, own: str, record: Job, told: str) -> None:
-    assert freed(store, f"{OWN},{own}", record) == ([told], "")
+def test_a_term_that_was_met_is_left_out(
+    acting_chain_store: Store, own: str, record: Job, told: str
+) -> None:
+    assert freed(acting_chain_store, f"{OWN},{own}", record) == ([told], "")
 
 
-def test_the_last_run_counts(store: Store) -> None:
+def test_the_last_run_counts(acting_chain_store: Store) -> None:
     runs = ran(JobState.COMPLETED, submit=NOW - 3000), ran(JobState.FAILED, submit=NOW - 9000)
-    assert freed(store, f"{OWN},afterok:7(unfulfilled)", *runs) == ([""], "")
+    assert freed(acting_chain_store, f"{OWN},afterok:7(unfulfilled)", *runs) == ([""], "")
 
 
 @pytest.mark.parametrize(
     ("own", "state"),
     [("afterok:7(unfulfilled)", "FAILED"), ("afternotok:7(failed)", "COMPLETED")],
 )
-def test_one_that_was_not_met_is_never_taken_for_met(store: Store, own: str, state: str) -> None:
-    told, error = freed(store, f"{OWN},{own}", ran(JobState(state)))
+def test_one_that_was_not_met_is_never_taken_for_met(
+    acting_chain_store: Store, own: str, state: str
+) -> None:
+    told, error = freed(acting_chain_store, f"{OWN},{own}", ran(JobState(state)))
     assert told == []
     assert f"was not met (job 7 is {state})" in error
 
 
-def test_what_slurm_still_shows_is_slurms_to_judge(store: Store) -> None:
+def test_what_slurm_still_shows_is_slurms_to_judge(acting_chain_store: Store) -> None:
     own = f"{OWN},afterok:7(unfulfilled)"
     waits = Job(job_id=JobId(7), submit=NOW - 4000, state=JobState.PENDING, uid=ALICE)
-    assert freed(store, own, ran(JobState.COMPLETED), shown=(waits,)) == (["afterok:7"], "")
+    assert freed(acting_chain_store, own, ran(JobState.COMPLETED), shown=(waits,)) == (
+        ["afterok:7"],
+        "",
+    )
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_without_a_record_the_term_stays(store: Store, silent: bool) -> None:
-    assert freed(store, f"{OWN},afterok:7(unfulfilled)", silent=silent) == (["afterok:7"], "")
+def test_without_a_record_the_term_stays(acting_chain_store: Store, silent: bool) -> None:
+    assert freed(acting_chain_store, f"{OWN},afterok:7(unfulfilled)", silent=silent) == (
+        ["afterok:7"],
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,6 +111,6 @@ def test_without_a_record_the_term_stays(store: Store, silent: bool) -> None:
     ],
 )
 def test_a_refusal_for_a_job_that_nobody_knows_names_it(
-    store: Store, says: str, own: str, told: str
+    acting_chain_store: Store, says: str, own: str, told: str
 ) -> None:
-    assert freed(store, f"{OWN},{own}", says=says)[1].endswith(told)
+    assert freed(acting_chain_store, f"{OWN},{own}", says=says)[1].endswith(told)

@@ -15,18 +15,11 @@ from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.handover_outcomes import list_would_free, put_would_free
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.scene import CHAIN, HOUR, Always, Scene
 
 DAY = 86400
 START = 20_000 * DAY
 ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
-
-
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
 
 
 def hand_over(  # noqa: PLR0913 - what one is like

@@ -28,11 +28,6 @@ MODEL = "models/made/1"
 ANY = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    return sqlite_store
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One that takes no chain and no observation for strange."""
@@ -62,8 +57,8 @@ def decided(scene: Scene) -> DecisionRow:
     return scene.decisions[-1]
 
 
-def test_a_model_decides_on_what_is_seen_live(store: Store, models: Path) -> None:
-    scene = serving(store, models)
+def test_a_model_decides_on_what_is_seen_live(sqlite_store: Store, models: Path) -> None:
+    scene = serving(sqlite_store, models)
     row = decided(scene)
     assert row.policy == MODEL
     assert row.reason.startswith("freed now it starts late with")
@@ -73,14 +68,16 @@ def test_a_model_decides_on_what_is_seen_live(store: Store, models: Path) -> Non
     assert row.inputs.keys() == {"predecessor", "standby", "observation"}
 
 
-def test_a_name_without_a_version_is_the_promoted_one(store: Store, models: Path) -> None:
+def test_a_name_without_a_version_is_the_promoted_one(sqlite_store: Store, models: Path) -> None:
     registry.promote_version(models / "made" / "1")
-    assert decided(serving(store, models, "models/made")).policy == MODEL
+    assert decided(serving(sqlite_store, models, "models/made")).policy == MODEL
 
 
-def test_auto_observes_nothing_where_the_position_settles_it(store: Store, models: Path) -> None:
+def test_auto_observes_nothing_where_the_position_settles_it(
+    sqlite_store: Store, models: Path
+) -> None:
     registry.promote_version(models / "made" / "1")
-    scene = serving(store, models, "auto")
+    scene = serving(sqlite_store, models, "auto")
     pinned = decided(scene)
     assert pinned.reason.startswith("pin-then-free decides")
     assert "observation" not in pinned.inputs
@@ -120,11 +117,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_model_that_cannot_be_asked_is_stood_in_for(
-    store: Store, models: Path, damage: str
+    sqlite_store: Store, models: Path, damage: str
 ) -> None:
     spoil, why = DAMAGES[damage]
     spoil(models / "made" / "1")
-    scene = serving(store, models)
+    scene = serving(sqlite_store, models)
     row = decided(scene)
     assert row.policy == MODEL
     assert why in row.reason
@@ -136,15 +133,17 @@ def test_a_model_that_cannot_be_asked_is_stood_in_for(
     assert row.reason.endswith(rule.reason)
 
 
-def test_a_model_that_goes_while_it_serves_is_stood_in_for(store: Store, models: Path) -> None:
-    scene = serving(store, models)
+def test_a_model_that_goes_while_it_serves_is_stood_in_for(
+    sqlite_store: Store, models: Path
+) -> None:
+    scene = serving(sqlite_store, models)
     assert "quantile decides" not in decided(scene).reason
     shutil.rmtree(models / "made" / "1")
     assert "so quantile decides: " in decided(scene).reason
 
 
-def test_without_a_cluster_file_the_decision_says_so(store: Store, models: Path) -> None:
-    scene = serving(store, models)
+def test_without_a_cluster_file_the_decision_says_so(sqlite_store: Store, models: Path) -> None:
+    scene = serving(sqlite_store, models)
     scene.rules = replace(scene.rules, observer=None)
     scene.worker = scene.new_worker()
     assert "no cluster file is set (cluster.file), so quantile" in decided(scene).reason

@@ -7,15 +7,12 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Position
-from mirage.domain.decision import Mode
-from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.chains.request_enforcement import ASK_AGAIN_S
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.services.printed import printed
@@ -32,15 +29,6 @@ class Clock(SlurmCli):
 
     def read_clock(self) -> int:
         return self.at
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-        new = Registration(chain_id=CHAIN, links=9)
-        register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
-    return sqlite_store
 
 
 @pytest.fixture
@@ -87,16 +75,18 @@ class Loop:
         return [(row.effect.value, row.error) for row in found if row.effect.value != "none"]
 
 
-def test_a_move_that_is_not_kept_is_made_again_once(store: Store, commands: FakeCommands) -> None:
-    loop = Loop(store)
+def test_a_move_that_is_not_kept_is_made_again_once(
+    acting_chain_store: Store, commands: FakeCommands
+) -> None:
+    loop = Loop(acting_chain_store)
     shows(commands, BEHIND)
     for _ in range(6):
         loop.tick()
     assert loop.told() == [("failed", NOT_KEPT), ("refused", NOT_KEPT_AGAIN)]
     assert [call[1] for call in commands.calls("scontrol")] == ["JobId=12"] * 2
-    standby = links(store)[2]
+    standby = links(acting_chain_store)[2]
     assert (standby.position, standby.freed_at) == (Position.HELD, None)
-    assert events(store) == [
+    assert events(acting_chain_store) == [
         "registered",
         "free: done",
         "reconciled free: failed",
@@ -107,8 +97,8 @@ def test_a_move_that_is_not_kept_is_made_again_once(store: Store, commands: Fake
     assert len(commands.calls("scontrol")) == 3, "as a move that was refused"
 
 
-def test_the_second_time_may_be_good(store: Store, commands: FakeCommands) -> None:
-    loop = Loop(store)
+def test_the_second_time_may_be_good(acting_chain_store: Store, commands: FakeCommands) -> None:
+    loop = Loop(acting_chain_store)
     shows(commands, BEHIND)
     loop.tick()
     loop.tick()
@@ -116,7 +106,7 @@ def test_the_second_time_may_be_good(store: Store, commands: FakeCommands) -> No
     for _ in range(3):
         loop.tick()
     assert loop.told() == [("failed", NOT_KEPT), ("done", "")]
-    assert links(store)[2].position is Position.FREE
+    assert links(acting_chain_store)[2].position is Position.FREE
 
 
 @pytest.mark.parametrize(
@@ -129,9 +119,9 @@ def test_the_second_time_may_be_good(store: Store, commands: FakeCommands) -> No
     ],
 )
 def test_what_is_kept_or_came_too_late_is_left_at_that(
-    store: Store, commands: FakeCommands, dependency: str, first: str, second: str
+    acting_chain_store: Store, commands: FakeCommands, dependency: str, first: str, second: str
 ) -> None:
-    loop = Loop(store)
+    loop = Loop(acting_chain_store)
     shows(commands, BEHIND)
     loop.tick()
     shows(commands, dependency, first=first, second=second)
@@ -142,10 +132,10 @@ def test_what_is_kept_or_came_too_late_is_left_at_that(
 
 
 def test_only_the_next_look_counts_and_no_call_is_made_for_it(
-    store: Store, commands: FakeCommands
+    acting_chain_store: Store, commands: FakeCommands
 ) -> None:
     """What somebody changes later is theirs, and decided about as ever."""
-    loop = Loop(store)
+    loop = Loop(acting_chain_store)
     shows(commands, BEHIND)
     loop.tick()
     shows(commands, "(null)")
@@ -158,10 +148,10 @@ def test_only_the_next_look_counts_and_no_call_is_made_for_it(
 
 
 def test_a_hold_that_is_not_kept_leaves_the_standby_where_it_was(
-    store: Store, commands: FakeCommands
+    acting_chain_store: Store, commands: FakeCommands
 ) -> None:
     """Free still, so that it is held again: its predecessor has been requeued."""
-    loop = Loop(store)
+    loop = Loop(acting_chain_store)
     shows(commands, BEHIND)
     loop.tick()
     shows(commands, "(null)")
@@ -171,7 +161,7 @@ def test_a_hold_that_is_not_kept_leaves_the_standby_where_it_was(
         loop.tick()
     effects = [effect for effect, _ in loop.told()]
     assert effects == ["done", "failed", "refused"]
-    standby = links(store)[2]
+    standby = links(acting_chain_store)[2]
     assert standby.position is Position.FREE
     assert standby.freed_at is not None
     told = [word for call in commands.calls("scontrol") for word in call if "Depend" in word]

@@ -17,13 +17,8 @@ from tests.support.services import slurm_jobs
 from tests.support.services.scene import HOUR, Always, Scene
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    return sqlite_store
-
-
-def test_a_standby_is_freed_and_that_is_written_down(store: Store) -> None:
-    scene = Scene(store)
+def test_a_standby_is_freed_and_that_is_written_down(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     scene.tick()
     (row,) = scene.decisions
     assert (row.action, row.mode, row.effect) == (Action.FREE, Mode.ACT, Effect.DONE)
@@ -36,8 +31,8 @@ def test_a_standby_is_freed_and_that_is_written_down(store: Store) -> None:
     assert (len(scene.decisions), scene.cluster.asked) == (1, 1)
 
 
-def test_shadow_logs_the_same_decision_and_touches_nothing(store: Store) -> None:
-    scene = Scene(store, mode=Mode.SHADOW)
+def test_shadow_logs_the_same_decision_and_touches_nothing(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, mode=Mode.SHADOW)
     scene.tick()
     (row,) = scene.decisions
     assert (row.action, row.mode, row.effect) == (Action.FREE, Mode.SHADOW, Effect.NONE)
@@ -46,25 +41,25 @@ def test_shadow_logs_the_same_decision_and_touches_nothing(store: Store) -> None
     assert scene.cluster.asked == 0
 
 
-def test_observe_decides_nothing(store: Store) -> None:
-    scene = Scene(store, mode=Mode.OBSERVE)
+def test_observe_decides_nothing(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, mode=Mode.OBSERVE)
     scene.tick()
     assert (scene.decisions, scene.held) == ([], True)
 
 
-def test_the_mode_of_a_partition_goes_before_the_clusters(store: Store) -> None:
-    scene = Scene(store, mode=Mode.SHADOW)
-    with store.begin() as tx:
+def test_the_mode_of_a_partition_goes_before_the_clusters(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, mode=Mode.SHADOW)
+    with sqlite_store.begin() as tx:
         clusters.set_mode(tx, scene.cluster_id, Mode.ACT, "batch")
     scene.tick()
     assert not scene.held
 
 
-def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
-    scene = Scene(store, policies=registry.get_policy)
+def test_each_chain_has_the_policy_it_asked_for(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, policies=registry.get_policy)
     job = scene.job(1)
     assert job.uid is not None
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         new = Registration(chain_id=slurm_jobs.CHAIN, links=3, policy="reactive")
         register_chain(
             tx, scene.cluster_id, new, uid=job.uid, user=job.user, now=scene.cluster.read_clock()
@@ -74,13 +69,13 @@ def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
 
 
 @pytest.mark.parametrize("fault", [NotFound("no policy 'always'"), ZeroDivisionError("by zero")])
-def test_a_policy_that_fails_costs_its_chain_a_wait(store: Store, fault: Exception) -> None:
+def test_a_policy_that_fails_costs_its_chain_a_wait(sqlite_store: Store, fault: Exception) -> None:
     def broken(name: str) -> Policy:
         if name == "always":
             raise fault
         return Always(name)
 
-    scene = Scene(store, policies=broken)
+    scene = Scene(sqlite_store, policies=broken)
     scene.tick()
     (row,) = scene.decisions
     assert (row.action, row.reason, scene.held) == (Action.WAIT, f"no answer: {fault}", True)
@@ -91,9 +86,9 @@ def test_a_policy_that_fails_costs_its_chain_a_wait(store: Store, fault: Excepti
     "end", [ClusterUnavailable("no answer"), SystemExit()], ids=["gone", "kill"]
 )
 def test_an_intention_is_durable_before_the_move_and_settled_by_what_the_queue_shows(
-    store: Store, end: BaseException, *, heard: bool
+    sqlite_store: Store, end: BaseException, *, heard: bool
 ) -> None:
-    scene = Scene(store)
+    scene = Scene(sqlite_store)
     scene.cluster.error, scene.cluster.heard = end, heard
     try:
         scene.tick()
@@ -114,8 +109,8 @@ def test_an_intention_is_durable_before_the_move_and_settled_by_what_the_queue_s
         assert (scene.standby.freed_at, scene.cluster.asked) == (at + 60, 2)
 
 
-def test_a_standby_that_its_predecessors_end_started_was_not_freed(store: Store) -> None:
-    scene = Scene(store)
+def test_a_standby_that_its_predecessors_end_started_was_not_freed(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     scene.cluster.error = ClusterUnavailable("no answer")
     scene.tick()
     scene.tick(HOUR)
@@ -124,8 +119,8 @@ def test_a_standby_that_its_predecessors_end_started_was_not_freed(store: Store)
     assert scene.standby.freed_at is None
 
 
-def test_a_standby_that_started_early_was_freed_though_nobody_answered(store: Store) -> None:
-    scene = Scene(store)
+def test_a_standby_that_started_early_was_freed_though_nobody_answered(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store)
     scene.cluster.error, scene.cluster.heard = ClusterUnavailable("no answer"), True
     scene.tick()
     at = scene.cluster.read_clock()
@@ -138,8 +133,10 @@ def test_a_standby_that_started_early_was_freed_though_nobody_answered(store: St
     assert (scene.standby.freed_at, scene.standby.position) == (at, Position.FREE)
 
 
-def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(store: Store) -> None:
-    scene = Scene(store)
+def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(
+    sqlite_store: Store,
+) -> None:
+    scene = Scene(sqlite_store)
     scene.cluster.error = ClusterRefused("Access denied")
     for _ in range(15):
         scene.tick()
@@ -168,20 +165,20 @@ def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(store:
     ids=["max lead", "min gain", "account", "cluster"],
 )
 def test_each_limit_stops_a_move_with_its_sentence(
-    store: Store, limits: Limits, reason: str
+    sqlite_store: Store, limits: Limits, reason: str
 ) -> None:
     forecast = Forecast(p50_s=60.0, p90_s=90.0)
-    scene = Scene(store, policies=lambda name: Always(name, forecast), limits=limits)
+    scene = Scene(sqlite_store, policies=lambda name: Always(name, forecast), limits=limits)
     scene.tick()
     assert [(row.action, row.reason) for row in scene.decisions] == [(Action.WAIT, reason)]
     assert scene.held
 
 
-def test_just_within_its_limits_a_move_is_made(store: Store) -> None:
+def test_just_within_its_limits_a_move_is_made(sqlite_store: Store) -> None:
     limits = Limits(
         max_lead_s=HOUR, min_gain_s=90, account_overlap_node_h=1.0, cluster_overlap_node_h=1.0
     )
     forecast = Forecast(p50_s=60.0, p90_s=90.0)
-    scene = Scene(store, policies=lambda name: Always(name, forecast), limits=limits)
+    scene = Scene(sqlite_store, policies=lambda name: Always(name, forecast), limits=limits)
     scene.tick()
     assert not scene.held

@@ -11,9 +11,7 @@ from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules.lead_rules import Reactive, decide_by_lead
 from mirage.ports import SimplePolicy
-from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.control.limits import Limits
 from mirage.services.provision import move_verification
 from mirage.services.provision.decision_context import Rules
@@ -24,7 +22,15 @@ from mirage.store.chains.decisions import DecisionRow, Effect
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.services.printed import printed
-from tests.support.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, Written, comment, links
+from tests.support.services.slurm_jobs import (
+    CHAIN,
+    HOUR,
+    NOW,
+    Written,
+    comment,
+    links,
+    register,
+)
 
 LIMIT = 24 * HOUR
 START = NOW - HOUR
@@ -110,23 +116,10 @@ class Site:
             clusters.set_mode(tx, 1, mode)
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    return sqlite_store
-
-
-def register(store: Store, **fields: Any) -> None:
-    with store.begin() as tx:
-        new = Registration(chain_id=CHAIN, links=9, **fields)
-        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=START)
-
-
-def test_a_release_is_written_into_the_standbys_dependency(store: Store) -> None:
-    site = Site(store)
+def test_a_release_is_written_into_the_standbys_dependency(acting_store: Store) -> None:
+    site = Site(acting_store)
     assert site.tick(runs(), stands()) == [("hold", 12, TOLD.format(minutes(3)))]
-    row, standby = site.last, links(store)[2]
+    row, standby = site.last, links(acting_store)[2]
     assert (row.action, row.effect) == (Action.PLAN, Effect.DONE)
     assert row.reason.endswith("planned in Slurm for 3.0 h before the end")
     assert (row.release_at, row.inputs["plan_min"]) == (END - 3 * HOUR, minutes(3))
@@ -134,38 +127,38 @@ def test_a_release_is_written_into_the_standbys_dependency(store: Store) -> None
     assert (standby.freed_at, standby.freed_by) == (None, None)
     for later in (60, 120):
         assert site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + later) == []
-    assert links(store)[2].planned_by is Planner.SERVICE
+    assert links(acting_store)[2].planned_by is Planner.SERVICE
 
 
 @pytest.mark.parametrize(("hours", "moves"), [(3.05, 0), (4.0, 1)])
-def test_it_is_moved_for_what_that_saves(store: Store, hours: float, moves: int) -> None:
-    site = Site(store)
+def test_it_is_moved_for_what_that_saves(acting_store: Store, hours: float, moves: int) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     site.policy.lead_h = hours
     told = site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60)
     assert told == [("hold", 12, TOLD.format(minutes(hours)))] * moves
 
 
-def test_a_wait_that_is_not_worth_a_move_is_not_planned_for(store: Store) -> None:
-    site = Site(store, Leads(0.09))
+def test_a_wait_that_is_not_worth_a_move_is_not_planned_for(acting_store: Store) -> None:
+    site = Site(acting_store, Leads(0.09))
     assert site.tick(runs(), stands()) == []
     assert site.last.release_at == END - 324
 
 
-def test_the_last_touch_is_the_releases(store: Store) -> None:
-    site = Site(store, max_touches=2)
+def test_the_last_touch_is_the_releases(acting_store: Store) -> None:
+    site = Site(acting_store, max_touches=2)
     site.tick(runs(), stands())
     site.policy.lead_h = 8.0
     assert site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60) == []
     due = END - 8 * HOUR
     told = site.tick(runs(), stands(shown_plan(minutes(3))), now=due)
     assert told == [("free", 12, "")]
-    assert links(store)[2].freed_by is Planner.SERVICE
+    assert links(acting_store)[2].freed_by is Planner.SERVICE
 
 
 @pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
-def test_where_it_does_not_act_nothing_is_planned(store: Store, mode: Mode) -> None:
-    site = Site(store)
+def test_where_it_does_not_act_nothing_is_planned(acting_store: Store, mode: Mode) -> None:
+    site = Site(acting_store)
     site.mode = mode
     assert site.tick(runs(), stands()) == []
     if mode is Mode.SHADOW:
@@ -175,43 +168,43 @@ def test_where_it_does_not_act_nothing_is_planned(store: Store, mode: Mode) -> N
 @pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
 @pytest.mark.parametrize("paused", [False, True])
 def test_at_the_end_of_act_plans_are_taken_back_within_a_tick(
-    store: Store, mode: Mode, paused: bool
+    acting_store: Store, mode: Mode, paused: bool
 ) -> None:
-    register(store)
-    site = Site(store)
+    register(acting_store, now=START)
+    site = Site(acting_store)
     site.tick(runs(), stands())
     site.mode = mode
     if paused:
-        with store.begin() as tx:
+        with acting_store.begin() as tx:
             chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), state=ChainState.PAUSED))
     told = site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60)
     assert told == [("hold", 12, "afterany:11")]
-    standby = links(store)[2]
+    standby = links(acting_store)[2]
     assert (standby.plan_min, standby.planned_release, standby.planned_by) == (None, None, None)
     assert site.tick(runs(), stands(), now=NOW + 120) == []
 
 
 @pytest.mark.parametrize(("registered", "moves"), [(True, 1), (False, 0)])
 def test_the_links_own_plan_goes_with_it_unless_no_service_was_told(
-    store: Store, registered: bool, moves: int
+    acting_store: Store, registered: bool, moves: int
 ) -> None:
     if registered:
-        register(store)
-    site = Site(store)
+        register(acting_store, now=START)
+    site = Site(acting_store)
     site.mode = Mode.SHADOW
     told = site.tick(runs(), stands(shown_plan(600)))
     assert told == [("hold", 12, "afterany:11")] * moves
 
 
-def test_the_links_own_plan_is_moved_as_the_services(store: Store) -> None:
-    site = Site(store)
+def test_the_links_own_plan_is_moved_as_the_services(acting_store: Store) -> None:
+    site = Site(acting_store)
     told = site.tick(runs(), stands(shown_plan(600)))
     assert told == [("hold", 12, TOLD.format(minutes(3)))]
 
 
 @pytest.mark.parametrize("shown", [shown_plan(700), HELD])
-def test_what_its_owner_or_an_admin_changed_is_theirs(store: Store, shown: str) -> None:
-    site = Site(store)
+def test_what_its_owner_or_an_admin_changed_is_theirs(acting_store: Store, shown: str) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60)
     for later in (120, 180, LIMIT - 2 * HOUR):
@@ -228,60 +221,64 @@ def test_what_its_owner_or_an_admin_changed_is_theirs(store: Store, shown: str) 
         "afterany:11(unfulfilled)?afterok:7(unfulfilled)",
     ],
 )
-def test_beside_dependencies_of_its_owner_it_has_no_horizon(store: Store, users: str) -> None:
-    site = Site(store)
+def test_beside_dependencies_of_its_owner_it_has_no_horizon(
+    acting_store: Store, users: str
+) -> None:
+    site = Site(acting_store)
     assert site.tick(runs(), stands(users)) == []
     assert site.last.reason.endswith("since dependencies of its owner's stand beside Mirage's")
 
 
-def test_a_singleton_has_none(store: Store) -> None:
-    site = Site(store)
+def test_a_singleton_has_none(acting_store: Store) -> None:
+    site = Site(acting_store)
     assert site.tick(runs(), stands(f"{HELD},singleton(unfulfilled)")) == []
 
 
-def test_a_chain_that_never_overlaps_has_none(store: Store) -> None:
-    register(store, max_overlap_s=0)
-    site = Site(store)
+def test_a_chain_that_never_overlaps_has_none(acting_store: Store) -> None:
+    register(acting_store, now=START, max_overlap_s=0)
+    site = Site(acting_store)
     assert site.tick(runs(), stands()) == []
     assert site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60) == [
         ("hold", 12, "afterany:11")
     ]
 
 
-def test_a_chain_of_mode_submit_has_none(store: Store) -> None:
-    register(store, mode=ChainMode.SUBMIT)
-    site = Site(store)
+def test_a_chain_of_mode_submit_has_none(acting_store: Store) -> None:
+    register(acting_store, now=START, mode=ChainMode.SUBMIT)
+    site = Site(acting_store)
     assert site.tick(runs()) == []
     assert site.last.action is Action.WAIT
 
 
-def test_a_presubmitted_link_behind_the_next_has_none(store: Store) -> None:
-    register(store, presubmit=Presubmit.ALL)
+def test_a_presubmitted_link_behind_the_next_has_none(acting_store: Store) -> None:
+    register(acting_store, now=START, presubmit=Presubmit.ALL)
     third = stands("afterany:12(unfulfilled)", 3)
-    told = Site(store).tick(runs(), stands(), third)
+    told = Site(acting_store).tick(runs(), stands(), third)
     assert [job_id for _, job_id, _ in told] == [12]
 
 
-def test_no_link_is_planned_for_an_earlier_start_than_max_overlap_allows(store: Store) -> None:
-    register(store, max_overlap_s=HOUR)
-    site = Site(store, Leads(8.0))
+def test_no_link_is_planned_for_an_earlier_start_than_max_overlap_allows(
+    acting_store: Store,
+) -> None:
+    register(acting_store, now=START, max_overlap_s=HOUR)
+    site = Site(acting_store, Leads(8.0))
     assert site.tick(runs(), stands()) == [("hold", 12, TOLD.format(minutes(7)))]  # 1 h and p10
 
 
-def test_a_plan_that_is_too_early_by_now_is_moved_whatever_that_saves(store: Store) -> None:
+def test_a_plan_that_is_too_early_by_now_is_moved_whatever_that_saves(acting_store: Store) -> None:
     """The time limit was raised: an hour's overlap became three."""
-    register(store, max_overlap_s=HOUR)
-    site = Site(store, Leads(0.0))
+    register(acting_store, now=START, max_overlap_s=HOUR)
+    site = Site(acting_store, Leads(0.0))
     longer: dict[str, Any] = {"limit": "1-02:00:00", "EndTime": str(END + 2 * HOUR)}
     told = site.tick(runs(**longer), stands(shown_plan(minutes(1))))
     assert told == [("hold", 12, "afterany:11")]
-    site = Site(store, Leads(None))
+    site = Site(acting_store, Leads(None))
     told = site.tick(runs(**longer), stands(shown_plan(minutes(1))), now=NOW + 60)
     assert told == [("hold", 12, "afterany:11")]
 
 
-def test_while_an_earlier_link_runs_no_plan_stands(store: Store) -> None:
-    site = Site(store)
+def test_while_an_earlier_link_runs_no_plan_stands(acting_store: Store) -> None:
+    site = Site(acting_store)
     second = runs(2, start=NOW - 60, Dependency="(null)")
     third = "afterany:12(unfulfilled)?after:12+600(unfulfilled)"
     assert site.tick(runs(), second, stands("afterany:12(unfulfilled)", 3)) == []
@@ -289,8 +286,8 @@ def test_while_an_earlier_link_runs_no_plan_stands(store: Store) -> None:
     assert told == [("hold", 13, "afterany:12")]
 
 
-def test_a_suspended_predecessors_clock_runs_on_so_its_plan_is_dropped(store: Store) -> None:
-    site = Site(store)
+def test_a_suspended_predecessors_clock_runs_on_so_its_plan_is_dropped(acting_store: Store) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     sleeps = runs(State="SUSPENDED")
     told = site.tick(sleeps, stands(shown_plan(minutes(3))), now=NOW + 60)
@@ -301,42 +298,44 @@ def test_a_suspended_predecessors_clock_runs_on_so_its_plan_is_dropped(store: St
     assert told == [("hold", 12, TOLD.format(minutes(3) + 60))]
 
 
-def test_the_plan_of_one_that_is_requeued_counts_anew(store: Store) -> None:
-    site = Site(store)
+def test_the_plan_of_one_that_is_requeued_counts_anew(acting_store: Store) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     waits = printed(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
     plan = stands(shown_plan(minutes(3)))
     assert site.tick(waits, plan, now=NOW + 60) == []
     again = runs(start=NOW + 240, SubmitTime=str(NOW))
     assert site.tick(again, plan, now=NOW + 300) == []
-    assert links(store)[2].planned_release == NOW + 240 + minutes(3) * 60
+    assert links(acting_store)[2].planned_release == NOW + 240 + minutes(3) * 60
 
 
-def test_one_that_was_requeued_after_the_release_by_plan_is_waited_for(store: Store) -> None:
-    site = Site(store)
+def test_one_that_was_requeued_after_the_release_by_plan_is_waited_for(acting_store: Store) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     due = END - 3 * HOUR
     free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority")
     site.tick(runs(), free, now=due + 30)
-    assert links(store)[2].freed_by is Planner.SERVICE
+    assert links(acting_store)[2].freed_by is Planner.SERVICE
     waits = printed(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
     assert site.tick(waits, free, now=due + 90) == [("hold", 12, "afterany:11")]
 
 
-def test_one_that_its_owner_planned_is_not_put_back(store: Store) -> None:
+def test_one_that_its_owner_planned_is_not_put_back(acting_store: Store) -> None:
     theirs: dict[str, Any] = {"Comment": f"mirage:lead=3:00:00 mirage:{CHAIN}:2"}
-    site = Site(store)
+    site = Site(acting_store)
     assert site.tick(runs(), stands(shown_plan(minutes(3)), **theirs)) == []
     due = END - 3 * HOUR
     free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority", **theirs)
     site.tick(runs(), free, now=due + 30)
-    assert links(store)[2].freed_by is Planner.USER
+    assert links(acting_store)[2].freed_by is Planner.USER
     waits = printed(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
     assert site.tick(waits, free, now=due + 90) == []
 
 
-def test_a_site_that_refuses_plans_is_asked_once_and_the_release_still_comes(store: Store) -> None:
-    site = Site(store)
+def test_a_site_that_refuses_plans_is_asked_once_and_the_release_still_comes(
+    acting_store: Store,
+) -> None:
+    site = Site(acting_store)
     site.cluster.trouble["hold"] = ClusterRefused("Job dependency problem")
     assert len(site.tick(runs(), stands())) == 1
     for later in (60, 2000):
@@ -347,24 +346,24 @@ def test_a_site_that_refuses_plans_is_asked_once_and_the_release_still_comes(sto
 
 @pytest.mark.parametrize(("shown", "effect"), [(minutes(3), Effect.DONE), (None, Effect.FAILED)])
 def test_a_silent_slurm_is_believed_by_what_it_shows(
-    store: Store, shown: int | None, effect: Effect
+    acting_store: Store, shown: int | None, effect: Effect
 ) -> None:
-    site = Site(store)
+    site = Site(acting_store)
     site.cluster.trouble["hold"] = ClusterUnavailable("timed out")
     site.tick(runs(), stands())
     assert site.last.effect is Effect.INTENDED
     site.cluster.trouble.clear()
     site.policy.lead_h = None
     site.tick(runs(), stands(HELD if shown is None else shown_plan(shown)), now=NOW + 60)
-    with store.read() as tx:
+    with acting_store.read() as tx:
         rows = decisions.list_decisions(tx, chain_id=CHAIN)
     assert [row.effect for row in rows if row.action is Action.PLAN] == [effect]
     by = None if shown is None else Planner.SERVICE
-    assert links(store)[2].planned_by is by
+    assert links(acting_store)[2].planned_by is by
 
 
-def test_a_plan_that_slurm_did_not_keep_is_written_again(store: Store) -> None:
-    site = Site(store)
+def test_a_plan_that_slurm_did_not_keep_is_written_again(acting_store: Store) -> None:
+    site = Site(acting_store)
     site.tick(runs(), stands())
     told = site.tick(runs(), stands(), now=NOW + 60)
     assert told == [("hold", 12, TOLD.format(minutes(3)))]
@@ -372,24 +371,24 @@ def test_a_plan_that_slurm_did_not_keep_is_written_again(store: Store) -> None:
     assert "since Slurm has refused one" in site.last.reason
 
 
-def test_what_slurm_has_released_stays_released_at_the_end_of_act(store: Store) -> None:
-    register(store)
-    site = Site(store)
+def test_what_slurm_has_released_stays_released_at_the_end_of_act(acting_store: Store) -> None:
+    register(acting_store, now=START)
+    site = Site(acting_store)
     site.tick(runs(), stands())
     due = END - 3 * HOUR
     free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority")
     site.mode = Mode.SHADOW
     assert site.tick(runs(), free, now=due + 30) == []
-    assert links(store)[2].freed_by is Planner.SERVICE
+    assert links(acting_store)[2].freed_by is Planner.SERVICE
 
 
-def test_a_policy_that_is_never_early_takes_a_plan_back(store: Store) -> None:
-    site = Site(store, Reactive())
+def test_a_policy_that_is_never_early_takes_a_plan_back(acting_store: Store) -> None:
+    site = Site(acting_store, Reactive())
     assert site.tick(runs(), stands(shown_plan(minutes(3)))) == [("hold", 12, "afterany:11")]
     assert site.tick(runs(), stands(), now=NOW + 60) == []
 
 
-def test_a_spent_budget_leaves_no_plan_standing(store: Store) -> None:
-    site = Site(store, account_overlap_node_h=0.0)
+def test_a_spent_budget_leaves_no_plan_standing(acting_store: Store) -> None:
+    site = Site(acting_store, account_overlap_node_h=0.0)
     assert site.tick(runs(), stands()) == []
     assert site.tick(runs(), stands(shown_plan(900)), now=NOW + 60) == [("hold", 12, "afterany:11")]

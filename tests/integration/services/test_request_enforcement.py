@@ -26,11 +26,6 @@ CHAIN = ChainId("abcd1234")
 HOUR = 3600
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    return sqlite_store
-
-
 class Deaf(SimulatedCluster):
     """Answers moves with an error while it has one."""
 
@@ -102,11 +97,6 @@ class Scene:
     def chain(self) -> Chain:
         with self.store.read() as tx:
             return chains.get_chain(tx, CHAIN)
-
-
-@pytest.fixture
-def scene(store: Store) -> Scene:
-    return Scene(store)
 
 
 def test_no_further_link_of_a_paused_chain_starts(scene: Scene) -> None:
@@ -253,15 +243,15 @@ def test_a_hold_that_was_refused_is_not_mirages(scene: Scene) -> None:
     assert scene.held(2)
 
 
-def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> None:
+def test_what_slurm_itself_gave_no_priority_is_not_released(sqlite_store: Store) -> None:
     """Its nodes do not fit, say: a release would have slurmctld look at it again and again."""
-    scene = Scene(store)
+    scene = Scene(sqlite_store)
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     shown = [_given_up(job) for job in scene.cluster.fetch_queue()]
     queue = Queue.from_jobs(scene.cluster.read_clock(), shown)
-    request_enforcement.enforce_requests(store, scene.cluster, scene.cluster_id, queue)
+    request_enforcement.enforce_requests(sqlite_store, scene.cluster, scene.cluster_id, queue)
     assert "resume" not in scene.events()
 
 
@@ -286,8 +276,8 @@ def test_a_cancelled_chain_leaves_nothing_behind(scene: Scene) -> None:
     assert (scene.link(3), scene.chain.state) == (None, ChainState.CANCELLED)
 
 
-def test_both_running_links_of_a_cancelled_chain_are_ended(store: Store) -> None:
-    scene = Scene(store, policy="at-once")
+def test_both_running_links_of_a_cancelled_chain_are_ended(sqlite_store: Store) -> None:
+    scene = Scene(sqlite_store, policy="at-once")
     scene.mode(Mode.ACT)
     scene.tick()
     scene.tick()
@@ -297,9 +287,9 @@ def test_both_running_links_of_a_cancelled_chain_are_ended(store: Store) -> None
     assert {scene.state(i) for i in (1, 2)} == {JobState.CANCELLED}
 
 
-def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None:
+def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(sqlite_store: Store) -> None:
     """scancel of the early successor: the predecessor works on, and nothing stands behind it."""
-    scene = Scene(store, policy="at-once")
+    scene = Scene(sqlite_store, policy="at-once")
     scene.mode(Mode.ACT)
     scene.tick()
     scene.tick()
@@ -357,21 +347,21 @@ def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an
     assert scene.reason(2) == "JobHeldUser"
 
 
-def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> None:
+def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(sqlite_store: Store) -> None:
     """bob's jobs all bear the mark of his own chain's second link."""
-    scene = Scene(store)
+    scene = Scene(sqlite_store)
     bobs = ChainId("bobs1234")
     scene.cluster.submit_chain(bobs, links=2, time_limit_s=HOUR, user="bob")
     for _ in range(100):
         job = SimJob(time_limit_s=HOUR, run_s=HOUR, user="bob", comment=str(Mark(bobs, 2)))
         scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.read_clock()))
     scene.tick()
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         now, paused = scene.cluster.read_clock(), ChainState.PAUSED
         for one in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
             chain_service.request_state(tx, scene.cluster_id, one, paused, now=now, actor=one.user)
     scene.tick()
-    with store.read() as tx:
+    with sqlite_store.read() as tx:
         rows = audit.list_entries(tx, event="suspend", limit=1000)
     assert scene.held(2)
     assert sum(row.chain_id == bobs for row in rows) == request_enforcement.MOST_OF_ONE
@@ -388,12 +378,12 @@ def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None
     assert scene.held(2)
 
 
-def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(store: Store) -> None:
+def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(sqlite_store: Store) -> None:
     """A mark is seen in the queue: who registers it first does not own it."""
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         new = chain_service.Registration(chain_id=CHAIN, links=3, job_id=JobId(1))
         chain_service.register_chain(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
-    scene = Scene(store)
+    scene = Scene(sqlite_store)
     assert scene.chain.user == "chain-abcd1234"
     assert scene.events() == ["registered", "adopted"]

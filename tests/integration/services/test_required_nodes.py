@@ -13,7 +13,6 @@ from mirage.policy.rules.lead_rules import Reactive
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.text import delimited_rows
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.services.printed import printed
@@ -21,13 +20,6 @@ from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, Written, chain, 
 
 ASIDE = "ReqNodeNotAvail, May be reserved for other job"
 """Of 24.11 and later; 22.05 says UnavailableNodes:gpu02."""
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 @pytest.fixture
@@ -72,10 +64,10 @@ def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked
 @pytest.mark.parametrize("state", ["drained", "draining", "down*", "maint", "drained*", "failing"])
 @pytest.mark.parametrize("reason", [ASIDE, ASIDE.replace(" ", "_"), f"({ASIDE})"])
 def test_a_node_of_its_own_that_is_out_of_service_is_a_risk(
-    store: Store, commands: FakeCommands, state: str, reason: str
+    lab_store: Store, commands: FakeCommands, state: str, reason: str
 ) -> None:
     commands.answers("sinfo", sinfo(gpu01="mixed", gpu02=state))
-    assert risk_after_two_looks(store, commands, pair(reason), "12|N/A|gpu02|\n") == (
+    assert risk_after_two_looks(lab_store, commands, pair(reason), "12|N/A|gpu02|\n") == (
         "ReqNodeNotAvail"
     )
 
@@ -95,25 +87,25 @@ def test_a_node_of_its_own_that_is_out_of_service_is_a_risk(
     ],
 )
 def test_it_is_one_only_where_too_few_of_its_nodes_are_left(
-    store: Store, commands: FakeCommands, asked: str, nodes: str, drained: str, risk: str
+    lab_store: Store, commands: FakeCommands, asked: str, nodes: str, drained: str, risk: str
 ) -> None:
     """Since 23.02 --nodelist may name more nodes than the job takes."""
     states = dict.fromkeys(("gpu01", "gpu02", "gpu03"), "idle") | {drained: "drained"}
     commands.answers("sinfo", sinfo(**states))
-    assert risk_after_two_looks(store, commands, pair(ASIDE, nodes), asked) == risk
+    assert risk_after_two_looks(lab_store, commands, pair(ASIDE, nodes), asked) == risk
 
 
 def test_nobody_is_asked_while_all_nodes_serve_or_the_wait_is_another(
-    store: Store, commands: FakeCommands
+    lab_store: Store, commands: FakeCommands
 ) -> None:
     commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="reserved"))
-    assert risk_after_two_looks(store, commands, pair(ASIDE), "12|N/A|gpu02|\n") == ""
+    assert risk_after_two_looks(lab_store, commands, pair(ASIDE), "12|N/A|gpu02|\n") == ""
     commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="drained"))
-    assert risk_after_two_looks(store, commands, pair("Priority"), "12|N/A|gpu02|\n") == ""
+    assert risk_after_two_looks(lab_store, commands, pair("Priority"), "12|N/A|gpu02|\n") == ""
     assert not [call for call in commands.calls("squeue") if "--jobs=12" in call]
 
 
-def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(store: Store) -> None:
+def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) -> None:
     cluster = Written(running(1), job(2, reason=ASIDE))
     drained = Node(
         name="gpu02",
@@ -126,16 +118,16 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(store: Store) -> N
     )
     cluster.known_nodes = (drained,)
     cluster.trouble["asked_nodes"] = ClusterUnavailable("no answer")
-    worker = Worker(store, cluster, 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
+    worker = Worker(lab_store, cluster, 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
     for _ in range(3):
         worker.run_tick()
         cluster.at += 60
-    assert chain(store).at_risk is None
+    assert chain(lab_store).at_risk is None
     del cluster.trouble["asked_nodes"]
     cluster.asks[JobId(12)] = "gpu02"
     for _ in range(2):
         worker.run_tick()
         cluster.at += HOUR // 60
-    found = chain(store).at_risk
+    found = chain(lab_store).at_risk
     assert found is not None
     assert found.word == "ReqNodeNotAvail"

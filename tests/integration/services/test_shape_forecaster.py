@@ -1,10 +1,6 @@
 """If I submitted this now: what the worker foretells, what is told of it, and how it is judged."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 
 import numpy as np
 import pytest
@@ -35,13 +31,6 @@ from tests.support.services.scene import Always
 POINT = BEGIN + 26 * HOUR
 WIDE = JobShape(partition="batch", nodes=8, time_limit_s=2 * HOUR)
 DAY = 86400
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
 
 
 class Site:
@@ -83,8 +72,8 @@ class Site:
 
 
 @pytest.fixture
-def site(store: Store) -> Site:
-    return Site(store, Observer(params=PARAMS))
+def site(sqlite_store: Store) -> Site:
+    return Site(sqlite_store, Observer(params=PARAMS))
 
 
 def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
@@ -188,8 +177,8 @@ def test_what_the_cluster_cannot_run_is_refused_in_words(site: Site) -> None:
         site.told(shape)
 
 
-def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(store: Store) -> None:
-    site = Site(store, None)
+def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(sqlite_store: Store) -> None:
+    site = Site(sqlite_store, None)
     site.ask(WIDE)
     site.tick()
     found = site.told(WIDE)
@@ -207,10 +196,10 @@ def test_nobody_asks_without_end(site: Site) -> None:
         site.ask(replace(WIDE, nodes=1000))
 
 
-def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
+def test_a_round_ends_when_its_time_is_used_up(sqlite_store: Store) -> None:
     """The clock tells a second more each time it is looked at: one answer a round, which is as much
     as twelve ticks bring. Who asks first is answered at once."""
-    site = Site(store, Observer(params=PARAMS))
+    site = Site(sqlite_store, Observer(params=PARAMS))
     ticks = iter(range(10**6))
     foreteller = ShapeForecaster(budget_s=1 / LONGEST_SAVING, clock=lambda: float(next(ticks)))
     for nodes in (2, 3, 4):
@@ -219,8 +208,8 @@ def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
     for _ in range(2 * LONGEST_SAVING + 4):
         site.cluster.advance(60)
         snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
-        foreteller.run_tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
-        with store.read() as tx:
+        foreteller.run_tick(sqlite_store, site.cluster_id, snapshot, Observer(params=PARAMS))
+        with sqlite_store.read() as tx:
             rows = [
                 shape_forecasts.find_forecast(tx, site.cluster_id, replace(WIDE, nodes=n))
                 for n in (2, 3, 4)

@@ -31,11 +31,6 @@ LINK = HandoverInput(
 )
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    return sqlite_store
-
-
 class Asks(Watching):
     """A policy that wants to know what the twin foretells."""
 
@@ -46,7 +41,7 @@ class AsksTwinAlone(Watching):
     needs = Needs(twin=True)
 
 
-def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) -> None:
+def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path: Path) -> None:
     """The same hand-over, through queue and database and through the replay: other dice, so the
     medians agree, not the samples."""
     jobs, settings = workload(3, jobs=400), PAIR
@@ -57,7 +52,7 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
     cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
     # However slow this machine is: an answer of an hour ago would stand in for one of now.
     foresight = TwinCache(budget_s=3600.0)
-    ticking = worker(store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
     cluster.advance(POINT - BEGIN)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
@@ -76,11 +71,11 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
         assert live == pytest.approx(table, rel=0.15), medians
 
 
-def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> None:
+def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store) -> None:
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
     )
@@ -92,12 +87,12 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> No
     assert watching.views[-1].twin_s is not None
 
 
-def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> None:
+def test_a_policy_waits_for_the_twins_turn_while_there_is_time(sqlite_store: Store) -> None:
     """Another rule might free meanwhile, which cannot be taken back."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
-    ticking = worker(store, cluster, watching, observer)
+    ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
     )

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store.chains import chains, holds
 from mirage.store.database import schema_migrations
@@ -13,6 +13,7 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import clusters
+from tests.support.chains import make_chain
 from tests.support.paths import MIGRATIONS
 from tests.support.services.slurm_jobs import job
 
@@ -31,7 +32,7 @@ def said(
 def keep(store: Store, link: Link, told: Iterable[AuditEntry] = (), state: str = "paused") -> int:
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
-        chains.save_chain(tx, cluster_id, Chain(chain_id=CHAIN, uid=1, state=ChainState(state)))
+        chains.save_chain(tx, cluster_id, make_chain(CHAIN, state=ChainState(state)))
         chains.save_link(tx, cluster_id, link)
         for entry in told:
             audit.write_entry(tx, cluster_id, entry)

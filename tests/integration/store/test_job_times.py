@@ -32,18 +32,18 @@ AGAIN = Job(job_id=JobId(2), submit=1000, eligible=400, start=1500, state=JobSta
 
 
 @pytest.fixture
-def cluster_id(store: Store) -> int:
+def filled_cluster_id(store: Store) -> int:
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         job_history.upsert_jobs(tx, cluster_id, [GONE, AGAIN])
     return cluster_id
 
 
-def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int) -> None:
+def test_models_rules_pages_and_sums_tell_one_wait(store: Store, filled_cluster_id: int) -> None:
     with store.read() as tx:
-        known = {job.job_id: job for job in job_history.list_jobs(tx, cluster_id)}
-        rules = job_history.read_waits(tx, cluster_id, before=9000, last=9)
-        models = read_recent_jobs(tx, cluster_id, 9000)
+        known = {job.job_id: job for job in job_history.list_jobs(tx, filled_cluster_id)}
+        rules = job_history.read_waits(tx, filled_cluster_id, before=9000, last=9)
+        models = read_recent_jobs(tx, filled_cluster_id, 9000)
     shown = {job_id: serializers.serialize_job(job) for job_id, job in known.items()}
     assert (shown[JobId(1)].wait_s, shown[JobId(2)].wait_s) == (None, 500)
     assert (shown[JobId(1)].start, known[JobId(1)].cancelled_at) == (None, 5000)
@@ -51,8 +51,8 @@ def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int
     assert models.started[:, :2].tolist() == [[1500, 500]]
     assert RecentHistory.from_jobs([GONE, AGAIN], 9000).started[:, :2].tolist() == [[1500, 500]]
     with store.begin() as tx:
-        wait_sums.sum_day(tx, cluster_id, 0, [0, 3600])
-        cells = wait_sums.read_cells(tx, cluster_id, 86400, 0, 86400)
+        wait_sums.sum_day(tx, filled_cluster_id, 0, [0, 3600])
+        cells = wait_sums.read_cells(tx, filled_cluster_id, 86400, 0, 86400)
     assert cells.jobs.tolist() == [1]
 
 
@@ -146,16 +146,16 @@ NEW |= {"exit_code", "submit_line", "taken_at"}
 """Columns that 0.1.0 did not keep."""
 
 
-def test_a_snapshot_of_before_tells_plans_from_starts(store: Store, cluster_id: int) -> None:
+def test_a_snapshot_of_before_tells_plans_from_starts(store: Store, filled_cluster_id: int) -> None:
     waits = Job(job_id=JobId(3), submit=1, state=JobState.PENDING, planned_start=900)
     runs = Job(job_id=JobId(4), submit=1, state=JobState.RUNNING, start=5, expected_end=800)
     queue = Queue.from_jobs(10, [waits, runs])
     old = {n.name: getattr(queue, n.name).tolist() for n in fields(Queue) if n.name not in NEW}
     old |= {"start": [900, 5], "end": [-1, 800]}
     with store.begin() as tx:
-        snapshots.add_snapshot(tx, cluster_id, queue, None, {})
-        assert list(snapshots.read_queue(tx, cluster_id, 10)) == [waits, runs]
+        snapshots.add_snapshot(tx, filled_cluster_id, queue, None, {})
+        assert list(snapshots.read_queue(tx, filled_cluster_id, 10)) == [waits, runs]
         packed = zlib.compress(json.dumps(old).encode())
         tx.execute(tables.snapshots.update().values(queue=packed))
     with store.read() as tx:
-        assert list(snapshots.read_queue(tx, cluster_id, 10)) == [waits, runs]
+        assert list(snapshots.read_queue(tx, filled_cluster_id, 10)) == [waits, runs]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId, Link, LinkState
-from mirage.domain.job import JobId
+from mirage.domain.chain import Chain, ChainId, LinkState
 from mirage.services.reports.chain_timeline import (
     ChainTimeline,
     Course,
@@ -13,6 +12,7 @@ from mirage.services.reports.chain_timeline import (
 from mirage.web import formatting
 from mirage.web.charts import chain_charts, forecast_chart, svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
+from tests.support.chains import make_link
 
 NOON = 1_772_452_800  # 2026-03-02 12:00 UTC
 
@@ -111,10 +111,10 @@ def test_nothing_is_no_less_than_nothing() -> None:
 
 def handed_over(late_s: int) -> TimelineHandover:
     before, after = (
-        Link(
-            chain_id=ChainId("abcdefgh"),
-            index=index,
-            job_id=JobId(index),
+        make_link(
+            "abcdefgh",
+            index,
+            index,
             submit=NOON,
             state=state,
             start=start,

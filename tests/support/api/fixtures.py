@@ -1,29 +1,18 @@
 """A service over a fresh SQLite file, and a cluster with something on it."""
 
-import shutil
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from mirage.api.app import ApiContext
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.api.running import CLUSTER, NOW, Client, Stage, identify
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    shutil.copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, CLUSTER)
+def store(sqlite_store: Store) -> Store:
+    """One database is enough; a file that is for both imports the `store` of all rooms."""
+    return sqlite_store
 
 
 @pytest.fixture

@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
+from mirage.domain.chain import ChainId, LinkState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.services.ingest.live_ingest import ingest_queue
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.database.engine import Store, Transaction
 from tests.support.api.running import CHAIN, NOW, USERS
+from tests.support.chains import make_chain, make_link
+from tests.support.jobs import make_job
 
 HOUR = 3600
 
 
 def job(job_id: int, **more: Any) -> Job:
+    """One of alice's that runs."""
     values: dict[str, Any] = {
-        "job_id": JobId(job_id),
         "submit": NOW - 10 * HOUR,
         "eligible": NOW - 10 * HOUR,
         "state": JobState.RUNNING,
@@ -29,7 +31,7 @@ def job(job_id: int, **more: Any) -> Job:
         "nodes": 2,
         "time_limit_s": 12 * HOUR,
     }
-    return Job(**(values | more))
+    return make_job(job_id, **(values | more))
 
 
 def look(store: Store, cluster_id: int, *jobs: Job, at: int = NOW) -> None:
@@ -54,17 +56,17 @@ def add_chain(
     tx: Transaction, cluster_id: int, chain_id: str = CHAIN, user: str = "alice", **more: Any
 ) -> None:
     values: dict[str, Any] = {"uid": USERS[user], "created_at": NOW - 10 * HOUR} | more
-    chains.save_chain(tx, cluster_id, Chain(chain_id=ChainId(chain_id), user=user, **values))
+    chains.save_chain(tx, cluster_id, make_chain(chain_id, user=user, **values))
 
 
 def add_links(tx: Transaction, cluster_id: int, chain_id: str = CHAIN) -> None:
     """Three links: the second came half an hour late, the third an hour early, and runs."""
     spans = [(-9, -6), (-5.5, -1), (-2, None)]
     for index, (start, end) in enumerate(spans, start=1):
-        link = Link(
-            chain_id=ChainId(chain_id),
-            index=index,
-            job_id=JobId(100 + index),
+        link = make_link(
+            chain_id,
+            index,
+            100 + index,
             submit=NOW - 10 * HOUR,
             state=LinkState.RUNNING if end is None else LinkState.ENDED,
             position=Position.FREE,

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.decision import PolicyView, Waits
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
+from tests.support.jobs import make_job
 
 NOW = 1_000_000
 
@@ -28,7 +29,7 @@ def waits(
 def pending(job_id: int, **fields: Any) -> Job:
     """A job that stands in line for one node of `batch`."""
     given: dict[str, Any] = {"partition": "batch", "eligible": NOW - 60, "priority": 10} | fields
-    return Job(job_id=JobId(job_id), submit=NOW - 60, state=JobState.PENDING, **given)
+    return make_job(job_id, submit=NOW - 60, **given)
 
 
 def view(left_s: int, **fields: Any) -> PolicyView:

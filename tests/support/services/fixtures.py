@@ -1,17 +1,20 @@
-"""For tests that one database is enough for; `store` of all rooms is one on each."""
-
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
+"""Stores with alice's chain, and the scene of a chain on the simulated cluster."""
 
 import pytest
 
 from mirage.store.database.engine import Store
+from tests.support.services.scene import Scene
+from tests.support.services.slurm_jobs import register
 
 
 @pytest.fixture
-def sqlite_store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
+def acting_chain_store(acting_store: Store) -> Store:
+    """Alice's chain of nine links is registered, and Mirage acts."""
+    register(acting_store)
+    return acting_store
+
+
+@pytest.fixture
+def scene(sqlite_store: Store) -> Scene:
+    """A chain whose policy would free its standby at the first tick."""
+    return Scene(sqlite_store)

@@ -9,9 +9,11 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
 from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
+from tests.support.jobs import make_job
 
 CHAIN = ChainId("abcd1234")
 ALICE = 1001
@@ -27,7 +29,7 @@ def comment(index: int, chain_id: ChainId = CHAIN) -> str:
 def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
     """Link `index` of alice's chain: job 10 + index, an hour of one node."""
     given: dict[str, Any] = {
-        "job_id": JobId(10 + index),
+        "job_id": 10 + index,
         "submit": NOW - 100,
         "uid": ALICE,
         "user": "alice",
@@ -36,7 +38,7 @@ def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
         "time_limit_s": HOUR,
         "comment": comment(index),
     }
-    return Job(state=state, **given | fields)
+    return make_job(state=state, **given | fields)
 
 
 def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
@@ -51,6 +53,13 @@ def standby(index: int, **fields: Any) -> Job:
 
 def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
     return job(index, state, start=start, end=end, **fields)
+
+
+def register(store: Store, *, now: int = NOW, **more: Any) -> None:
+    """Alice's chain, of nine links unless said otherwise, on the first cluster of the database."""
+    new = Registration(**{"chain_id": CHAIN, "links": 9, **more})
+    with store.begin() as tx:
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=now)
 
 
 def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:

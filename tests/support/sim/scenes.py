@@ -9,6 +9,7 @@ from typing import Any
 
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
+from tests.support.sim.jobs import make_sim_job
 from tests.support.sim.reference.reference import Reference
 
 T0 = 1_200_000
@@ -33,13 +34,8 @@ def job(
     for name in ("begin", "cancel_at"):
         if name in rest:
             rest[name] += T0
-    return SimJob(
-        job_id=job_id,
-        submit=T0 + at,
-        time_limit_s=limit,
-        run_s=limit if run is None else run,
-        **rest,
-    )
+    run_s = limit if run is None else run
+    return make_sim_job(job_id, submit=T0 + at, limit_s=limit, run_s=run_s, **rest)
 
 
 class Scene:

@@ -1,8 +1,5 @@
 """Text that PostgreSQL keeps in no column is refused by every page before it is looked for."""
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 
 from mirage.api.app import ApiContext, create_app
@@ -11,15 +8,12 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.web.app import mount_pages
 from tests.support.api.running import NOW, Client, Stage
+from tests.support.fixtures.store import store
 from tests.support.web.credentials import session_of
 
+__all__ = ["store"]
+
 NUL = "%00"
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    with closing(Store(database_url)) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.domain.chain import ChainId, ChainMode, Link, LinkState
+from mirage.domain.chain import ChainId, ChainMode, LinkState
 from mirage.domain.decision import Action, Decision, Mode
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import JobState
 from mirage.store.chains import chains, decisions, push_times
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.push_times import PushTimes
@@ -19,6 +19,8 @@ from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 from tests.support.api.rows import HOUR, add_chain
 from tests.support.api.running import CHAIN, NOW, Client, Stage
+from tests.support.chains import make_link
+from tests.support.jobs import make_job
 
 NEXT = f"/api/v1/chains/{CHAIN}/next"
 COMPLETIONS = "/api/v1/completions"
@@ -26,10 +28,9 @@ COMPLETIONS = "/api/v1/completions"
 
 def running_link(tx: Transaction, cluster_id: int, mode: ChainMode) -> None:
     add_chain(tx, cluster_id, mode=mode, links_planned=9)
-    link = Link(
-        chain_id=ChainId(CHAIN),
-        index=1,
-        job_id=JobId(101),
+    link = make_link(
+        CHAIN,
+        job_id=101,
         submit=NOW - HOUR,
         state=LinkState.RUNNING,
         start=NOW - HOUR,
@@ -49,9 +50,9 @@ def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
     }
     submit = NOW - HOUR - wait_s
     started = [
-        Job(
-            job_id=JobId(500 + i),
-            state=JobState.RUNNING,
+        make_job(
+            500 + i,
+            JobState.RUNNING,
             submit=submit,
             eligible=submit,
             start=submit + wait_s,

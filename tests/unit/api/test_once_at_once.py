@@ -1,23 +1,16 @@
 """Idempotency-Key: repeats that come while the first is being answered, on both databases."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-
-import pytest
 
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client
+from tests.support.fixtures.store import store
+
+__all__ = ["store"]
 
 API = "/api/v1"
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    with closing(Store(database_url)) as opened:
-        yield opened
 
 
 def test_many_at_once_are_one(client: Client, store: Store, cluster_id: int) -> None:

@@ -18,13 +18,13 @@ from mirage.cli.shell import completion, completion_tree
 from mirage.domain.chain import ChainState
 from mirage.store.database.engine import Store
 from tests.needed import absent
-from tests.support.api.fixtures import client, cluster_id, context, stage, store
+from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links, job, look
 from tests.support.api.running import CHAIN, Client, Stage
 from tests.support.cli.shells import environment, typed
 from tests.support.patient import PATIENCE_S
 
-__all__ = ["client", "cluster_id", "context", "stage", "store"]
+__all__ = ["client", "context", "stage", "store"]
 
 BEGUN, REST = CHAIN[:2], CHAIN[2:]
 

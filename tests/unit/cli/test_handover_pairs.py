@@ -16,6 +16,7 @@ from mirage.studies.shadow_report.handover_pairs import (
 )
 from tests.support.episodes import small
 from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY
+from tests.support.sim.jobs import make_sim_job
 
 DAYS = 40
 
@@ -26,8 +27,8 @@ def asked(**fields: Any) -> ReportOptions:
 
 
 def job(day: int, **fields: Any) -> SimJob:
-    given: dict[str, Any] = {"nodes": 2, "run_s": 20 * HOUR_S, "time_limit_s": 24 * HOUR_S}
-    return SimJob(job_id=day + 1, submit=MONDAY + day * DAY_S, **(given | fields))
+    given: dict[str, Any] = {"nodes": 2, "run_s": 20 * HOUR_S, "limit_s": 24 * HOUR_S}
+    return make_sim_job(day + 1, submit=MONDAY + day * DAY_S, **(given | fields))
 
 
 def trace(**fields: Any) -> list[SimJob]:

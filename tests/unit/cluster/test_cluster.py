@@ -7,6 +7,7 @@ from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, InputError
 from mirage.sim.types import NodeGroup, Outage, Params, Partition, Qos, SelectType, SimJob
+from tests.support.sim.jobs import make_sim_job
 
 CHAIN = ChainId("abcd1234")
 HOUR_S = 3600
@@ -111,7 +112,7 @@ def test_what_the_simulator_does_not_have_is_refused() -> None:
 def busy(*ends: int, fails: bool = False) -> list[SimJob]:
     """One-node jobs 1, 2, ... that end so many seconds after 0."""
     return [
-        SimJob(job_id=i, time_limit_s=HOUR_S, run_s=end, fails=fails)
+        make_sim_job(i, limit_s=HOUR_S, run_s=end, fails=fails)
         for i, end in enumerate(ends, start=1)
     ]
 
@@ -244,7 +245,7 @@ def test_nodes_differ_by_their_groups_and_partitions() -> None:
 
 def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
     def waits(number: int, *nodes: int) -> SimJob:
-        return SimJob(job_id=number, time_limit_s=100, run_s=100, node_list=nodes, held=True)
+        return make_sim_job(number, limit_s=100, node_list=nodes, held=True)
 
     c = cluster(waits(1, 1), waits(2), nodes=2)
     other = c.fetch_nodes()[0].name

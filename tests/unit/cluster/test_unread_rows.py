@@ -1,10 +1,8 @@
 """One bad row costs one row: it is counted, named once, and its chain is left where it is."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import copy
 
 import pytest
 from structlog.testing import capture_logs
@@ -63,13 +61,6 @@ class Clocked(SlurmCli):
 @pytest.fixture
 def cluster() -> Clocked:
     return Clocked(timeout_s=5.0)
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("tres", ["N/A", "cpu=1,energy=16E"])
@@ -209,13 +200,13 @@ class Chain:
 
 
 def test_its_job_is_not_gone_and_its_chain_is_not_moved(
-    commands: FakeCommands, cluster: Clocked, store: Store
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store
 ) -> None:
-    chain = Chain(commands, cluster, store)
-    with store.begin() as tx:
+    chain = Chain(commands, cluster, sqlite_store)
+    with sqlite_store.begin() as tx:
         clusters.set_mode(tx, chain.cluster_id, Mode.SHADOW)
     chain.tick()
-    with store.begin() as tx:
+    with sqlite_store.begin() as tx:
         clusters.set_mode(tx, chain.cluster_id, Mode.ACT)
     asked = len(chain.commands.calls("sacct"))
     for _ in range(5):
@@ -224,7 +215,7 @@ def test_its_job_is_not_gone_and_its_chain_is_not_moved(
     assert chain.moves() == 0
     by_id = [argv for argv in commands.calls("sacct")[asked:] if any("--jobs" in a for a in argv)]
     assert by_id == [], "nobody asked accounting whether it has ended"
-    with store.read() as tx:
+    with sqlite_store.read() as tx:
         made = telemetry.sum_calls_by_command(tx, chain.cluster_id, 0)
     assert made["squeue"].unread == 5
     chain.tick(after_s=70)

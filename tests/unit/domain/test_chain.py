@@ -17,6 +17,7 @@ from mirage.domain.chain_cause import Actor, Reason, build_mirage_cause, build_u
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition
+from tests.support.chains import make_chain, make_link
 
 _IDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=8, max_size=32)
 _INDEXES = st.integers(min_value=1, max_value=999_999)
@@ -60,7 +61,7 @@ def test_what_only_looks_like_a_mark_is_none(comment: str) -> None:
 
 
 def _chain(state: ChainState) -> Chain:
-    return Chain(chain_id=ChainId("abcdefgh"), uid=1001, state=state)
+    return make_chain(uid=1001, state=state)
 
 
 @pytest.mark.parametrize("state", [s for s in ChainState if s.is_over])
@@ -95,7 +96,7 @@ def test_pausing_twice_is_refused() -> None:
 
 
 def _link(state: LinkState = LinkState.PENDING) -> Link:
-    return Link(chain_id=ChainId("abcdefgh"), index=2, job_id=JobId(7), submit=100, state=state)
+    return make_link(index=2, job_id=7, submit=100, state=state)
 
 
 _LEGAL = {

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
+from tests.support.jobs import make_job
 
 STATES = st.sampled_from(JobState)
 
@@ -44,7 +45,7 @@ def test_a_job_says_nothing_it_was_not_told() -> None:
 
 
 def ended(state: JobState, start: int | None) -> Job:
-    return Job(job_id=JobId(1), submit=100, eligible=160, start=start, end=460, state=state)
+    return make_job(state=state, submit=100, eligible=160, start=start, end=460)
 
 
 def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran() -> None:
@@ -56,7 +57,7 @@ def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran(
 
 def told(state: JobState, start: int | None = 400, end: int | None = 460) -> Job:
     """As Slurm tells of every job: one start and one end."""
-    return Job(job_id=JobId(1), submit=100, start=start, end=end, state=state)
+    return make_job(state=state, submit=100, start=start, end=end)
 
 
 def instants(job: Job) -> tuple[int | None, ...]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
+from tests.support.jobs import make_job
 
 _COUNTS = st.integers(min_value=0, max_value=2**40)
 _MAYBE = st.none() | _COUNTS
@@ -39,10 +40,6 @@ def test_each_job_is_found_by_its_id(jobs: list[Job]) -> None:
     assert queue.find_job(JobId(2**50)) is None
 
 
-def _job(job_id: int, state: JobState) -> Job:
-    return Job(job_id=JobId(job_id), submit=0, state=state)
-
-
 def test_an_empty_queue_has_its_columns_all_the_same() -> None:
     queue = Queue.from_jobs(5, [])
     assert list(queue) == []
@@ -52,7 +49,7 @@ def test_an_empty_queue_has_its_columns_all_the_same() -> None:
 
 
 def test_what_is_not_known_stands_as_minus_one_in_the_column() -> None:
-    queue = Queue.from_jobs(0, [_job(1, JobState.PENDING)])
+    queue = Queue.from_jobs(0, [make_job(1, JobState.PENDING)])
     assert queue.eligible[0] == UNKNOWN
     row = queue.find_job(JobId(1))
     assert row is not None
@@ -61,7 +58,7 @@ def test_what_is_not_known_stands_as_minus_one_in_the_column() -> None:
 
 def test_pending_and_running_tell_the_jobs_apart() -> None:
     states = [JobState.PENDING, JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED]
-    queue = Queue.from_jobs(0, [_job(i, state) for i, state in enumerate(states)])
+    queue = Queue.from_jobs(0, [make_job(i, state) for i, state in enumerate(states)])
     assert queue.pending_mask.tolist() == [True, False, False, False]
     assert queue.running_mask.tolist() == [False, True, False, False]
 

@@ -9,14 +9,14 @@ from mirage.episodes.generation.representative_pairs import (
 )
 from mirage.sim.types import Partition, SimJob
 from tests.support.episodes import small
+from tests.support.sim.jobs import make_sim_job
 
 HOUR_S = 3600
 
 
 def job(hours: float, limit_h: float, nodes: int = 1, **fields: Any) -> SimJob:
-    return SimJob(
-        nodes=nodes, run_s=round(hours * HOUR_S), time_limit_s=round(limit_h * HOUR_S), **fields
-    )
+    run_s, limit_s = round(hours * HOUR_S), round(limit_h * HOUR_S)
+    return make_sim_job(nodes=nodes, run_s=run_s, limit_s=limit_s, **fields)
 
 
 def test_the_limit_and_the_sizes_with_most_node_hours_among_long_jobs() -> None:

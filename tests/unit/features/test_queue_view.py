@@ -1,17 +1,19 @@
 """What one link sees of a live queue."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.queue_view import LinkQueueView
 from mirage.features.observation.running_stats import UserNumbers
 from mirage.sim.types import Params, Partition, Qos
+from tests.support.jobs import make_job
 
 NOW = 1_675_000_000
 HOUR = 3600
@@ -50,16 +52,15 @@ NODES = (
 )
 
 
-def job(job_id: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
-    given: dict[str, Any] = {
-        "submit": NOW - 600,
-        "eligible": NOW - 500,
-        "user": "bob",
-        "partition": "gpu",
-        "priority": 100,
-        "time_limit_s": HOUR,
-    }
-    return Job(job_id=JobId(job_id), state=state, **given | fields)
+job = partial(
+    make_job,
+    submit=NOW - 600,
+    eligible=NOW - 500,
+    user="bob",
+    partition="gpu",
+    priority=100,
+    time_limit_s=HOUR,
+)
 
 
 def view(*jobs: Job, link: HandoverInput = LINK, params: Params = PARAMS) -> LinkQueueView:

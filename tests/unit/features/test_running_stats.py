@@ -1,16 +1,17 @@
 """What is remembered of the recent past."""
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.features.observation.compute import compute_usual_share
 from mirage.features.observation.running_stats import KEPT_S, STARTS_KEPT, RunningStats, UserNumbers
+from tests.support.jobs import make_job
 
 NOW = 10_000_000
 
@@ -134,17 +135,15 @@ def _same(a: RunningStats, b: RunningStats) -> None:
     assert all(map(np.array_equal, a.get_past(NOW + 10**4), b.get_past(NOW + 10**4)))
 
 
-def _job(job_id: int, submit: int, state: JobState, **fields: Any) -> Job:
-    given: dict[str, Any] = {"user": "ann", "time_limit_s": 3600} | fields
-    return Job(job_id=JobId(job_id), submit=submit, state=state, **given)
+_job = partial(make_job, user="ann", time_limit_s=3600)
 
 
 HISTORY = [
-    _job(1, NOW, JobState.COMPLETED, eligible=NOW, start=NOW + 60, end=NOW + 1860),
-    _job(2, NOW + 10, JobState.TIMEOUT, eligible=NOW + 40, start=NOW + 70, end=NOW + 3670),
-    _job(3, NOW + 20, JobState.RUNNING, eligible=NOW + 20, start=NOW + 1860, end=NOW + 9999),
-    _job(4, NOW + 30, JobState.CANCELLED, end=NOW + 100),
-    _job(5, NOW + 50, JobState.PENDING, start=NOW + 400),
+    _job(1, JobState.COMPLETED, submit=NOW, eligible=NOW, start=NOW + 60, end=NOW + 1860),
+    _job(2, JobState.TIMEOUT, submit=NOW + 10, eligible=NOW + 40, start=NOW + 70, end=NOW + 3670),
+    _job(3, JobState.RUNNING, submit=NOW + 20, eligible=NOW + 20, start=NOW + 1860, end=NOW + 9999),
+    _job(4, JobState.CANCELLED, submit=NOW + 30, end=NOW + 100),
+    _job(5, JobState.PENDING, submit=NOW + 50, start=NOW + 400),
 ]
 
 

@@ -1,6 +1,7 @@
 """What became of the jobs of the last weeks, from a simulator's events and from accounting."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,12 +10,12 @@ from mirage.features.futures.submission_history import KEPT_S, NONE, SubmissionH
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob
 from tests.support.features.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.sim.jobs import make_sim_job
 
 LIMIT_S = 4 * HOUR
 
 
-def job(user: str = "ann", nodes: int = 1) -> SimJob:
-    return SimJob(nodes=nodes, time_limit_s=LIMIT_S, run_s=LIMIT_S, user=user)
+job = partial(make_sim_job, limit_s=LIMIT_S, user="ann")
 
 
 def test_submissions_of_a_span_have_their_fates() -> None:
@@ -34,7 +35,7 @@ def test_submissions_of_a_span_have_their_fates() -> None:
 def test_jobs_asked_for_alike_are_of_one_kind() -> None:
     history = SubmissionHistory(BEGIN)
     for i, user in enumerate(("ann", "bob", "ann")):
-        history.record_submit(BEGIN + i, i, job(user))
+        history.record_submit(BEGIN + i, i, job(user=user))
     kinds = history.list_submissions(BEGIN - 1, BEGIN + 9).kind.tolist()
     assert kinds[0] == kinds[2] != kinds[1]
     assert [kind.user for kind in history.kinds.jobs] == ["ann", "bob"]

@@ -6,16 +6,8 @@ from mirage.domain.job import JobId
 from mirage.services.chains import link_sync as link_service
 from mirage.slurm.commands import squeue
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.printed import printed
 from tests.support.services.slurm_jobs import NOW, links
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 def look(store: Store, answer: str) -> dict[int, JobId]:
@@ -26,11 +18,11 @@ def look(store: Store, answer: str) -> dict[int, JobId]:
 
 
 @pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2", "20", "0"])
-def test_a_pending_array_with_a_mark_is_no_link(store: Store, tasks: str) -> None:
-    assert look(store, printed(ArrayTaskID=tasks)) == {}
+def test_a_pending_array_with_a_mark_is_no_link(lab_store: Store, tasks: str) -> None:
+    assert look(lab_store, printed(ArrayTaskID=tasks)) == {}
 
 
-def test_the_same_job_without_tasks_is_one(store: Store) -> None:
-    assert look(store, printed()) == {1: JobId(11)}
-    (link,) = links(store).values()
+def test_the_same_job_without_tasks_is_one(lab_store: Store) -> None:
+    assert look(lab_store, printed()) == {1: JobId(11)}
+    (link,) = links(lab_store).values()
     assert (link.start, link.planned_start) == (None, NOW + 500)

@@ -7,20 +7,20 @@ import pwd
 import pytest
 
 from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Caller, Principal, Role
-from mirage.domain.chain import Chain, ChainId, Link
-from mirage.domain.job import JobId
+from mirage.domain.chain import Link
 from mirage.errors import ClusterUnavailable
 from mirage.services.access.authorization import Authorizer
 from mirage.services.access.polled_value import KEPT_PERIODS, RETRY_S, PolledValue
 from mirage.slurm.commands.sacctmgr import Roster
+from tests.support.chains import make_chain, make_link
 
 ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
 RIGHTS = Authorizer(admins=("root",), roster=lambda: ROSTER)
-CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1001, user="alice")
+CHAIN = make_chain(uid=1001, user="alice")
 
 
 def link(account: str) -> Link:
-    return Link(chain_id=CHAIN.chain_id, index=1, job_id=JobId(1), submit=1, account=account)
+    return make_link(CHAIN.chain_id, submit=1, account=account)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
 
 
 def test_nobody_has_a_standing_that_owns_nothing() -> None:
-    orphan = Chain(chain_id=ChainId("abcdefgh"), uid=NOBODY_UID)
+    orphan = make_chain(uid=NOBODY_UID)
     assert not Principal(role=Role.USER).can_steer(orphan, [])
 
 

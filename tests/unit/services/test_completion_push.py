@@ -14,17 +14,9 @@ from mirage.services.ingest.completion_push import (
 from mirage.store.chains import push_times
 from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import HOUR, NOW, ended, running, standby
 
 CADENCE = PollingCadence(every_s=60, pushed_every_s=120)
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 def look(store: Store, *jobs: Job, now: int = NOW) -> PushTimes:
@@ -64,35 +56,35 @@ def test_a_shorter_interval_than_the_default_is_not_made_longer_by_pushes() -> N
     )
 
 
-def test_only_links_that_have_not_ended_are_looked_for_sooner(store: Store) -> None:
-    look(store, running(1), standby(2))
-    assert not push(store, 999, NOW + 1)
-    assert push(store, 11, NOW + 2)
-    look(store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 2), standby(2), now=NOW + 10)
-    assert not push(store, 11, NOW + 12)
-    with store.read() as tx:
+def test_only_links_that_have_not_ended_are_looked_for_sooner(lab_store: Store) -> None:
+    look(lab_store, running(1), standby(2))
+    assert not push(lab_store, 999, NOW + 1)
+    assert push(lab_store, 11, NOW + 2)
+    look(lab_store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 2), standby(2), now=NOW + 10)
+    assert not push(lab_store, 11, NOW + 12)
+    with lab_store.read() as tx:
         assert push_times.read_push_times(tx, 1) == PushTimes(NOW + 12, NOW + 2, None)
 
 
-def test_an_end_that_was_told_is_not_missed(store: Store) -> None:
-    look(store, running(1), standby(2))
-    push(store, 11, NOW + 20)
+def test_an_end_that_was_told_is_not_missed(lab_store: Store) -> None:
+    look(lab_store, running(1), standby(2))
+    push(lab_store, 11, NOW + 20)
     over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20)
-    assert look(store, over, standby(2), now=NOW + 120).missed is None
+    assert look(lab_store, over, standby(2), now=NOW + 120).missed is None
 
 
 @pytest.mark.parametrize(("late_s", "missed"), [(ON_ITS_WAY_S, True), (ON_ITS_WAY_S - 1, False)])
 def test_an_end_that_nobody_told_of_means_that_pushes_do_not_get_through(
-    store: Store, late_s: int, missed: bool
+    lab_store: Store, late_s: int, missed: bool
 ) -> None:
-    look(store, running(1), standby(2))
-    push(store, 999, NOW + 1)
+    look(lab_store, running(1), standby(2))
+    push(lab_store, 999, NOW + 1)
     at = NOW + 20 + late_s
-    found = look(store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20), standby(2), now=at)
+    found = look(lab_store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20), standby(2), now=at)
     assert found.missed == (at if missed else None)
 
 
-def test_where_nothing_was_ever_pushed_nothing_is_missed(store: Store) -> None:
-    look(store, running(1), standby(2))
+def test_where_nothing_was_ever_pushed_nothing_is_missed(lab_store: Store) -> None:
+    look(lab_store, running(1), standby(2))
     over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20)
-    assert look(store, over, standby(2), now=NOW + HOUR) == PushTimes(None, None, None)
+    assert look(lab_store, over, standby(2), now=NOW + HOUR) == PushTimes(None, None, None)

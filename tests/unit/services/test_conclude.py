@@ -9,13 +9,10 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.chain_state import NEVER_SEEN_S
 from mirage.services.chains.explanations import describe_chain
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import (
-    ALICE,
     CHAIN,
     HOUR,
     NOW,
@@ -23,6 +20,7 @@ from tests.support.services.slurm_jobs import (
     ended,
     events,
     job,
+    register,
     running,
     standby,
 )
@@ -31,13 +29,10 @@ BEGAN = NOW - HOUR
 
 
 @pytest.fixture
-def store(sqlite_store: Store) -> Store:
+def chain_store(lab_store: Store) -> Store:
     """With alice's chain of three links registered."""
-    with sqlite_store.begin() as tx:
-        cluster_id = clusters.ensure_cluster(tx, "lab")
-        new = Registration(chain_id=CHAIN, links=3)
-        chain_service.register_chain(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
-    return sqlite_store
+    register(lab_store, links=3, now=BEGAN)
+    return lab_store
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
@@ -52,95 +47,104 @@ def done(index: int, state: JobState = JobState.TIMEOUT, end: int = NOW) -> Job:
     return ended(index, state, end - HOUR, end)
 
 
-def test_a_registration_whose_job_is_never_seen_fails_after_a_day(store: Store) -> None:
-    assert told(store, now=BEGAN + NEVER_SEEN_S) == (ChainState.ACTIVE, "")
-    assert told(store, now=BEGAN + NEVER_SEEN_S + 1) == (
+def test_a_registration_whose_job_is_never_seen_fails_after_a_day(chain_store: Store) -> None:
+    assert told(chain_store, now=BEGAN + NEVER_SEEN_S) == (ChainState.ACTIVE, "")
+    assert told(chain_store, now=BEGAN + NEVER_SEEN_S + 1) == (
         ChainState.FAILED,
         "Slurm has never shown a job of it",
     )
 
 
-def test_a_chain_with_a_standby_goes_on(store: Store) -> None:
-    assert told(store, running(1), standby(2)) == (ChainState.ACTIVE, "")
-    assert told(store, done(1), standby(2)) == (ChainState.ACTIVE, "")
-    assert events(store) == ["registered"]
+def test_a_chain_with_a_standby_goes_on(chain_store: Store) -> None:
+    assert told(chain_store, running(1), standby(2)) == (ChainState.ACTIVE, "")
+    assert told(chain_store, done(1), standby(2)) == (ChainState.ACTIVE, "")
+    assert events(chain_store) == ["registered"]
 
 
-def test_a_chain_whose_last_link_ended_is_finished(store: Store) -> None:
+def test_a_chain_whose_last_link_ended_is_finished(chain_store: Store) -> None:
     links = [done(1, end=NOW - 2 * HOUR), done(2, end=NOW - HOUR)]
-    assert told(store, *links, running(3)) == (ChainState.ACTIVE, "")
-    assert told(store, *links, done(3)) == (ChainState.FINISHED, "all 3 links ran")
-    assert events(store)[-1] == "chain finished"
+    assert told(chain_store, *links, running(3)) == (ChainState.ACTIVE, "")
+    assert told(chain_store, *links, done(3)) == (ChainState.FINISHED, "all 3 links ran")
+    assert events(chain_store)[-1] == "chain finished"
 
 
 def test_a_chain_that_its_owner_resumes_after_its_link_was_cancelled_is_followed(
-    store: Store,
+    chain_store: Store,
 ) -> None:
     cancelled = done(1, JobState.CANCELLED)
-    assert told(store, cancelled, standby(2))[0] is ChainState.CANCELLED
+    assert told(chain_store, cancelled, standby(2))[0] is ChainState.CANCELLED
     turned_away = ended(2, JobState.COMPLETED, NOW + 10, NOW + 15)
-    assert told(store, cancelled, turned_away, now=NOW + 60)[0] is ChainState.CANCELLED
+    assert told(chain_store, cancelled, turned_away, now=NOW + 60)[0] is ChainState.CANCELLED
     resumed = job(2, job_id=JobId(20), submit=NOW + 100)
-    assert told(store, cancelled, turned_away, resumed, now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert "taken up again" in events(store)
+    assert told(chain_store, cancelled, turned_away, resumed, now=NOW + 120) == (
+        ChainState.ACTIVE,
+        "",
+    )
+    assert "taken up again" in events(chain_store)
     runs = running(2, NOW + 130, job_id=JobId(20), submit=NOW + 100)
-    assert told(store, cancelled, runs, now=NOW + 180)[0] is ChainState.ACTIVE
+    assert told(chain_store, cancelled, runs, now=NOW + 180)[0] is ChainState.ACTIVE
     again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 200, job_id=JobId(20), submit=NOW + 100)
-    assert told(store, again, now=NOW + 240) == (ChainState.CANCELLED, "link 2 was cancelled")
+    assert told(chain_store, again, now=NOW + 240) == (ChainState.CANCELLED, "link 2 was cancelled")
 
 
-def test_a_chain_that_was_asked_to_end_stays_so(store: Store) -> None:
-    told(store, running(1))
-    with store.begin() as tx:
+def test_a_chain_that_was_asked_to_end_stays_so(chain_store: Store) -> None:
+    told(chain_store, running(1))
+    with chain_store.begin() as tx:
         asked = chains.get_chain(tx, CHAIN)
         chain_service.request_state(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
     cancelled = done(1, JobState.CANCELLED, NOW + 10)
     later = job(2, submit=NOW + 100)
-    assert told(store, cancelled, later, now=NOW + 120)[0] is ChainState.CANCELLED
+    assert told(chain_store, cancelled, later, now=NOW + 120)[0] is ChainState.CANCELLED
 
 
-def test_a_chain_is_not_finished_while_an_earlier_link_runs(store: Store) -> None:
-    assert told(store, running(2), done(3))[0] is ChainState.ACTIVE
+def test_a_chain_is_not_finished_while_an_earlier_link_runs(chain_store: Store) -> None:
+    assert told(chain_store, running(2), done(3))[0] is ChainState.ACTIVE
 
 
-def test_a_cancelled_link_ends_its_chain(store: Store) -> None:
-    outcome = told(store, done(1, JobState.CANCELLED), standby(2))
+def test_a_cancelled_link_ends_its_chain(chain_store: Store) -> None:
+    outcome = told(chain_store, done(1, JobState.CANCELLED), standby(2))
     assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
 
 
-def test_a_cancelled_link_whose_successor_runs_already_ends_nothing(store: Store) -> None:
+def test_a_cancelled_link_whose_successor_runs_already_ends_nothing(chain_store: Store) -> None:
     beside = running(2, start=NOW - 600)
-    assert told(store, done(1, JobState.CANCELLED), beside, standby(3))[0] is ChainState.ACTIVE
+    assert (
+        told(chain_store, done(1, JobState.CANCELLED), beside, standby(3))[0] is ChainState.ACTIVE
+    )
 
 
-def test_a_successor_that_starts_after_the_cancel_does_not_save_the_chain(store: Store) -> None:
+def test_a_successor_that_starts_after_the_cancel_does_not_save_the_chain(
+    chain_store: Store,
+) -> None:
     later = running(2, start=NOW + 5)
-    assert told(store, done(1, JobState.CANCELLED), later)[0] is ChainState.CANCELLED
+    assert told(chain_store, done(1, JobState.CANCELLED), later)[0] is ChainState.CANCELLED
 
 
-def test_a_link_cancelled_in_the_second_in_which_it_began_ends_its_chain(store: Store) -> None:
+def test_a_link_cancelled_in_the_second_in_which_it_began_ends_its_chain(
+    chain_store: Store,
+) -> None:
     """It had a node, and had submitted the next link by then, which its guard turned away."""
-    told(store, job(1, submit=NOW))
+    told(chain_store, job(1, submit=NOW))
     began = ended(1, JobState.CANCELLED, NOW, NOW, submit=NOW, node_list="cn1")
     turned_away = ended(2, JobState.COMPLETED, NOW, NOW, submit=NOW)
-    outcome = told(store, began, turned_away, now=NOW + 2 * GRACE_S)
+    outcome = told(chain_store, began, turned_away, now=NOW + 2 * GRACE_S)
     assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
 
 
-def test_a_chain_cancelled_before_its_first_link_ran(store: Store) -> None:
-    outcome = told(store, ended(1, JobState.CANCELLED, NOW, NOW))
+def test_a_chain_cancelled_before_its_first_link_ran(chain_store: Store) -> None:
+    outcome = told(chain_store, ended(1, JobState.CANCELLED, NOW, NOW))
     assert outcome == (ChainState.CANCELLED, "cancelled before it started")
 
 
-def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store) -> None:
+def test_a_running_link_without_a_standby_is_at_risk_after_a_while(chain_store: Store) -> None:
     link = running(1, start=NOW)
-    assert told(store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
+    assert told(chain_store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
     says = "at risk: no standby stands behind link 1"
-    assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, says)
-    assert chain(store).at_risk == ChainRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
-    assert told(store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
-    assert chain(store).at_risk is None
-    assert events(store) == ["registered", "at risk"]
+    assert told(chain_store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, says)
+    assert chain(chain_store).at_risk == ChainRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
+    assert told(chain_store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
+    assert chain(chain_store).at_risk is None
+    assert events(chain_store) == ["registered", "at risk"]
 
 
 @pytest.mark.parametrize(
@@ -152,18 +156,18 @@ def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store)
     ],
 )
 def test_a_chain_that_nothing_follows_is_over_after_a_while(
-    store: Store, end: JobState, state: ChainState
+    chain_store: Store, end: JobState, state: ChainState
 ) -> None:
-    assert told(store, done(1, end), now=NOW + GRACE_S)[0] is ChainState.ACTIVE
-    outcome = told(store, done(1, end), now=NOW + GRACE_S + 1)
+    assert told(chain_store, done(1, end), now=NOW + GRACE_S)[0] is ChainState.ACTIVE
+    outcome = told(chain_store, done(1, end), now=NOW + GRACE_S + 1)
     assert outcome == (state, f"ended with link 1, {end}")
 
 
-def test_a_paused_chain_stays_paused_and_says_by_whom(store: Store) -> None:
-    told(store, running(1), standby(2))
-    with store.begin() as tx:
+def test_a_paused_chain_stays_paused_and_says_by_whom(chain_store: Store) -> None:
+    told(chain_store, running(1), standby(2))
+    with chain_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    outcome = told(store, done(1), standby(2), now=NOW + HOUR)
+    outcome = told(chain_store, done(1), standby(2), now=NOW + HOUR)
     assert outcome == (ChainState.PAUSED, "paused by alice")

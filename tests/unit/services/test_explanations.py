@@ -14,6 +14,7 @@ from mirage.domain.chain_cause import (
 )
 from mirage.domain.job import JobId
 from mirage.services.chains import explanations
+from tests.support.chains import make_chain
 
 CHAIN = ChainId("abcdefgh")
 JOB = JobId(12)
@@ -23,7 +24,7 @@ PAUSED, ACTIVE, OVER = ChainState.PAUSED, ChainState.ACTIVE, ChainState.CANCELLE
 
 
 def standing(state: ChainState, cause: Cause | None, min_runtime_s: int | None = None) -> str:
-    chain = Chain(chain_id=CHAIN, uid=1, state=state, cause=cause, min_runtime_s=min_runtime_s)
+    chain = make_chain(CHAIN, state=state, cause=cause, min_runtime_s=min_runtime_s)
     return explanations.describe_chain(chain)
 
 

@@ -1,6 +1,7 @@
 """Forecasts of new jobs: made at their submission, counted once their wait is known."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import job_forecasts
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
+from tests.support.jobs import make_job
 
 DAY = 86400
 HOUR = 3600
@@ -28,10 +30,9 @@ NOW = 20_000 * DAY + 12 * HOUR
 ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 
 
-def job(job_id: int, **fields: Any) -> Job:
-    given: dict[str, Any] = {"submit": NOW, "eligible": NOW, "state": JobState.PENDING}
-    given |= {"partition": "gpu", "nodes": 1, "time_limit_s": HOUR, "priority": 10}
-    return Job(job_id=JobId(job_id), **(given | fields))
+job = partial(
+    make_job, submit=NOW, eligible=NOW, partition="gpu", nodes=1, time_limit_s=HOUR, priority=10
+)
 
 
 def ran(job_id: int, submit: int, wait_s: int, **fields: Any) -> Job:
@@ -45,7 +46,7 @@ HISTORY = [ran(i + 1, NOW - 2 * DAY + 60 * i - wait, wait) for i, wait in enumer
 
 
 @pytest.fixture
-def cluster_id(store: Store) -> int:
+def busy_cluster_id(store: Store) -> int:
     """Whose last 100 jobs waited 0, 6, 12, ... minutes, in no order."""
     with store.begin() as tx:
         made = clusters.ensure_cluster(tx, "lab")
@@ -69,17 +70,17 @@ def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
         return build_accuracy(tx, cluster_id, NOW - 29 * DAY, NOW + 2 * DAY, ADMIN)
 
 
-def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -> None:
-    looked(store, cluster_id, job(901, start=NOW + 2 * HOUR))
+def test_a_new_job_is_foretold_and_counted_once(store: Store, busy_cluster_id: int) -> None:
+    looked(store, busy_cluster_id, job(901, start=NOW + 2 * HOUR))
     with store.read() as tx:
-        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {"gpu": 1}
-    before = known(store, cluster_id)
+        assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {"gpu": 1}
+    before = known(store, busy_cluster_id)
     assert before.places == ()
     assert "Too few results: 0 waits on 0 days" in before.too_few
     # It waits for four hours; like ones had waited five at the median, and Slurm planned two.
     wait_s = 4 * HOUR
     for _ in range(2):
-        found = known(store, cluster_id, ran(901, NOW, wait_s))
+        found = known(store, busy_cluster_id, ran(901, NOW, wait_s))
         everywhere, place = found.places
         assert (everywhere.partition, place.partition) == ("", "gpu")
         assert (place.count, place.days, place.open, place.waited) == (1, 1, 0, 1.0)
@@ -89,28 +90,28 @@ def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -
         assert [level for level, _ in place.calibration] == list(LEVELS)
 
 
-def test_what_was_known_later_is_not_in_a_forecast(store: Store, cluster_id: int) -> None:
+def test_what_was_known_later_is_not_in_a_forecast(store: Store, busy_cluster_id: int) -> None:
     with store.begin() as tx:
         later = [ran(500 + i, NOW - 10, 11 + i) for i in range(50)]
-        job_history.upsert_jobs(tx, cluster_id, later)
-    looked(store, cluster_id, job(901))
-    found = known(store, cluster_id, ran(901, NOW, 0))
+        job_history.upsert_jobs(tx, busy_cluster_id, later)
+    looked(store, busy_cluster_id, job(901))
+    found = known(store, busy_cluster_id, ran(901, NOW, 0))
     # Half of all have waited about five hours: those that started after it did not count.
     assert found.places[0].median_s == pytest.approx(5 * HOUR, rel=0.2)
 
 
-def test_jobs_that_start_at_once_are_in_it(store: Store, cluster_id: int) -> None:
+def test_jobs_that_start_at_once_are_in_it(store: Store, busy_cluster_id: int) -> None:
     started = job(901, state=JobState.RUNNING, start=NOW + 5)
-    looked(store, cluster_id, started)
-    found = known(store, cluster_id, started)
+    looked(store, busy_cluster_id, started)
+    found = known(store, busy_cluster_id, started)
     assert (found.places[0].count, found.places[0].waited) == (1, 0.0)
     assert found.places[0].beside.count == 0, "Slurm planned nothing, and needed not"
 
 
-def test_one_that_gives_up_waiting_tells_nothing(store: Store, cluster_id: int) -> None:
-    looked(store, cluster_id, job(901), job(902))
+def test_one_that_gives_up_waiting_tells_nothing(store: Store, busy_cluster_id: int) -> None:
+    looked(store, busy_cluster_id, job(901), job(902))
     gone = job(901, state=JobState.CANCELLED, end=NOW + HOUR)
-    found = known(store, cluster_id, gone)
+    found = known(store, busy_cluster_id, gone)
     assert (found.places[0].count, found.places[0].gave_up, found.places[0].open) == (0, 1, 1)
     assert found.places[0].covered is None
 
@@ -129,23 +130,23 @@ def test_what_its_user_keeps_waiting_is_not_foretold(fields: dict[str, Any]) -> 
     assert not is_plain(job(1, **fields))
 
 
-def test_nothing_is_foretold_from_little(store: Store, cluster_id: int) -> None:
+def test_nothing_is_foretold_from_little(store: Store, busy_cluster_id: int) -> None:
     with store.begin() as tx:
         few = [ran(300 + i, NOW - DAY, i, partition="cpu") for i in range(LEAST_SAMPLES - 1)]
-        job_history.upsert_jobs(tx, cluster_id, few)
-    looked(store, cluster_id, job(901, partition="cpu"), job(902, partition="none"))
+        job_history.upsert_jobs(tx, busy_cluster_id, few)
+    looked(store, busy_cluster_id, job(901, partition="cpu"), job(902, partition="none"))
     with store.read() as tx:
-        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {}
 
 
-def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> None:
-    foreteller = JobForecastRecorder(cluster_id)
+def test_old_jobs_are_not_new_after_a_restart(store: Store, busy_cluster_id: int) -> None:
+    foreteller = JobForecastRecorder(busy_cluster_id)
     foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [job(901)]))
     foreteller.record_new_jobs(
         store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)])
     )
     with store.read() as tx:
-        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {}
 
 
 def test_a_burst_is_sampled_evenly() -> None:
@@ -157,7 +158,7 @@ def test_a_burst_is_sampled_evenly() -> None:
 
 
 def test_enough_results_say_so_and_weeks_take_the_place_of_days(
-    store: Store, cluster_id: int
+    store: Store, busy_cluster_id: int
 ) -> None:
     with store.begin() as tx:
         for day in range(40):
@@ -171,18 +172,18 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
                 )
                 for i in range(5)
             ]
-            job_forecasts.add_forecasts(tx, cluster_id, news)
+            job_forecasts.add_forecasts(tx, busy_cluster_id, news)
             job_history.upsert_jobs(
                 tx,
-                cluster_id,
+                busy_cluster_id,
                 [ran(n.job_id, n.submit, (2 * i + 1) * HOUR) for i, n in enumerate(news)],
             )
-    found = known(store, cluster_id)
+    found = known(store, busy_cluster_id)
     assert (found.too_few, found.step_s) == ("", DAY)
     assert found.places[0].covered_ci is not None
     assert len(found.places[0].series) == 29
     with store.read() as tx:
-        months = build_accuracy(tx, cluster_id, NOW - 60 * DAY, NOW, ADMIN)
+        months = build_accuracy(tx, busy_cluster_id, NOW - 60 * DAY, NOW, ADMIN)
     assert months.step_s == 7 * DAY
     assert len(months.places[0].series) in {6, 7}
     assert sum(point.count for point in months.places[0].series) == 200
@@ -193,26 +194,26 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
 
 
 def test_partitions_are_told_as_the_cluster_keeps_them_private(
-    store: Store, cluster_id: int
+    store: Store, busy_cluster_id: int
 ) -> None:
-    looked(store, cluster_id, job(901))
-    known(store, cluster_id, ran(901, NOW, HOUR))
+    looked(store, busy_cluster_id, job(901))
+    known(store, busy_cluster_id, ran(901, NOW, HOUR))
     seen = {}
     for words in ((), ("partitions",), ("jobs",)):
         reader = Principal(uid=7, user="bob", role=Role.USER, hidden=frozenset(words))
         with store.read() as tx:
-            found = build_accuracy(tx, cluster_id, NOW - DAY, NOW + DAY, reader)
+            found = build_accuracy(tx, busy_cluster_id, NOW - DAY, NOW + DAY, reader)
         seen[words] = [place.partition for place in found.places]
     assert seen == {(): ["", "gpu"], ("partitions",): [""], ("jobs",): [""]}
 
 
-def test_a_forecast_twice_said_is_one(store: Store, cluster_id: int) -> None:
+def test_a_forecast_twice_said_is_one(store: Store, busy_cluster_id: int) -> None:
     made = job_forecasts.JobForecast(
         job_id=JobId(1), submit=NOW, partition="gpu", quantiles_s=(1,) * 19
     )
     with store.begin() as tx:
-        job_forecasts.add_forecasts(tx, cluster_id, [made, replace(made, job_id=JobId(2))])
-        job_forecasts.add_forecasts(tx, cluster_id, [made])
-        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {"gpu": 2}
-        job_forecasts.drop_forecasts_before(tx, cluster_id, NOW + 1)
-        assert job_forecasts.count_open_forecasts(tx, cluster_id, 0) == {}
+        job_forecasts.add_forecasts(tx, busy_cluster_id, [made, replace(made, job_id=JobId(2))])
+        job_forecasts.add_forecasts(tx, busy_cluster_id, [made])
+        assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {"gpu": 2}
+        job_forecasts.drop_forecasts_before(tx, busy_cluster_id, NOW + 1)
+        assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {}

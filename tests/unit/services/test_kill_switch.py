@@ -1,9 +1,6 @@
 """The kill switch on the simulated cluster: pulled by each way, obeyed at the next tick."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from shutil import copy
 
 import pytest
 
@@ -12,25 +9,11 @@ from mirage.errors import IllegalTransition, InputError, NotFound
 from mirage.services.control import kill_switch, limit_overrides, modes
 from mirage.services.control.kill_switch import Way
 from mirage.services.control.limits import Limits
-from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.operations import clusters, telemetry
 from mirage.worker import Worker
 from tests.support.services.scene import Scene
 from tests.support.services.slurm_jobs import NOW
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def scene(store: Store) -> Scene:
-    """A chain whose policy would free its standby at the first tick."""
-    return Scene(store)
 
 
 def pull(scene: Scene, way: Way) -> None:

@@ -2,24 +2,15 @@
 
 import pytest
 
-from mirage.domain.chain import ChainId, Link
-from mirage.domain.job import JobId
+from mirage.domain.chain import Link
 from mirage.services.control.limits import Limits, compute_overlap, find_excess_error
+from tests.support.chains import make_link
 
 HOUR = 3600
 
 
 def link(start: int | None, end: int | None = None, nodes: int = 1) -> Link:
-    return Link(
-        chain_id=ChainId("abcd1234"),
-        index=1,
-        job_id=JobId(1),
-        submit=0,
-        start=start,
-        end=end,
-        nodes=nodes,
-        time_limit_s=10 * HOUR,
-    )
+    return make_link("abcd1234", start=start, end=end, nodes=nodes, time_limit_s=10 * HOUR)
 
 
 @pytest.mark.parametrize(

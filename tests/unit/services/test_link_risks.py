@@ -12,16 +12,13 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES
 from mirage.services.chains.explanations import describe_chain
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
-from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import (
-    ALICE,
     CHAIN,
     HOUR,
     NOW,
@@ -30,6 +27,7 @@ from tests.support.services.slurm_jobs import (
     events,
     job,
     links,
+    register,
     running,
     standby,
 )
@@ -38,17 +36,13 @@ DOWN = "ReqNodeNotAvail, UnavailableNodes:gpu03"
 
 
 @pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    register(sqlite_store)
-    return sqlite_store
+def chain_store(lab_store: Store) -> Store:
+    register_50(lab_store)
+    return lab_store
 
 
-def register(store: Store, **more: Any) -> None:
-    with store.begin() as tx:
-        new = Registration(chain_id=CHAIN, links=50, **more)
-        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
+def register_50(store: Store, **more: Any) -> None:
+    register(store, links=50, now=NOW - HOUR, **more)
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
@@ -69,56 +63,56 @@ def freed(reason: str) -> Job:
     return job(2, reason=reason)
 
 
-def test_one_look_at_a_wait_says_nothing_and_two_looks_do(store: Store) -> None:
+def test_one_look_at_a_wait_says_nothing_and_two_looks_do(chain_store: Store) -> None:
     """Slurm says ReqNodeNotAvail of many a job while backfill is at work."""
-    assert told(store, running(1), freed(reason=DOWN))[1] == ""
-    state, risk, note = told(store, running(1), freed(reason=DOWN), now=NOW + 60)
+    assert told(chain_store, running(1), freed(reason=DOWN))[1] == ""
+    state, risk, note = told(chain_store, running(1), freed(reason=DOWN), now=NOW + 60)
     assert (state, risk) == (ChainState.ACTIVE, "ReqNodeNotAvail")
     assert note == (
         "at risk: link 2 (job 12) waits: nodes that it asks for by name are down, drained or "
         "reserved"
     )
-    assert events(store)[-1] == "at risk"
+    assert events(chain_store)[-1] == "at risk"
 
 
-def test_what_is_over_is_no_risk_and_stays_on_the_link(store: Store) -> None:
-    twice(store, running(1), freed(reason=DOWN))
-    assert told(store, running(1), freed(reason="Priority"), now=NOW + 120)[1:] == ("", "")
-    assert links(store)[2].hindered == "ReqNodeNotAvail"
-    assert events(store).count("at risk") == 1
+def test_what_is_over_is_no_risk_and_stays_on_the_link(chain_store: Store) -> None:
+    twice(chain_store, running(1), freed(reason=DOWN))
+    assert told(chain_store, running(1), freed(reason="Priority"), now=NOW + 120)[1:] == ("", "")
+    assert links(chain_store)[2].hindered == "ReqNodeNotAvail"
+    assert events(chain_store).count("at risk") == 1
 
 
-def test_a_limit_that_the_predecessor_takes_up_is_said_and_is_no_risk(store: Store) -> None:
-    _, risk, note = twice(store, running(1), freed(reason="QOSMaxJobsPerUserLimit"))
+def test_a_limit_that_the_predecessor_takes_up_is_said_and_is_no_risk(chain_store: Store) -> None:
+    _, risk, note = twice(chain_store, running(1), freed(reason="QOSMaxJobsPerUserLimit"))
     assert risk == ""
     assert note.endswith("it cannot start beside its predecessor")
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
-    found = told(store, over, freed(reason="QOSMaxJobsPerUserLimit"), now=NOW + 120)
+    found = told(chain_store, over, freed(reason="QOSMaxJobsPerUserLimit"), now=NOW + 120)
     assert found[1] == "QOSMaxJobsPerUserLimit"
 
 
-def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(store: Store) -> None:
-    told(store, running(1), standby(2))
-    with store.begin() as tx:
+def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(chain_store: Store) -> None:
+    told(chain_store, running(1), standby(2))
+    with chain_store.begin() as tx:
         moved = replace(chains.list_links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=Forecast(p50_s=1.0))
         handover_forecasts.record_forecast(tx, 1, row)
-    twice(store, running(1), freed(reason="JobHeldAdmin"))
+    twice(chain_store, running(1), freed(reason="JobHeldAdmin"))
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
-    told(store, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
-    with store.read() as tx:
+    told(chain_store, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
+    with chain_store.read() as tx:
         assert handover_forecasts.list_errors(tx, 1, 10) == []
         assert len(chains.read_handover_waits(tx, 1, nodes=1, last=10)) == 0
 
 
-def test_a_paused_chain_is_at_no_risk(store: Store) -> None:
-    told(store, running(1), standby(2))
-    with store.begin() as tx:
+def test_a_paused_chain_is_at_no_risk(chain_store: Store) -> None:
+    told(chain_store, running(1), standby(2))
+    with chain_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    found = twice(store, running(1), standby(2, reason="JobHeldUser"))
+    found = twice(chain_store, running(1), standby(2, reason="JobHeldUser"))
     assert found == (ChainState.PAUSED, "", "paused by alice")
 
 
@@ -127,9 +121,11 @@ def vanished(job_id: int = 12, state: JobState = JobState.CANCELLED) -> Job:
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE])
-def test_a_standby_that_vanished_is_noticed_at_the_next_look(store: Store, state: JobState) -> None:
-    told(store, running(1), standby(2), now=NOW - 60)
-    found = told(store, running(1), vanished(state=state))
+def test_a_standby_that_vanished_is_noticed_at_the_next_look(
+    chain_store: Store, state: JobState
+) -> None:
+    told(chain_store, running(1), standby(2), now=NOW - 60)
+    found = told(chain_store, running(1), vanished(state=state))
     assert found == (
         ChainState.ACTIVE,
         "StandbyVanished",
@@ -137,11 +133,11 @@ def test_a_standby_that_vanished_is_noticed_at_the_next_look(store: Store, state
     )
 
 
-def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store: Store) -> None:
-    told(store, running(1), standby(2), now=NOW - 60)
-    told(store, running(1), vanished())
-    assert told(store, running(1), vanished(), standby(2, job_id=JobId(19)))[1] == ""
-    found = told(store, running(1), vanished(), vanished(19), now=NOW + 60)
+def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(chain_store: Store) -> None:
+    told(chain_store, running(1), standby(2), now=NOW - 60)
+    told(chain_store, running(1), vanished())
+    assert told(chain_store, running(1), vanished(), standby(2, job_id=JobId(19)))[1] == ""
+    found = told(chain_store, running(1), vanished(), vanished(19), now=NOW + 60)
     assert found == (
         ChainState.PAUSED,
         "",
@@ -149,12 +145,12 @@ def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store: Store) -> 
     )
 
 
-def test_what_was_seen_and_resumed_does_not_pause_again(store: Store) -> None:
-    test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store)
-    with store.begin() as tx:
+def test_what_was_seen_and_resumed_does_not_pause_again(chain_store: Store) -> None:
+    test_a_replaced_standby_that_vanishes_too_pauses_the_chain(chain_store)
+    with chain_store.begin() as tx:
         found = chains.get_chain(tx, CHAIN)
         chain_service.request_state(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
-    assert told(store, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
+    assert told(chain_store, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
 
 
 def run(index: int, state: JobState, seconds: int) -> Job:
@@ -163,44 +159,44 @@ def run(index: int, state: JobState, seconds: int) -> Job:
     return ended(index, state, start, start + seconds)
 
 
-def test_links_that_fail_fast_in_a_row_pause_the_chain(store: Store) -> None:
+def test_links_that_fail_fast_in_a_row_pause_the_chain(chain_store: Store) -> None:
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES)]
     next_one = standby(FAST_FAILURES)
-    assert told(store, *jobs, next_one, now=NOW + 5000)[0] is ChainState.ACTIVE
+    assert told(chain_store, *jobs, next_one, now=NOW + 5000)[0] is ChainState.ACTIVE
     jobs.append(run(FAST_FAILURES, JobState.FAILED, 60))
-    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    found = told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.PAUSED
     why = f"{FAST_FAILURES} links in a row failed within 10 minutes"
     assert found[2] == f"paused: {why}; `mirage chain resume {CHAIN}` goes on"
 
 
-def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(store: Store) -> None:
+def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(chain_store: Store) -> None:
     """In `shadow` nothing keeps it from starting."""
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
     at, index = NOW + 5000, FAST_FAILURES + 1
-    paused = told(store, *jobs, standby(index), now=at)
+    paused = told(chain_store, *jobs, standby(index), now=at)
     assert paused[0] is ChainState.PAUSED
     begun = (running(index, start=at), standby(index + 1))
-    assert told(store, *begun, now=at + 599) == paused
-    assert told(store, *begun, now=at + 600) == (ChainState.ACTIVE, "", "")
-    assert told(store, *begun, now=at + 660) == (ChainState.ACTIVE, "", "")
+    assert told(chain_store, *begun, now=at + 599) == paused
+    assert told(chain_store, *begun, now=at + 600) == (ChainState.ACTIVE, "", "")
+    assert told(chain_store, *begun, now=at + 660) == (ChainState.ACTIVE, "", "")
 
 
-def test_a_pause_that_its_owner_asked_for_no_link_ends(store: Store) -> None:
-    told(store, running(1), standby(2))
-    with store.begin() as tx:
+def test_a_pause_that_its_owner_asked_for_no_link_ends(chain_store: Store) -> None:
+    told(chain_store, running(1), standby(2))
+    with chain_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     asked = (ChainState.PAUSED, "", "paused by alice")
-    assert told(store, running(1), standby(2), now=NOW + 3000) == asked
+    assert told(chain_store, running(1), standby(2), now=NOW + 3000) == asked
 
 
-def test_an_owner_may_ask_for_the_pause_that_was_concluded(store: Store) -> None:
+def test_an_owner_may_ask_for_the_pause_that_was_concluded(chain_store: Store) -> None:
     """It is carried out then, also in `shadow`."""
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
-    told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
-    with store.begin() as tx:
+    told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    with chain_store.begin() as tx:
         found = chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
@@ -209,29 +205,29 @@ def test_an_owner_may_ask_for_the_pause_that_was_concluded(store: Store) -> None
             chain_service.request_state(tx, 1, found, ChainState.PAUSED, now=NOW, actor="al")
             == found
         )
-    assert events(store).count("asked: paused") == 1
+    assert events(chain_store).count("asked: paused") == 1
 
 
-def test_what_is_fast_is_the_chains_own_word(store: Store) -> None:
+def test_what_is_fast_is_the_chains_own_word(chain_store: Store) -> None:
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
-    register(store, min_runtime_s=60)
-    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    register_50(chain_store, min_runtime_s=60)
+    found = told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.ACTIVE
-    register(store, min_runtime_s=61)
-    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    register_50(chain_store, min_runtime_s=61)
+    found = told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     why = f"{FAST_FAILURES} links in a row failed within 61 s"
     assert found[2] == f"paused: {why}; `mirage chain resume {CHAIN}` goes on"
 
 
-def test_a_link_that_worked_in_between_is_no_row_of_failures(store: Store) -> None:
+def test_a_link_that_worked_in_between_is_no_row_of_failures(chain_store: Store) -> None:
     ends = [JobState.FAILED, JobState.FAILED, JobState.TIMEOUT, JobState.FAILED]
     jobs = [run(i, state, 590) for i, state in enumerate(ends, start=1)]
-    assert told(store, *jobs, standby(5), now=NOW + 5000)[0] is ChainState.ACTIVE
+    assert told(chain_store, *jobs, standby(5), now=NOW + 5000)[0] is ChainState.ACTIVE
 
 
-def test_failures_are_not_fast_after_ten_minutes(store: Store) -> None:
+def test_failures_are_not_fast_after_ten_minutes(chain_store: Store) -> None:
     jobs = [run(i, JobState.FAILED, 600) for i in range(1, 6)]
-    assert told(store, *jobs, standby(6), now=NOW + 9000)[0] is ChainState.ACTIVE
+    assert told(chain_store, *jobs, standby(6), now=NOW + 9000)[0] is ChainState.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -239,32 +235,32 @@ def test_failures_are_not_fast_after_ten_minutes(store: Store) -> None:
     [(Presubmit.NEXT, ChainState.PAUSED), (Presubmit.ALL, ChainState.ACTIVE)],
 )
 def test_links_that_do_nothing_are_a_loop(
-    store: Store, presubmit: Presubmit, state: ChainState
+    chain_store: Store, presubmit: Presubmit, state: ChainState
 ) -> None:
-    register(store, presubmit=presubmit)
+    register_50(chain_store, presubmit=presubmit)
     jobs = [run(i, JobState.COMPLETED, 2) for i in range(1, BLINKS + 1)]
-    assert told(store, *jobs, standby(BLINKS + 1), now=NOW + 9000)[0] is state
+    assert told(chain_store, *jobs, standby(BLINKS + 1), now=NOW + 9000)[0] is state
 
 
 def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link(
-    store: Store,
+    chain_store: Store,
 ) -> None:
-    register(store, total_s=2 * HOUR)
+    register_50(chain_store, total_s=2 * HOUR)
     first = ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR)
     last = running(2, start=NOW - HOUR)
-    assert told(store, first, last, now=NOW - 60)[:2] == (ChainState.ACTIVE, "")
+    assert told(chain_store, first, last, now=NOW - 60)[:2] == (ChainState.ACTIVE, "")
     over = ended(2, JobState.TIMEOUT, NOW - HOUR, NOW)
-    found = told(store, first, over, now=NOW + GRACE_S + 1)
+    found = told(chain_store, first, over, now=NOW + GRACE_S + 1)
     assert found[0] is ChainState.FINISHED
     assert found[2] == "its links ran for 2.0 h in all"
 
 
-def test_a_chain_that_its_owner_takes_up_again_is_not_over(store: Store) -> None:
+def test_a_chain_that_its_owner_takes_up_again_is_not_over(chain_store: Store) -> None:
     """A link's guard had paused it, which looks like an end from here."""
     over = ended(1, JobState.COMPLETED, NOW - HOUR, NOW)
-    assert told(store, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
-    assert told(store, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
-    with store.read() as tx:
+    assert told(chain_store, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
+    assert told(chain_store, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
+    with chain_store.read() as tx:
         (entry,) = audit.list_entries(tx, chain_id=CHAIN, event="taken up again")
     assert entry.detail == {"link": 2, "was": "finished"}
 
@@ -274,67 +270,71 @@ def stepped_back(start: int = NOW) -> Job:
     return ended(2, JobState.COMPLETED, start, start + 5)
 
 
-def test_a_link_that_was_sent_back_is_followed_as_its_new_job(store: Store) -> None:
-    told(store, running(1), running(2, start=NOW))
+def test_a_link_that_was_sent_back_is_followed_as_its_new_job(chain_store: Store) -> None:
+    told(chain_store, running(1), running(2, start=NOW))
     again = standby(2, job_id=JobId(19), submit=NOW + 2)
-    state, risk, note = told(store, running(1), stepped_back(), again, now=NOW + 60)
+    state, risk, note = told(chain_store, running(1), stepped_back(), again, now=NOW + 60)
     assert (state, risk, note) == (ChainState.ACTIVE, "", "")
-    link = links(store)[2]
+    link = links(chain_store)[2]
     assert (link.job_id, link.position, link.hindered) == (19, Position.HELD, "SentBack")
-    assert told(store, running(1), stepped_back(), again, now=NOW + 120)[0] is ChainState.ACTIVE
-    assert links(store)[2].job_id == 19, "its first job, still in the queue, changes nothing"
-    assert events(store)[-1] == "begins anew"
+    assert (
+        told(chain_store, running(1), stepped_back(), again, now=NOW + 120)[0] is ChainState.ACTIVE
+    )
+    assert links(chain_store)[2].job_id == 19, "its first job, still in the queue, changes nothing"
+    assert events(chain_store)[-1] == "begins anew"
 
 
-def test_a_standby_that_was_sent_back_has_not_vanished_before(store: Store) -> None:
-    told(store, running(1), running(2, start=NOW))
-    told(store, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
+def test_a_standby_that_was_sent_back_has_not_vanished_before(chain_store: Store) -> None:
+    told(chain_store, running(1), running(2, start=NOW))
+    told(chain_store, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
     gone = replace(vanished(19), submit=NOW + 2)
-    found = told(store, running(1), gone, now=NOW + 60)
+    found = told(chain_store, running(1), gone, now=NOW + 60)
     assert found[:2] == (ChainState.ACTIVE, "StandbyVanished")
 
 
 def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
-    store: Store,
+    chain_store: Store,
 ) -> None:
     """The pause is a file of the owner's: from here it is a link that ends at once."""
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60), run(3, JobState.COMPLETED, 2)]
-    state, _, note = told(store, *jobs, now=NOW + 5000)
+    state, _, note = told(chain_store, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
     assert note == f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on"
-    assert told(store, *jobs, now=NOW + 9000) == (state, "", note)
+    assert told(chain_store, *jobs, now=NOW + 9000) == (state, "", note)
     placed = job(3, job_id=JobId(19), submit=NOW + 6000)
-    assert told(store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
+    assert told(chain_store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
     begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
-    assert told(store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+    assert told(chain_store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
 
 
 def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain(
-    store: Store,
+    chain_store: Store,
 ) -> None:
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60)]
-    told(store, *jobs, now=NOW + 5000)
-    assert told(store, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
+    told(chain_store, *jobs, now=NOW + 5000)
+    assert told(chain_store, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
     last = replace(ended(3, JobState.COMPLETED, NOW + 6000, NOW + 6002), submit=NOW + 5500)
-    assert told(store, last, now=NOW + 9000)[0] is ChainState.FINISHED
+    assert told(chain_store, last, now=NOW + 9000)[0] is ChainState.FINISHED
 
 
-def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
-    told(store, run(1, JobState.TIMEOUT, 900), standby(2))
-    with store.begin() as tx:
+def test_what_an_owner_paused_no_new_link_resumes(chain_store: Store) -> None:
+    told(chain_store, run(1, JobState.TIMEOUT, 900), standby(2))
+    with chain_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    found = told(store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
+    found = told(chain_store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
     assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")
 
 
-def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(store: Store) -> None:
-    told(store, ended(1, JobState.FAILED, NOW - HOUR, NOW - 60), stepped_back(), now=NOW + 10)
-    assert told(store, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
+def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(
+    chain_store: Store,
+) -> None:
+    told(chain_store, ended(1, JobState.FAILED, NOW - HOUR, NOW - 60), stepped_back(), now=NOW + 10)
+    assert told(chain_store, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
     placed = job(2, job_id=JobId(19), submit=NOW + HOUR)
-    assert told(store, placed, now=NOW + HOUR + 60)[0] is ChainState.ACTIVE
-    assert (links(store)[2].job_id, links(store)[2].hindered) == (19, "")
+    assert told(chain_store, placed, now=NOW + HOUR + 60)[0] is ChainState.ACTIVE
+    assert (links(chain_store)[2].job_id, links(chain_store)[2].hindered) == (19, "")
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,12 @@ def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(stor
     ],
     ids=["it ran", "it failed", "submitted before it began"],
 )
-def test_nothing_else_takes_the_place_of_a_link_that_ran(store: Store, before: Job) -> None:
-    told(store, running(1), before)
-    told(store, running(1), standby(2, job_id=JobId(19), submit=NOW + 2), now=NOW + 60)
-    assert links(store)[2].job_id == 12
+def test_nothing_else_takes_the_place_of_a_link_that_ran(chain_store: Store, before: Job) -> None:
+    told(chain_store, running(1), before)
+    told(chain_store, running(1), standby(2, job_id=JobId(19), submit=NOW + 2), now=NOW + 60)
+    assert links(chain_store)[2].job_id == 12
 
 
-def test_a_chain_that_was_cancelled_stays_so(store: Store) -> None:
-    told(store, ended(1, JobState.CANCELLED, NOW - HOUR, NOW))
-    assert told(store, running(2, start=NOW + HOUR))[0] is ChainState.CANCELLED
+def test_a_chain_that_was_cancelled_stays_so(chain_store: Store) -> None:
+    told(chain_store, ended(1, JobState.CANCELLED, NOW - HOUR, NOW))
+    assert told(chain_store, running(2, start=NOW + HOUR))[0] is ChainState.CANCELLED

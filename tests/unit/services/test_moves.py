@@ -50,13 +50,6 @@ def last(store: Store, index: int) -> DecisionRow:
     return row
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    return sqlite_store
-
-
 def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
     queue = cluster.fetch_queue()
     with store.begin() as tx:
@@ -81,120 +74,131 @@ def freed(store: Store, *shown: Job) -> Written:
         ("afterok:7(unfulfilled),afterany:11(unfulfilled)", "afterok:7"),
     ],
 )
-def test_a_users_own_dependencies_stay(store: Store, shown: str, told: str) -> None:
+def test_a_users_own_dependencies_stay(acting_store: Store, shown: str, told: str) -> None:
     cluster = Written(running(1), standby(2, dependency=shown))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == [("free", 12, told)]
 
 
-def test_no_third_link_is_freed_while_two_run(store: Store) -> None:
+def test_no_third_link_is_freed_while_two_run(acting_store: Store) -> None:
     cluster = Written(running(1), running(2), standby(3))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(store, 3)
+    row = last(acting_store, 3)
     assert (row.action, row.reason) == (Action.WAIT, "link 1 still runs: one hand-over at a time")
     cluster.shown[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
     cluster.at = NOW + 60
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == [("free", 13, "")]
 
 
-def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(store: Store) -> None:
+def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(
+    acting_store: Store,
+) -> None:
     own = "afterany:11(unfulfilled),singleton(unfulfilled)"
     cluster = Written(running(1), standby(2, dependency=own))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(store, 2)
+    row = last(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "`singleton`" in row.reason
 
 
-def test_beside_a_suspended_predecessor_nothing_is_freed(store: Store) -> None:
+def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) -> None:
     cluster = Written(replace(running(1), state=JobState.SUSPENDED), standby(2))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(store, 2)
+    row = last(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "suspended" in row.reason
     cluster.shown[0] = running(1)
     cluster.at = NOW + 60
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == [("free", 12, "")]
 
 
 @pytest.mark.parametrize("shown", ["afterany:11?afterok:7", "what is this"])
-def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(store: Store, shown: str) -> None:
+def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(
+    acting_store: Store, shown: str
+) -> None:
     cluster = Written(running(1), standby(2, dependency=shown))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(store, 2)
+    row = last(acting_store, 2)
     assert row.effect is Effect.REFUSED
     assert "dependency" in row.error
 
 
-def test_a_standby_that_the_queue_does_not_show_is_not_moved(store: Store) -> None:
+def test_a_standby_that_the_queue_does_not_show_is_not_moved(acting_store: Store) -> None:
     """Its user's own dependencies are not known: freeing it would clear them."""
     cluster = Written(running(1), standby(2, dependency="afterany:11,afterok:7"))
-    with store.begin() as tx:
+    with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, cluster.shown, NOW)
     cluster.shown = [running(1)]
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
 
 
-def test_a_pinned_standby_is_unpinned_when_freed(store: Store) -> None:
+def test_a_pinned_standby_is_unpinned_when_freed(acting_store: Store) -> None:
     cluster = Written(running(1), standby(2))
-    with store.begin() as tx:
+    with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, cluster.shown, NOW)
-    with store.begin() as tx:
-        chains.save_link(tx, 1, replace(links(store)[2], position=Position.PINNED))
+    with acting_store.begin() as tx:
+        chains.save_link(tx, 1, replace(links(acting_store)[2], position=Position.PINNED))
     queue = cluster.fetch_queue()
-    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
+    provision_handovers(acting_store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
     assert cluster.moves == [("unpin", 12, "")]
 
 
-def test_a_free_standby_is_held_again_when_its_predecessor_was_requeued(store: Store) -> None:
-    cluster = freed(store, job(1, submit=NOW + 30), job(2, dependency="afterok:7(unfulfilled)"))
-    tick(store, cluster)
+def test_a_free_standby_is_held_again_when_its_predecessor_was_requeued(
+    acting_store: Store,
+) -> None:
+    cluster = freed(
+        acting_store, job(1, submit=NOW + 30), job(2, dependency="afterok:7(unfulfilled)")
+    )
+    tick(acting_store, cluster)
     assert cluster.moves == [("hold", 12, "afterany:11,afterok:7")]
-    assert (links(store)[2].position, links(store)[2].freed_at) == (Position.HELD, None)
+    assert (links(acting_store)[2].position, links(acting_store)[2].freed_at) == (
+        Position.HELD,
+        None,
+    )
 
 
-def test_a_standby_that_its_user_freed_is_not_held(store: Store) -> None:
+def test_a_standby_that_its_user_freed_is_not_held(acting_store: Store) -> None:
     cluster = Written(job(1), job(2))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert cluster.moves == []
 
 
-def test_nothing_is_held_behind_a_job_that_slurm_has_forgotten(store: Store) -> None:
+def test_nothing_is_held_behind_a_job_that_slurm_has_forgotten(acting_store: Store) -> None:
     """Such a dependency counts as met: the update would free the standby."""
-    cluster = freed(store, job(1, submit=NOW + 30), job(2))
+    cluster = freed(acting_store, job(1, submit=NOW + 30), job(2))
     cluster.trouble["hold"] = ClusterUnavailable("no answer")
-    tick(store, cluster)
+    tick(acting_store, cluster)
     cluster.shown, cluster.at = [job(2)], NOW + 120
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert [name for name, _, _ in cluster.moves] == ["hold"]
 
 
-def test_a_refused_hold_is_not_repeated_at_every_tick(store: Store) -> None:
-    cluster = freed(store, job(1, submit=NOW + 30), job(2))
+def test_a_refused_hold_is_not_repeated_at_every_tick(acting_store: Store) -> None:
+    cluster = freed(acting_store, job(1, submit=NOW + 30), job(2))
     cluster.trouble["hold"] = ClusterRefused("no")
     for _ in range(3):
-        tick(store, cluster)
+        tick(acting_store, cluster)
         cluster.at += 60
     assert len(cluster.moves) == 1
 
 
-def test_an_intention_for_a_standby_since_replaced_has_failed(store: Store) -> None:
+def test_an_intention_for_a_standby_since_replaced_has_failed(acting_store: Store) -> None:
     cluster = Written(running(1), standby(2))
     cluster.trouble["free"] = ClusterUnavailable("no answer")
-    tick(store, cluster)
+    tick(acting_store, cluster)
     cluster.shown = [running(1), job(2, job_id=JobId(70), submit=NOW + 10)]
     cluster.at += 60
-    tick(store, cluster)
-    with store.read() as tx:
+    tick(acting_store, cluster)
+    with acting_store.read() as tx:
         (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
-    assert (row.effect, links(store)[2].freed_at) == (Effect.FAILED, None)
+    assert (row.effect, links(acting_store)[2].freed_at) == (Effect.FAILED, None)
 
 
 def pair(number: int, **fields: Any) -> list[Job]:
@@ -209,61 +213,61 @@ def within(node_h: float) -> Rules:
     return replace(RULES, limits=Limits(account_overlap_node_h=node_h))
 
 
-def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(store: Store) -> None:
+def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store: Store) -> None:
     cluster = Written(*pair(1), *pair(2), *pair(3), *pair(4, account="other"))
-    tick(store, cluster, within(2.0))
+    tick(acting_store, cluster, within(2.0))
     assert [standby for _, standby, _ in cluster.moves] == [101, 201, 401]
 
 
-def test_overlap_that_goes_on_counts_against_the_budget(store: Store) -> None:
+def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> None:
     """Both links of the first chain run: the second chain would double what the account spends."""
     first, second = pair(1)
     beside = running(2, job_id=second.job_id, comment=second.comment)
     cluster = Written(first, beside, *pair(2))
-    tick(store, cluster, within(1.5))
+    tick(acting_store, cluster, within(1.5))
     assert cluster.moves == []
-    tick(store, cluster, within(2.0))
+    tick(acting_store, cluster, within(2.0))
     assert [standby for _, standby, _ in cluster.moves] == [201]
 
 
-def test_overlap_of_the_last_day_counts_against_the_budget(store: Store) -> None:
+def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) -> None:
     first, second = pair(1)
     cluster = Written(first, running(2, job_id=second.job_id, comment=second.comment))
-    tick(store, cluster)
+    tick(acting_store, cluster)
     over = replace(first, state=first.state.COMPLETED, end=NOW + 1800)
     cluster.shown, cluster.at = [over, *cluster.shown[1:], *pair(2, start=NOW + 1740)], NOW + 1800
-    tick(store, cluster, within(1.4))
+    tick(acting_store, cluster, within(1.4))
     assert cluster.moves == []
-    tick(store, cluster, within(1.6))
+    tick(acting_store, cluster, within(1.6))
     assert len(cluster.moves) == 1
 
 
-def test_a_silent_slurm_is_not_asked_for_the_other_moves_of_the_tick(store: Store) -> None:
+def test_a_silent_slurm_is_not_asked_for_the_other_moves_of_the_tick(acting_store: Store) -> None:
     cluster = Written(*pair(1), *pair(2))
     cluster.trouble["free"] = ClusterUnavailable("no answer")
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert len(cluster.moves) == 1
     del cluster.trouble["free"]
     cluster.at += 60
-    tick(store, cluster)
+    tick(acting_store, cluster)
     assert [standby for _, standby, _ in cluster.moves[1:]] == [101, 201]
 
 
 @pytest.mark.parametrize(("eligible", "effect"), [(NOW + 30, "failed"), (NOW + 10, "done")])
 def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
-    store: Store, eligible: int, effect: str
+    acting_store: Store, eligible: int, effect: str
 ) -> None:
     """Nobody answered, the predecessor has ended since, and the standby still waits."""
     cluster = Written(running(1), standby(2))
     cluster.trouble["free"] = ClusterUnavailable("no answer")
-    tick(store, cluster)
+    tick(acting_store, cluster)
     first = ended(1, JobState.FAILED, NOW - 60, NOW + 30)
     cluster.shown, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
-    tick(store, cluster)
-    with store.read() as tx:
+    tick(acting_store, cluster)
+    with acting_store.read() as tx:
         (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
     assert row.effect == effect
-    assert links(store)[2].freed_at == (NOW if effect == "done" else None)
+    assert links(acting_store)[2].freed_at == (NOW if effect == "done" else None)
 
 
 def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> None:
@@ -287,43 +291,45 @@ def mode(store: Store, partition: str = "") -> Mode:
 
 
 @pytest.mark.parametrize(("source", "left"), [("always", Mode.SHADOW), ("average", Mode.ACT)])
-def test_only_the_default_policys_errors_demote(store: Store, source: str, left: Mode) -> None:
+def test_only_the_default_policys_errors_demote(
+    acting_store: Store, source: str, left: Mode
+) -> None:
     cluster = Written(running(1), standby(2))
-    with store.begin() as tx:
+    with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, cluster.shown, NOW)
-    wrong_forecasts(store, source, first=2)
-    tick(store, cluster)
-    assert mode(store) is left
+    wrong_forecasts(acting_store, source, first=2)
+    tick(acting_store, cluster)
+    assert mode(acting_store) is left
     assert bool(cluster.moves) is (left is Mode.ACT)
-    with store.read() as tx:
+    with acting_store.read() as tx:
         told = audit.list_entries(tx, 1, event="demoted to shadow")
     assert [entry.detail for entry in told] == (
         [{"mean_abs_error_s": 48 * HOUR, "bound_s": 12 * HOUR}] if left is Mode.SHADOW else []
     )
 
 
-def test_a_demotion_leaves_what_only_observes(store: Store) -> None:
-    with store.begin() as tx:
+def test_a_demotion_leaves_what_only_observes(acting_store: Store) -> None:
+    with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, [running(1)], NOW)
         clusters.set_mode(tx, 1, Mode.ACT, "gpu")
         clusters.set_mode(tx, 1, Mode.OBSERVE, "debug")
-    wrong_forecasts(store, "always", first=2)
-    with store.begin() as tx:
+    wrong_forecasts(acting_store, "always", first=2)
+    with acting_store.begin() as tx:
         demote_on_errors(tx, 1, NOW, RULES)
-    modes = (mode(store), mode(store, "gpu"), mode(store, "debug"))
+    modes = (mode(acting_store), mode(acting_store, "gpu"), mode(acting_store, "debug"))
     assert modes == (Mode.SHADOW, Mode.SHADOW, Mode.OBSERVE)
 
 
-def test_after_a_demotion_an_admin_may_set_act_again(store: Store) -> None:
-    with store.begin() as tx:
+def test_after_a_demotion_an_admin_may_set_act_again(acting_store: Store) -> None:
+    with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, [running(1)], NOW)
-    wrong_forecasts(store, "always", first=2)
-    with store.begin() as tx:
+    wrong_forecasts(acting_store, "always", first=2)
+    with acting_store.begin() as tx:
         demote_on_errors(tx, 1, NOW + 60, RULES)
         clusters.set_mode(tx, 1, Mode.ACT)
         demote_on_errors(tx, 1, NOW + 120, RULES)
-    assert mode(store) is Mode.ACT
-    wrong_forecasts(store, "always", first=20, at=NOW + 200)
-    with store.begin() as tx:
+    assert mode(acting_store) is Mode.ACT
+    wrong_forecasts(acting_store, "always", first=20, at=NOW + 200)
+    with acting_store.begin() as tx:
         demote_on_errors(tx, 1, NOW + 300, RULES)
-    assert mode(store) is Mode.SHADOW
+    assert mode(acting_store) is Mode.SHADOW

@@ -2,11 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shutil import copy
 
 import pytest
 from sqlalchemy import select
@@ -28,21 +25,11 @@ from mirage.store.database.engine import Store
 from mirage.store.database.notice_tables import notices
 from mirage.store.events import audit, outbox
 from mirage.store.events.outbox import Notice, NoticeState
-from mirage.store.operations import clusters
 from tests.support.notify.receiver import receiving
 from tests.support.notify.smtp_server import Post, serving
 
 NOW = 1_800_000_000
 FIRST, SECOND = ChainId("firstchain1"), ChainId("secondchain")
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure_cluster(tx, "lab")
-        yield opened
 
 
 @dataclass
@@ -109,9 +96,9 @@ def by_mail(post: Post, owner: str | None = "{user}@example.org") -> NotifySetti
     )
 
 
-def test_what_happened_to_a_chain_is_one_digest(store: Store) -> None:
+def test_what_happened_to_a_chain_is_one_digest(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("at-risk", says="link 2 waits: an admin holds it")
         site.post("normal", says="a link runs")
         site.post("ended", SECOND)
@@ -126,9 +113,9 @@ def test_what_happened_to_a_chain_is_one_digest(store: Store) -> None:
     assert set(site.states()) == {NoticeState.SENT}
 
 
-def test_a_chain_is_told_of_at_most_every_quarter_of_an_hour(store: Store) -> None:
+def test_a_chain_is_told_of_at_most_every_quarter_of_an_hour(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         for event in ("at-risk", "normal", "at-risk"):
             site.post(event)
             site.courier().deliver_due()
@@ -140,9 +127,9 @@ def test_a_chain_is_told_of_at_most_every_quarter_of_an_hour(store: Store) -> No
         assert site.states() == [NoticeState.SENT] * 3
 
 
-def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(store: Store) -> None:
+def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post), Pace(max_per_hour=3))
+        site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i in range(8):
             site.post("ended", ChainId(f"chain{i:05}"))
         for minute in range(0, 60, 5):
@@ -155,9 +142,9 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(store: Store) -> No
         assert len(post.messages) == 8
 
 
-def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(store: Store) -> None:
+def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post), Pace(max_per_hour=3))
+        site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i in range(8):
             site.post("interrupted", ChainId(f"chain{i:05}"), channel="admins")
         site.clock.at = NOW + 60
@@ -171,9 +158,9 @@ def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(store: Sto
     assert [(entry["channel"], entry["waiting"]) for entry in late] == [("admins", 5)] * 2
 
 
-def test_what_is_urgent_goes_before_what_waits_longer(store: Store) -> None:
+def test_what_is_urgent_goes_before_what_waits_longer(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post), Pace(max_per_hour=3))
+        site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i, event in enumerate(("normal", "normal", "at-risk", "at-risk", "interrupted")):
             site.clock.at = NOW + i
             site.post(event, ChainId(f"chain{i:05}"))
@@ -182,9 +169,9 @@ def test_what_is_urgent_goes_before_what_waits_longer(store: Store) -> None:
     assert told == ["chain00004: interrupted", "chain00002: at-risk", "chain00003: at-risk"]
 
 
-def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store) -> None:
+def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
     site.post("ended")
     with capture_logs() as said:
         for _ in range(200):
@@ -196,18 +183,18 @@ def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store)
         "error"
     ]
     assert site.states() == [NoticeState.GIVEN_UP]
-    with store.read() as tx:
+    with lab_store.read() as tx:
         (entry,) = audit.list_entries(tx, event="notice given up")
     assert entry.chain_id == FIRST
 
 
-def test_a_mistake_in_sending_holds_up_nobody_else_and_is_given_up(store: Store) -> None:
+def test_a_mistake_in_sending_holds_up_nobody_else_and_is_given_up(lab_store: Store) -> None:
     sent: list[str] = []
 
     def fails(digest: Digest, _now: int) -> None:
         raise ValueError("https://hooks.example/secret")
 
-    site = Site(store, NotifySettings())
+    site = Site(lab_store, NotifySettings())
     site.post("ended")
     site.post("ended", SECOND, channel="webhook")
     senders = {"owner": fails, "webhook": lambda digest, _now: sent.append(digest.delivery)}
@@ -224,9 +211,9 @@ def test_the_back_off_doubles_to_an_hour() -> None:
     assert [compute_backoff_s(n) for n in (1, 2, 3, 7, 50)] == [60, 120, 240, 3600, 3600]
 
 
-def test_what_came_while_a_try_waits_goes_with_it(store: Store) -> None:
+def test_what_came_while_a_try_waits_goes_with_it(lab_store: Store) -> None:
     with serving(Post(refuses="DATA")) as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("at-risk")
         site.courier().deliver_due()
         post.refuses = ""
@@ -237,12 +224,12 @@ def test_what_came_while_a_try_waits_goes_with_it(store: Store) -> None:
     assert "and 1 more" in post.messages[0]["Subject"]
 
 
-def test_one_who_dies_between_sending_and_writing_sends_again(store: Store) -> None:
+def test_one_who_dies_between_sending_and_writing_sends_again(lab_store: Store) -> None:
     """At least once."""
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("ended")
-        with store.begin() as tx:
+        with lab_store.begin() as tx:
             claimed = outbox.claim_notices(tx, 1, "owner", FIRST, now=NOW, until=NOW + CLAIM_S)
         assert len(claimed) == 1
         assert site.courier().deliver_due() == 0, "somebody has it"
@@ -252,17 +239,17 @@ def test_one_who_dies_between_sending_and_writing_sends_again(store: Store) -> N
 
 
 @pytest.mark.parametrize("user", ["", "a\r\nRCPT TO:<b@c.d>", "a b", "x@y", "<script>"])
-def test_a_name_that_makes_no_address_gets_no_mail(store: Store, user: str) -> None:
+def test_a_name_that_makes_no_address_gets_no_mail(lab_store: Store, user: str) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("ended", user=user)
         assert site.courier().deliver_due() == 0
     assert post.recipients == []
 
 
-def test_words_of_users_move_no_line(store: Store) -> None:
+def test_words_of_users_move_no_line(lab_store: Store) -> None:
     with serving() as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("ended", says="evil\r\n.\r\nMAIL FROM:<x@y.z>\n\x1b[2J", channel="admins")
         site.courier().deliver_due()
     (message,) = post.messages
@@ -270,12 +257,12 @@ def test_words_of_users_move_no_line(store: Store) -> None:
     assert r"evil\r\n.\r\nMAIL FROM:<x@y.z>\n\x1b[2J" in message.get_payload()
 
 
-def test_a_webhook_gets_the_digest_as_json(store: Store, tmp_path: Path) -> None:
+def test_a_webhook_gets_the_digest_as_json(lab_store: Store, tmp_path: Path) -> None:
     file = tmp_path / "url"
     with receiving() as receiver:
         file.write_text(receiver.url("/secret-path"))
         file.chmod(0o600)
-        site = Site(store, NotifySettings(webhook_url_file=file))
+        site = Site(lab_store, NotifySettings(webhook_url_file=file))
         site.post("at-risk", channel="webhook")
         receiver.status = 503
         with capture_logs() as said:
@@ -293,9 +280,9 @@ def test_a_webhook_gets_the_digest_as_json(store: Store, tmp_path: Path) -> None
     ]
 
 
-def test_a_dead_mail_server_keeps_nobody_from_the_database(store: Store) -> None:
+def test_a_dead_mail_server_keeps_nobody_from_the_database(lab_store: Store) -> None:
     with serving(Post(hangs=True)) as post:
-        site = Site(store, by_mail(post))
+        site = Site(lab_store, by_mail(post))
         site.post("at-risk")
         stop = threading.Event()
         thread = threading.Thread(target=site.courier().run, args=(stop,))
@@ -310,8 +297,8 @@ def test_a_dead_mail_server_keeps_nobody_from_the_database(store: Store) -> None
         assert not thread.is_alive()
 
 
-def test_a_channel_that_is_configured_no_more_is_given_up(store: Store) -> None:
-    site = Site(store, NotifySettings())
+def test_a_channel_that_is_configured_no_more_is_given_up(lab_store: Store) -> None:
+    site = Site(lab_store, NotifySettings())
     site.post("ended")
     site.courier().deliver_due()
     assert site.states() == [NoticeState.GIVEN_UP]

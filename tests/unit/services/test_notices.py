@@ -1,10 +1,7 @@
 """What is told of a chain, and when: written with the change, once."""
 
-from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 
 import pytest
 from sqlalchemy import select
@@ -14,30 +11,21 @@ from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_caus
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.notify.notices import Channel, NoticeEvent, Watch
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.database.notice_tables import notices
-from mirage.store.operations import clusters
-from tests.support.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, ended, running, standby
+from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, ended, register, running, standby
 
 WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)
 DAY = 86400
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    """With alice's chain of three links registered, and looked at once."""
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            cluster_id = clusters.ensure_cluster(tx, "lab")
-            new = Registration(chain_id=CHAIN, links=3)
-            chain_service.register_chain(
-                tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR
-            )
-        yield opened
+def chain_store(lab_store: Store) -> Store:
+    """With alice's chain of three links registered."""
+    register(lab_store, links=3, now=NOW - HOUR)
+    return lab_store
 
 
 def look(store: Store, *jobs: Job, now: int = NOW, watch: Watch = WATCH) -> None:
@@ -68,94 +56,94 @@ def done(index: int, end: int) -> Job:
     return ended(index, JobState.TIMEOUT, end - HOUR, end)
 
 
-def test_an_ordinary_life_is_told_of_at_its_end_alone(store: Store) -> None:
-    look(store, running(1), standby(2))
-    assert told(store) == []
-    look(store, done(1, NOW), done(2, NOW), done(3, NOW))
-    assert told(store) == [("ended", "the chain is finished: all 3 links ran")]
-    assert told(store, Channel.WEBHOOK) == told(store), "a row for each channel"
-    look(store, now=NOW + 60)
-    assert len(told(store)) == 1, "once"
+def test_an_ordinary_life_is_told_of_at_its_end_alone(chain_store: Store) -> None:
+    look(chain_store, running(1), standby(2))
+    assert told(chain_store) == []
+    look(chain_store, done(1, NOW), done(2, NOW), done(3, NOW))
+    assert told(chain_store) == [("ended", "the chain is finished: all 3 links ran")]
+    assert told(chain_store, Channel.WEBHOOK) == told(chain_store), "a row for each channel"
+    look(chain_store, now=NOW + 60)
+    assert len(told(chain_store)) == 1, "once"
 
 
-def test_a_risk_is_told_with_its_advice_and_so_is_its_end(store: Store) -> None:
-    look(store, running(1), standby(2))
+def test_a_risk_is_told_with_its_advice_and_so_is_its_end(chain_store: Store) -> None:
+    look(chain_store, running(1), standby(2))
     held = ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
-    at_risk(store, held)
-    ((event, says),) = told(store)
+    at_risk(chain_store, held)
+    ((event, says),) = told(chain_store)
     assert event == NoticeEvent.AT_RISK
     assert says.startswith("link 2 (job 12) waits: an admin holds it. Ask the admins why")
-    at_risk(store, replace(held, job_id=JobId(13)))
-    assert len(told(store)) == 1, "the same risk"
-    at_risk(store, None)
-    assert events(store)[1:] == [NoticeEvent.NORMAL]
+    at_risk(chain_store, replace(held, job_id=JobId(13)))
+    assert len(told(chain_store)) == 1, "the same risk"
+    at_risk(chain_store, None)
+    assert events(chain_store)[1:] == [NoticeEvent.NORMAL]
 
 
-def test_a_vanished_standby_has_a_word_of_its_own(store: Store) -> None:
-    look(store, running(1), standby(2))
-    at_risk(store, ChainRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"))
-    assert events(store) == [NoticeEvent.STANDBY_VANISHED]
+def test_a_vanished_standby_has_a_word_of_its_own(chain_store: Store) -> None:
+    look(chain_store, running(1), standby(2))
+    at_risk(chain_store, ChainRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"))
+    assert events(chain_store) == [NoticeEvent.STANDBY_VANISHED]
 
 
-def test_what_a_user_asked_for_is_told_at_the_next_look(store: Store) -> None:
-    look(store, running(1), standby(2))
-    with store.begin() as tx:
+def test_what_a_user_asked_for_is_told_at_the_next_look(chain_store: Store) -> None:
+    look(chain_store, running(1), standby(2))
+    with chain_store.begin() as tx:
         chain = chains.get_chain(tx, CHAIN)
         chain_service.request_state(tx, 1, chain, ChainState.PAUSED, now=NOW, actor="root")
-    look(store, running(1), standby(2), now=NOW + 60)
-    assert told(store) == [("paused", "the chain is paused: paused by root")]
+    look(chain_store, running(1), standby(2), now=NOW + 60)
+    assert told(chain_store) == [("paused", "the chain is paused: paused by root")]
 
 
-def test_an_interruption_is_told_once_it_is_long_and_again_when_it_ends(store: Store) -> None:
-    look(store, running(1, start=NOW - HOUR), standby(2))
+def test_an_interruption_is_told_once_it_is_long_and_again_when_it_ends(chain_store: Store) -> None:
+    look(chain_store, running(1, start=NOW - HOUR), standby(2))
     ended_at = NOW + 60
-    look(store, done(1, ended_at), standby(2), now=ended_at + HOUR)
-    assert told(store) == []
-    look(store, standby(2), now=ended_at + HOUR + 1)
-    assert told(store) == [("interrupted", "no link has run for more than 1 h")]
-    look(store, standby(2), now=ended_at + 3 * HOUR)
-    assert len(told(store)) == 1
-    look(store, running(2, start=ended_at + 4 * HOUR), now=ended_at + 4 * HOUR + 60)
-    assert events(store)[1:] == [NoticeEvent.NORMAL]
+    look(chain_store, done(1, ended_at), standby(2), now=ended_at + HOUR)
+    assert told(chain_store) == []
+    look(chain_store, standby(2), now=ended_at + HOUR + 1)
+    assert told(chain_store) == [("interrupted", "no link has run for more than 1 h")]
+    look(chain_store, standby(2), now=ended_at + 3 * HOUR)
+    assert len(told(chain_store)) == 1
+    look(chain_store, running(2, start=ended_at + 4 * HOUR), now=ended_at + 4 * HOUR + 60)
+    assert events(chain_store)[1:] == [NoticeEvent.NORMAL]
 
 
-def test_a_chain_that_waits_for_its_first_link_is_not_interrupted(store: Store) -> None:
-    look(store, standby(1), now=NOW + 10 * HOUR)
-    assert told(store) == []
+def test_a_chain_that_waits_for_its_first_link_is_not_interrupted(chain_store: Store) -> None:
+    look(chain_store, standby(1), now=NOW + 10 * HOUR)
+    assert told(chain_store) == []
 
 
-def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> None:
+def test_chains_of_before_notices_were_turned_on_are_no_news(chain_store: Store) -> None:
     late = NOW + 3 * DAY
-    look(store, running(1), standby(2), watch=Watch(channels=()))
-    with store.begin() as tx:
+    look(chain_store, running(1), standby(2), watch=Watch(channels=()))
+    with chain_store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
         chain = chains.get_chain(tx, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=ChainRisk(of=Risk.NO_STANDBY, link=1)))
         WATCH.record_news(tx, 1, late)
-    assert told(store) == []
+    assert told(chain_store) == []
 
 
-def test_a_chain_that_came_and_went_between_two_looks_is_told_of(store: Store) -> None:
-    with store.begin() as tx:
+def test_a_chain_that_came_and_went_between_two_looks_is_told_of(chain_store: Store) -> None:
+    with chain_store.begin() as tx:
         chain = chains.get_chain(tx, CHAIN)
         cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
         WATCH.record_news(tx, 1, NOW)
-    assert told(store) == [("ended", "the chain is failed: ended with link 1, FAILED")]
+    assert told(chain_store) == [("ended", "the chain is failed: ended with link 1, FAILED")]
 
 
-def test_a_change_that_is_rolled_back_leaves_no_notice(store: Store) -> None:
-    look(store, running(1), standby(2))
+def test_a_change_that_is_rolled_back_leaves_no_notice(chain_store: Store) -> None:
+    look(chain_store, running(1), standby(2))
 
     class CrashError(Exception):
         """The process dies."""
 
     links = (done(1, NOW), done(2, NOW), done(3, NOW))
-    with suppress(CrashError), store.begin() as tx:
+    with suppress(CrashError), chain_store.begin() as tx:
         link_service.sync_links(tx, 1, links, NOW)
         chain_service.advance_chains(tx, 1, NOW)
         WATCH.record_news(tx, 1, NOW)
         raise CrashError
-    assert told(store) == []
-    look(store, *links)
-    assert events(store) == [NoticeEvent.ENDED]
+    assert told(chain_store) == []
+    look(chain_store, *links)
+    assert events(chain_store) == [NoticeEvent.ENDED]

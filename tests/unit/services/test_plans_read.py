@@ -10,7 +10,6 @@ import pytest
 
 from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
-from mirage.domain.decision import Mode
 from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, build_impact
@@ -18,7 +17,6 @@ from mirage.store.chains import chains
 from mirage.store.chains.open_links import count_planned_standbys, list_overlapping_chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
-from mirage.store.operations import clusters
 from tests.integration.services.test_release_planning import (
     END,
     LIMIT,
@@ -40,13 +38,6 @@ SAYS = {
     Planner.USER: "mirage:lead=4:00:00 ",
 }
 EACH = pytest.mark.parametrize("by", list(Planner))
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.SHADOW)
-    return sqlite_store
 
 
 def released(store: Store, by: Planner, *, now: int = DUE + 60) -> None:
@@ -81,9 +72,9 @@ def told(store: Store) -> Impact:
 
 
 @EACH
-def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) -> None:
-    began(store, by)
-    with store.read() as tx:
+def test_that_slurm_released_it_is_written_down_once(lab_store: Store, by: Planner) -> None:
+    began(lab_store, by)
+    with lab_store.read() as tx:
         told = [
             row for row in audit.list_entries(tx, chain_id=CHAIN) if row.event == "released by plan"
         ]
@@ -91,45 +82,45 @@ def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) 
 
 
 @EACH
-def test_a_standby_that_is_released_may_cost_overlap(store: Store, by: Planner) -> None:
-    released(store, by)
-    with store.read() as tx:
+def test_a_standby_that_is_released_may_cost_overlap(lab_store: Store, by: Planner) -> None:
+    released(lab_store, by)
+    with lab_store.read() as tx:
         assert list_overlapping_chains(tx, 1) == [CHAIN]
         # From now on, of one node.
         assert read_spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
 
 
 @EACH
-def test_its_wait_begins_when_slurm_released_it(store: Store, by: Planner) -> None:
-    began(store, by)
-    with store.read() as tx:
+def test_its_wait_begins_when_slurm_released_it(lab_store: Store, by: Planner) -> None:
+    began(lab_store, by)
+    with lab_store.read() as tx:
         known = chains.read_handover_waits(tx, 1, "gpu", nodes=1, last=10)
     assert known.wait_s.tolist() == [BEGINS - ELIGIBLE]
 
 
 @pytest.mark.parametrize("by", [Planner.SERVICE, Planner.LINK])
-def test_what_a_plan_saved_is_mirages(store: Store, by: Planner) -> None:
-    began(store, by, now=END + 30, over=True)
-    part = told(store).act
+def test_what_a_plan_saved_is_mirages(lab_store: Store, by: Planner) -> None:
+    began(lab_store, by, now=END + 30, over=True)
+    part = told(lab_store).act
     assert (part.handovers, part.interruption_h, part.overlap_node_h) == (1, 0.0, 3.0)
     saved = {one.baseline: one.interruption_saved_h for one in part.saved}
     assert saved["reactive"] == pytest.approx((BEGINS - ELIGIBLE) / HOUR)
 
 
-def test_what_its_owners_plan_saved_is_not(store: Store) -> None:
-    began(store, Planner.USER, now=END + 30, over=True)
-    found = told(store)
+def test_what_its_owners_plan_saved_is_not(lab_store: Store) -> None:
+    began(lab_store, Planner.USER, now=END + 30, over=True)
+    found = told(lab_store)
     assert (found.act.handovers, found.shadow.handovers, found.unasked) == (0, 0, 1)
 
 
-def test_plans_that_stand_are_counted_by_who_made_them(store: Store) -> None:
-    looked(store, runs() + stands(shown_plan(minutes(4))))
-    with store.read() as tx:
+def test_plans_that_stand_are_counted_by_who_made_them(lab_store: Store) -> None:
+    looked(lab_store, runs() + stands(shown_plan(minutes(4))))
+    with lab_store.read() as tx:
         assert count_planned_standbys(tx, 1) == {
             Planner.SERVICE: 0,
             Planner.LINK: 1,
             Planner.USER: 0,
         }
-    looked(store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
-    with store.read() as tx:
+    looked(lab_store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
+    with lab_store.read() as tx:
         assert sum(count_planned_standbys(tx, 1).values()) == 0

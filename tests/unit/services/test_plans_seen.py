@@ -8,20 +8,12 @@ from mirage.domain.chain import ChainId, Link, Planner, Position
 from mirage.domain.job import JobState
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.printed import looked, printed
 from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, comment, ended, job, links, sync
 
 START = NOW - 600
 END = START + HOUR
 PLAN = "afterany:11(unfulfilled)?after:11+{}(unfulfilled)"
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 def runs(start: int = START, **cells: str) -> str:
@@ -46,9 +38,9 @@ def standby(store: Store) -> Link:
     return links(store)[2]
 
 
-def test_a_plan_is_read_where_squeue_shows_one(store: Store) -> None:
-    looked(store, runs() + stands(PLAN.format(45)))
-    found = standby(store)
+def test_a_plan_is_read_where_squeue_shows_one(lab_store: Store) -> None:
+    looked(lab_store, runs() + stands(PLAN.format(45)))
+    found = standby(lab_store)
     assert (found.position, found.plan_min) == (Position.HELD, 45)
     assert (found.planned_release, found.planned_by) == (START + 45 * 60, Planner.LINK)
     assert (found.freed_at, found.freed_by) == (None, None)
@@ -63,29 +55,29 @@ def test_a_plan_is_read_where_squeue_shows_one(store: Store) -> None:
     ],
 )
 def test_the_standbys_comment_tells_whose_plan_its_link_wrote(
-    store: Store, said: str, by: Planner
+    lab_store: Store, said: str, by: Planner
 ) -> None:
-    looked(store, runs() + stands(PLAN.format(45), Comment=f"{said} mirage:{CHAIN}:2"))
-    assert standby(store).planned_by is by
+    looked(lab_store, runs() + stands(PLAN.format(45), Comment=f"{said} mirage:{CHAIN}:2"))
+    assert standby(lab_store).planned_by is by
 
 
 @pytest.mark.parametrize("users", ["afterok:7?after:11+5", "afterany:11?after:7+5", "rubbish"])
-def test_what_is_no_plan_of_ours_has_no_horizon(store: Store, users: str) -> None:
-    looked(store, runs() + stands(users))
-    assert (standby(store).plan_min, standby(store).planned_by) == (None, None)
+def test_what_is_no_plan_of_ours_has_no_horizon(lab_store: Store, users: str) -> None:
+    looked(lab_store, runs() + stands(users))
+    assert (standby(lab_store).plan_min, standby(lab_store).planned_by) == (None, None)
 
 
 def test_of_a_predecessor_that_is_requeued_the_plan_stands_and_its_instant_is_not_known(
-    store: Store,
+    lab_store: Store,
 ) -> None:
-    looked(store, runs() + stands(PLAN.format(45)))
+    looked(lab_store, runs() + stands(PLAN.format(45)))
     waits = printed(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
-    looked(store, waits + stands(PLAN.format(45)), NOW + 60)
-    assert (standby(store).plan_min, standby(store).planned_release) == (45, None)
+    looked(lab_store, waits + stands(PLAN.format(45)), NOW + 60)
+    assert (standby(lab_store).plan_min, standby(lab_store).planned_release) == (45, None)
     again = runs(NOW + 200, SubmitTime=str(NOW))
-    looked(store, again + stands(PLAN.format(45)), NOW + 240)
-    assert standby(store).planned_release == NOW + 200 + 45 * 60  # it counts anew
-    assert standby(store).planned_by is Planner.LINK
+    looked(lab_store, again + stands(PLAN.format(45)), NOW + 240)
+    assert standby(lab_store).planned_release == NOW + 200 + 45 * 60  # it counts anew
+    assert standby(lab_store).planned_by is Planner.LINK
 
 
 def planned_by(store: Store, by: Planner) -> None:
@@ -99,65 +91,65 @@ def planned_by(store: Store, by: Planner) -> None:
 @pytest.mark.parametrize("changed", [PLAN.format(50), "afterany:11(unfulfilled)"])
 @pytest.mark.parametrize("by", [Planner.SERVICE, Planner.USER])
 def test_a_plan_that_somebody_changed_or_took_away_is_theirs(
-    store: Store, by: Planner, changed: str
+    lab_store: Store, by: Planner, changed: str
 ) -> None:
-    planned_by(store, by)
+    planned_by(lab_store, by)
     for later in (60, 120):
-        looked(store, runs() + stands(changed), NOW + later)
-        assert standby(store).planned_by is Planner.USER
+        looked(lab_store, runs() + stands(changed), NOW + later)
+        assert standby(lab_store).planned_by is Planner.USER
 
 
-def test_the_running_link_may_plan_again(store: Store) -> None:
-    planned_by(store, Planner.LINK)
-    looked(store, runs() + stands(PLAN.format(50)), NOW + 60)
-    assert (standby(store).plan_min, standby(store).planned_by) == (50, Planner.LINK)
+def test_the_running_link_may_plan_again(lab_store: Store) -> None:
+    planned_by(lab_store, Planner.LINK)
+    looked(lab_store, runs() + stands(PLAN.format(50)), NOW + 60)
+    assert (standby(lab_store).plan_min, standby(lab_store).planned_by) == (50, Planner.LINK)
 
 
 @pytest.mark.parametrize("by", list(Planner))
-def test_slurm_released_it_by_the_plan(store: Store, by: Planner) -> None:
-    planned_by(store, by)
+def test_slurm_released_it_by_the_plan(lab_store: Store, by: Planner) -> None:
+    planned_by(lab_store, by)
     due = START + 45 * 60
-    looked(store, runs() + out(due + 22), due + 40)
-    found = standby(store)
+    looked(lab_store, runs() + out(due + 22), due + 40)
+    found = standby(lab_store)
     assert (found.position, found.freed_at, found.freed_by) == (Position.FREE, due + 22, by)
 
 
-def test_its_owner_let_it_go_before_the_plan_was_due(store: Store) -> None:
-    planned_by(store, Planner.SERVICE)
-    looked(store, runs() + out(NOW + 30), NOW + 60)
-    assert (standby(store).position, standby(store).freed_at) == (Position.FREE, None)
+def test_its_owner_let_it_go_before_the_plan_was_due(lab_store: Store) -> None:
+    planned_by(lab_store, Planner.SERVICE)
+    looked(lab_store, runs() + out(NOW + 30), NOW + 60)
+    assert (standby(lab_store).position, standby(lab_store).freed_at) == (Position.FREE, None)
 
 
-def test_what_became_eligible_at_its_predecessors_end_was_not_released(store: Store) -> None:
-    planned_by(store, Planner.SERVICE)
+def test_what_became_eligible_at_its_predecessors_end_was_not_released(lab_store: Store) -> None:
+    planned_by(lab_store, Planner.SERVICE)
     over = runs(State="COMPLETED", EndTime=str(NOW + 30))
-    looked(store, over + out(NOW + 31), NOW + 60)
-    assert standby(store).freed_at is None
+    looked(lab_store, over + out(NOW + 31), NOW + 60)
+    assert standby(lab_store).freed_at is None
 
 
-def test_a_plan_that_happened_while_nobody_looked_is_the_links(store: Store) -> None:
-    looked(store, runs() + stands("afterany:11(unfulfilled)"))
+def test_a_plan_that_happened_while_nobody_looked_is_the_links(lab_store: Store) -> None:
+    looked(lab_store, runs() + stands("afterany:11(unfulfilled)"))
     eligible = NOW + 2000
     started = out(eligible, State="RUNNING", StartTime=str(eligible + 60), EndTime=str(END + HOUR))
-    looked(store, runs() + started, eligible + 300)
-    assert (standby(store).freed_at, standby(store).freed_by) == (eligible, Planner.LINK)
+    looked(lab_store, runs() + started, eligible + 300)
+    assert (standby(lab_store).freed_at, standby(lab_store).freed_by) == (eligible, Planner.LINK)
 
 
-def test_a_dependency_that_was_cleared_by_hand_in_sight_is_no_release(store: Store) -> None:
-    looked(store, runs() + stands("afterany:11(unfulfilled)"))
-    looked(store, runs() + out(NOW + 30), NOW + 60)
-    assert standby(store).freed_at is None
+def test_a_dependency_that_was_cleared_by_hand_in_sight_is_no_release(lab_store: Store) -> None:
+    looked(lab_store, runs() + stands("afterany:11(unfulfilled)"))
+    looked(lab_store, runs() + out(NOW + 30), NOW + 60)
+    assert standby(lab_store).freed_at is None
 
 
-def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(store: Store) -> None:
+def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(lab_store: Store) -> None:
     sync(
-        store,
+        lab_store,
         ended(1, JobState.TIMEOUT, START, END, submit=START - 60),
         ended(2, JobState.COMPLETED, END + 60, END + 900, submit=START, eligible=END - 1200),
         now=END + 1000,
         accounting=True,
     )
-    assert (standby(store).freed_at, standby(store).freed_by) == (END - 1200, Planner.LINK)
+    assert (standby(lab_store).freed_at, standby(lab_store).freed_by) == (END - 1200, Planner.LINK)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +161,15 @@ def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(store: Sto
         (JobState.TIMEOUT, END, START),  # submitted without a dependency
     ],
 )
-def test_accounting_tells_of_none(store: Store, state: JobState, end: int, eligible: int) -> None:
+def test_accounting_tells_of_none(
+    lab_store: Store, state: JobState, end: int, eligible: int
+) -> None:
     submit = min(eligible, START)
     sync(
-        store,
+        lab_store,
         ended(1, state, START, end, submit=START - 60),
         job(2, JobState.COMPLETED, start=end + 60, end=end + 90, submit=submit, eligible=eligible),
         now=end + 1000,
         accounting=True,
     )
-    assert standby(store).freed_at is None
+    assert standby(lab_store).freed_at is None

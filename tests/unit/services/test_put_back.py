@@ -7,16 +7,8 @@ from mirage.domain.chain_cause import Risk
 from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.link_risks import get_advice
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.printed import looked, printed
 from tests.support.services.slurm_jobs import CHAIN, NOW, chain, links
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 def second(state: str, reason: str, submit: int) -> str:
@@ -47,14 +39,14 @@ THIRD = printed(
     [("job_requeued_in_held_state", "RequeueHeld"), ("job requeued in held state", "RequeueHeld")],
 )
 def test_a_predecessor_that_an_expedited_requeue_left_held_is_told(
-    store: Store, reason: str, word: str
+    lab_store: Store, reason: str, word: str
 ) -> None:
-    looked(store, second("RUNNING", "None", NOW - 600) + THIRD)
-    looked(store, second("EXPEDITING", "None", NOW + 30) + THIRD, NOW + 60)
-    assert links(store)[2].state is LinkState.PENDING
+    looked(lab_store, second("RUNNING", "None", NOW - 600) + THIRD)
+    looked(lab_store, second("EXPEDITING", "None", NOW + 30) + THIRD, NOW + 60)
+    assert links(lab_store)[2].state is LinkState.PENDING
     for later in (120, 180):
-        looked(store, second("REQUEUE_HOLD", reason, NOW + 30) + THIRD, NOW + later)
-    found = chain(store)
+        looked(lab_store, second("REQUEUE_HOLD", reason, NOW + 30) + THIRD, NOW + later)
+    found = chain(lab_store)
     assert found.state is ChainState.ACTIVE
     assert found.at_risk is not None
     assert (found.at_risk.of, found.at_risk.word, found.at_risk.job_id) == (

@@ -8,13 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
-from mirage.domain.decision import Action, Mode
+from mirage.domain.decision import Action
 from mirage.services.access.authorization import NO_ROSTER
 from mirage.services.access.slurm_permissions import ReachReporter, compute_reach
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import Written, running, standby
 from tests.unit.services.test_moves import last, tick
@@ -22,47 +21,40 @@ from tests.unit.services.test_moves import last, tick
 COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 
 
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    return sqlite_store
-
-
 def cluster_of(account: str) -> Written:
     return Written(replace(running(1), account=account), replace(standby(2), account=account))
 
 
 @pytest.mark.parametrize("account", ["research", "Research"])
-def test_a_coordinator_moves_the_chains_of_the_account(store: Store, account: str) -> None:
+def test_a_coordinator_moves_the_chains_of_the_account(acting_store: Store, account: str) -> None:
     cluster = cluster_of(account)
-    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    tick(acting_store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
     assert cluster.moves == [("free", 12, "")]
 
 
 @pytest.mark.parametrize("account", ["students", "", "research2"])
 def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
-    store: Store, account: str
+    acting_store: Store, account: str
 ) -> None:
     cluster = cluster_of(account)
-    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    tick(acting_store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
     assert cluster.moves == []
-    row = last(store, 2)
+    row = last(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "may not move jobs" in row.reason
     assert "plain Slurm starts it when its predecessor ends" in row.reason
     assert "(research)" in row.reason
 
 
-def test_rights_that_come_later_count(store: Store) -> None:
+def test_rights_that_come_later_count(acting_store: Store) -> None:
     found = [MoveScope(uid=77)]
     rules = Rules(policy=Always, default="always", reach=lambda: found[0])
     cluster = cluster_of("students")
-    tick(store, cluster, rules)
+    tick(acting_store, cluster, rules)
     assert cluster.moves == []
     found[0] = EVERYBODY
     cluster.at += 60
-    tick(store, cluster, rules)
+    tick(acting_store, cluster, rules)
     assert cluster.moves == [("free", 12, "")]
 
 

@@ -13,7 +13,6 @@ from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.cluster.rest.token import RestToken, parse_token
 from mirage.domain.chain import ChainMode
-from mirage.domain.decision import Mode
 from mirage.domain.job import Job
 from mirage.domain.submission import Recipe
 from mirage.services.chains import lifecycle as chain_service
@@ -23,7 +22,6 @@ from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.restd import running as serving
 from tests.support.cluster.tokens import jwt
@@ -64,14 +62,13 @@ class Site:
 
 
 @pytest.fixture
-def site(sqlite_store: Store, tmp_path: Path) -> Iterator[Site]:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
+def site(acting_store: Store, tmp_path: Path) -> Iterator[Site]:
+    with acting_store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=3, mode=ChainMode.SUBMIT, recipe=RECIPE)
         chain_service.register_chain(tx, 1, new, **MINE, now=NOW - HOUR)
     restd = FakeRestd(tmp_path)
     with serving(restd):
-        yield Site(sqlite_store, restd)
+        yield Site(acting_store, restd)
 
 
 FINE = {"errors": [], "job_id": 12}

@@ -16,7 +16,6 @@ from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.rest_submission import build_submitter
 from mirage.store.chains import chains, recipes
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import CHAIN, NOW
 
 NOBODY = pwd.getpwnam("nobody")
@@ -29,13 +28,6 @@ RECIPE = Recipe(
     options={"cpus-per-task": "4", "mail-type": "END"},
 )
 LINK = NextLink(chain_id=CHAIN, index=2, uid=NOBODY.pw_uid, user="nobody", predecessor=JobId(7))
-
-
-@pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.ensure_cluster(tx, "lab")
-    return sqlite_store
 
 
 def register(store: Store, recipe: Recipe | None = RECIPE, **more: object) -> None:
@@ -53,10 +45,10 @@ class Taken(list[tuple[Submission, str]]):
         return JobId(12)
 
 
-def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(store: Store) -> None:
-    register(store)
+def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(lab_store: Store) -> None:
+    register(lab_store)
     taken = Taken()
-    assert build_submitter(store, taken)(LINK)
+    assert build_submitter(lab_store, taken)(LINK)
     ((job, user),) = taken
     assert user == "nobody"
     assert job.script.splitlines()[2:] == [
@@ -70,28 +62,28 @@ def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(store: S
     assert job.options == {"cpus-per-task": "4", "mail-type": "END", "mail-user": "nobody"}
 
 
-def test_a_chain_that_left_nothing_is_left_to_its_link(store: Store) -> None:
-    register(store, None)
+def test_a_chain_that_left_nothing_is_left_to_its_link(lab_store: Store) -> None:
+    register(lab_store, None)
     taken = Taken()
-    assert not build_submitter(store, taken)(LINK)
+    assert not build_submitter(lab_store, taken)(LINK)
     assert taken == []
 
 
-def test_what_slurmrestd_cannot_be_told_is_left_to_the_link(store: Store) -> None:
+def test_what_slurmrestd_cannot_be_told_is_left_to_the_link(lab_store: Store) -> None:
     def refuse(job: Submission, *, user: str) -> JobId:
         raise InputError(f"slurmrestd is not told sbatch's --signal of {job.name} for {user}")
 
-    register(store)
-    assert not build_submitter(store, refuse)(LINK)
+    register(lab_store)
+    assert not build_submitter(lab_store, refuse)(LINK)
 
 
-def test_no_answer_is_no_success(store: Store) -> None:
+def test_no_answer_is_no_success(lab_store: Store) -> None:
     def silent(job: Submission, *, user: str) -> JobId:
         raise ClusterUnavailable(f"no answer for {job.name} of {user}")
 
-    register(store)
+    register(lab_store)
     with pytest.raises(ClusterUnavailable):
-        build_submitter(store, silent)(LINK)
+        build_submitter(lab_store, silent)(LINK)
 
 
 @pytest.mark.parametrize(
@@ -103,30 +95,30 @@ def test_no_answer_is_no_success(store: Store) -> None:
     ],
     ids=["another-uid", "another-name", "unknown"],
 )
-def test_nothing_is_submitted_for_anybody_else(store: Store, link: NextLink) -> None:
-    register(store)
+def test_nothing_is_submitted_for_anybody_else(lab_store: Store, link: NextLink) -> None:
+    register(lab_store)
     taken = Taken()
     try:
-        assert not build_submitter(store, taken)(link)
+        assert not build_submitter(lab_store, taken)(link)
     except InputError as error:
         assert "on this host" in str(error)  # noqa: PT017 - either answer is a no
     assert taken == []
 
 
-def test_root_has_no_chains_here(store: Store) -> None:
-    with store.begin() as tx:
+def test_root_has_no_chains_here(lab_store: Store) -> None:
+    with lab_store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=3, mode=ChainMode.SUBMIT, recipe=RECIPE)
         chain_service.register_chain(tx, 1, new, uid=0, user="root", now=NOW)
     taken = Taken()
     with pytest.raises(InputError):
-        build_submitter(store, taken)(replace(LINK, uid=0, user="root"))
+        build_submitter(lab_store, taken)(replace(LINK, uid=0, user="root"))
     assert taken == []
 
 
-def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(store: Store) -> None:
+def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(lab_store: Store) -> None:
     for change in ({"state": ChainState.CANCELLED}, {"uid": 4711}):
-        register(store)
-        with store.begin() as tx:
+        register(lab_store)
+        with lab_store.begin() as tx:
             chain = chains.get_chain(tx, CHAIN)
             chain_service.advance_chains(tx, 1, NOW)
             assert recipes.find_recipe(tx, CHAIN) is not None
@@ -136,9 +128,9 @@ def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(store: S
             chains.save_chain(tx, 1, chain)
 
 
-def test_only_chains_without_standing_jobs_leave_one(store: Store) -> None:
-    register(store, mode=ChainMode.STANDBY)
-    with store.read() as tx:
+def test_only_chains_without_standing_jobs_leave_one(lab_store: Store) -> None:
+    register(lab_store, mode=ChainMode.STANDBY)
+    with lab_store.read() as tx:
         assert recipes.find_recipe(tx, CHAIN) is None
 
 
@@ -147,6 +139,6 @@ def test_only_chains_without_standing_jobs_leave_one(store: Store) -> None:
     [{"carrier": "job.sh"}, {"carrier": "/a\nb"}, {"directory": "~"}, {"directory": "/a\x00"}],
     ids=str,
 )
-def test_a_recipe_that_no_wrapper_made_is_refused(store: Store, wrong: dict[str, Any]) -> None:
+def test_a_recipe_that_no_wrapper_made_is_refused(lab_store: Store, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        register(store, replace(RECIPE, **wrong))
+        register(lab_store, replace(RECIPE, **wrong))

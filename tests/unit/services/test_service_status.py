@@ -1,29 +1,15 @@
 """What asking Slurm has cost, added up by the hour, whichever process tells it."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.cluster.call_stats import CallStats
 from mirage.services.operations import service_status
 from mirage.services.operations.service_status import TickRecorder
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters, telemetry
+from mirage.store.operations import telemetry
 
 HOUR = 3600
 NOW = 1_800_000_000 + 600
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure_cluster(tx, "lab")
-        yield opened
 
 
 def tell(store: Store, teller: TickRecorder, at: int, error: str = "") -> None:
@@ -40,17 +26,17 @@ def ask(meter: CallStats, command: str, times: int = 1, *, fails: bool = False) 
             continue
 
 
-def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> None:
+def test_calls_are_counted_once_however_often_they_are_told(lab_store: Store) -> None:
     meter = CallStats()
     teller = TickRecorder("host:1", meter.get_usage)
     ask(meter, "squeue", 3)
-    tell(store, teller, NOW)
+    tell(lab_store, teller, NOW)
     ask(meter, "squeue", 2)
     ask(meter, "sacct", fails=True)
-    tell(store, teller, NOW + HOUR)
-    tell(store, teller, NOW + HOUR + 60)
-    tell(store, TickRecorder("host:2", None), NOW + HOUR + 60)
-    with store.read() as tx:
+    tell(lab_store, teller, NOW + HOUR)
+    tell(lab_store, teller, NOW + HOUR + 60)
+    tell(lab_store, TickRecorder("host:2", None), NOW + HOUR + 60)
+    with lab_store.read() as tx:
         found = service_status.read_polling_cost(tx, 1, now=NOW + HOUR + 120, hours=24)
     assert {cost.command: (cost.calls, cost.failures) for cost in found.commands} == {
         "squeue": (5, 0),
@@ -61,29 +47,29 @@ def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> Non
     assert found.total.a_minute == pytest.approx(6 / ((NOW + HOUR + 120 - hour) / 60))
 
 
-def test_another_process_begins_its_own_count(store: Store) -> None:
+def test_another_process_begins_its_own_count(lab_store: Store) -> None:
     for _ in range(2):
         meter = CallStats()
         ask(meter, "squeue", 4)
-        tell(store, TickRecorder("host:1", meter.get_usage), NOW)
-    with store.read() as tx:
+        tell(lab_store, TickRecorder("host:1", meter.get_usage), NOW)
+    with lab_store.read() as tx:
         assert service_status.read_polling_cost(tx, 1, now=NOW, hours=1).total.calls == 8
 
 
-def test_hours_go_after_a_month(store: Store) -> None:
+def test_hours_go_after_a_month(lab_store: Store) -> None:
     for at in (NOW, NOW + telemetry.KEPT_S + 2 * HOUR):
         meter = CallStats()
         ask(meter, "squeue")
-        tell(store, TickRecorder("host:1", meter.get_usage), at)
-    with store.read() as tx:
+        tell(lab_store, TickRecorder("host:1", meter.get_usage), at)
+    with lab_store.read() as tx:
         assert len(telemetry.sum_calls_by_hour(tx, 1, 0)) == 1
 
 
-def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:
+def test_a_failed_round_keeps_when_the_last_good_one_was(lab_store: Store) -> None:
     teller = TickRecorder("host:1", None)
-    tell(store, teller, NOW)
-    tell(store, teller, NOW + 60, error="Slurm does not answer")
-    with store.read() as tx:
+    tell(lab_store, teller, NOW)
+    tell(lab_store, teller, NOW + 60, error="Slurm does not answer")
+    with lab_store.read() as tx:
         status = service_status.read_status(tx, 1)
     assert status.tick is not None
     assert (status.tick.at, status.tick.good_at) == (NOW + 60, NOW)

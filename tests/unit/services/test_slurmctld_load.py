@@ -7,7 +7,6 @@ from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import LoadSensor, RpcUsage
 from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 
 NOW = 1_800_000_000
 TOLD = Diagnosis(
@@ -31,12 +30,6 @@ class Slurmctld:
         if self.away:
             raise ClusterUnavailable("no answer")
         return TOLD, "mirage"
-
-
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
 
 
 def kept(store: Store, cluster_id: int) -> RpcUsage | None:

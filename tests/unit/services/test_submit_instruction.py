@@ -1,6 +1,7 @@
 """Chains without standing jobs: decided like every other hand-over, carried out by the link."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from mirage.ports import NextLink
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.explanations import describe_chain
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.submit_instruction import SubmitInstruction, get_submit_instruction
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
@@ -33,6 +33,7 @@ from tests.support.services.slurm_jobs import (
     ended,
     job,
     links,
+    register,
     running,
     standby,
 )
@@ -42,19 +43,13 @@ RULES = Rules(policy=Always, default="always")
 
 
 @pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    with sqlite_store.begin() as tx:
-        clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    register(sqlite_store)
-    return sqlite_store
+def chain_store(acting_store: Store) -> Store:
+    register_three(acting_store)
+    return acting_store
 
 
-def register(
-    store: Store, mode: ChainMode = ChainMode.SUBMIT, max_overlap_s: int | None = None
-) -> None:
-    with store.begin() as tx:
-        new = Registration(chain_id=CHAIN, links=3, mode=mode, max_overlap_s=max_overlap_s)
-        chain_service.register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW - HOUR)
+def register_three(store: Store, mode: ChainMode = ChainMode.SUBMIT, **more: Any) -> None:
+    register(store, links=3, mode=mode, now=NOW - HOUR, **more)
 
 
 def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Written:
@@ -88,31 +83,31 @@ def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
     return Rules(policy=Always, default="always", submit=submit)
 
 
-def test_a_link_is_told_to_submit_once_that_is_decided(store: Store) -> None:
-    assert asked(store) == SubmitInstruction(submit_now=False, ask_again_s=TICK_S), (
+def test_a_link_is_told_to_submit_once_that_is_decided(chain_store: Store) -> None:
+    assert asked(chain_store) == SubmitInstruction(submit_now=False, ask_again_s=TICK_S), (
         "nothing runs yet"
     )
-    cluster = tick(store, running(1))
-    assert (last(store).action, last(store).effect) == (Action.SUBMIT, Effect.INTENDED)
+    cluster = tick(chain_store, running(1))
+    assert (last(chain_store).action, last(chain_store).effect) == (Action.SUBMIT, Effect.INTENDED)
     assert cluster.moves == [], "it is left to the link"
-    assert asked(store) == SubmitInstruction(submit_now=True, ask_again_s=TICK_S)
-    tick(store, running(1), now=NOW + 60)
-    assert last(store).at == NOW, "it is decided once"
+    assert asked(chain_store) == SubmitInstruction(submit_now=True, ask_again_s=TICK_S)
+    tick(chain_store, running(1), now=NOW + 60)
+    assert last(chain_store).at == NOW, "it is decided once"
 
 
-def test_what_the_link_submitted_settles_it(store: Store) -> None:
-    tick(store, running(1))
-    tick(store, running(1), job(2, submit=NOW + 40), now=NOW + 60)
-    assert last(store).effect is Effect.DONE
-    assert (links(store)[2].position, links(store)[2].freed_at) == (Position.FREE, NOW)
-    assert not asked(store).submit_now
+def test_what_the_link_submitted_settles_it(chain_store: Store) -> None:
+    tick(chain_store, running(1))
+    tick(chain_store, running(1), job(2, submit=NOW + 40), now=NOW + 60)
+    assert last(chain_store).effect is Effect.DONE
+    assert (links(chain_store)[2].position, links(chain_store)[2].freed_at) == (Position.FREE, NOW)
+    assert not asked(chain_store).submit_now
 
 
-def test_what_the_link_put_behind_itself_is_not_the_move(store: Store) -> None:
-    tick(store, running(1))
-    tick(store, running(1), standby(2, submit=NOW + 40), now=NOW + 60)
-    assert decisions_of(store)[0] == (Action.SUBMIT, Effect.FAILED)
-    assert (Action.FREE, Effect.DONE) in decisions_of(store), "it stands now, and is freed"
+def test_what_the_link_put_behind_itself_is_not_the_move(chain_store: Store) -> None:
+    tick(chain_store, running(1))
+    tick(chain_store, running(1), standby(2, submit=NOW + 40), now=NOW + 60)
+    assert decisions_of(chain_store)[0] == (Action.SUBMIT, Effect.FAILED)
+    assert (Action.FREE, Effect.DONE) in decisions_of(chain_store), "it stands now, and is freed"
 
 
 def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
@@ -122,64 +117,66 @@ def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
         ]
 
 
-def test_nobody_submits_in_shadow(store: Store) -> None:
-    with store.begin() as tx:
+def test_nobody_submits_in_shadow(chain_store: Store) -> None:
+    with chain_store.begin() as tx:
         clusters.set_mode(tx, 1, Mode.SHADOW)
-    tick(store, running(1))
-    assert (last(store).action, last(store).effect) == (Action.SUBMIT, Effect.NONE)
-    assert not asked(store).submit_now
+    tick(chain_store, running(1))
+    assert (last(chain_store).action, last(chain_store).effect) == (Action.SUBMIT, Effect.NONE)
+    assert not asked(chain_store).submit_now
 
 
 def test_links_that_never_overlap_are_submitted_by_their_predecessors_end_alone(
-    store: Store,
+    chain_store: Store,
 ) -> None:
-    register(store, max_overlap_s=0)
-    tick(store, running(1))
-    assert last(store).action is Action.WAIT
-    assert not asked(store).submit_now
+    register_three(chain_store, max_overlap_s=0)
+    tick(chain_store, running(1))
+    assert last(chain_store).action is Action.WAIT
+    assert not asked(chain_store).submit_now
 
 
 @pytest.mark.parametrize(("left_s", "again_s"), [(3600, 180), (600, TICK_S), (40 * HOUR, 600)])
-def test_a_link_asks_again_in_good_time(store: Store, left_s: int, again_s: int) -> None:
-    register(store, max_overlap_s=0)
-    tick(store, running(1, start=NOW - HOUR + left_s - 60, time_limit_s=HOUR + 60))
-    assert asked(store) == SubmitInstruction(submit_now=False, ask_again_s=again_s)
+def test_a_link_asks_again_in_good_time(chain_store: Store, left_s: int, again_s: int) -> None:
+    register_three(chain_store, max_overlap_s=0)
+    tick(chain_store, running(1, start=NOW - HOUR + left_s - 60, time_limit_s=HOUR + 60))
+    assert asked(chain_store) == SubmitInstruction(submit_now=False, ask_again_s=again_s)
 
 
-def test_the_last_link_has_no_next_one(store: Store) -> None:
-    tick(store, ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR), running(3))
-    assert not asked(store).submit_now
+def test_the_last_link_has_no_next_one(chain_store: Store) -> None:
+    tick(chain_store, ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR), running(3))
+    assert not asked(chain_store).submit_now
 
 
-def test_a_paused_chain_submits_nothing(store: Store) -> None:
-    tick(store, running(1))
-    with store.begin() as tx:
+def test_a_paused_chain_submits_nothing(chain_store: Store) -> None:
+    tick(chain_store, running(1))
+    with chain_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    assert not asked(store).submit_now
+    assert not asked(chain_store).submit_now
 
 
-def test_a_chain_with_standbys_has_nothing_to_ask(store: Store) -> None:
-    register(store, ChainMode.STANDBY)
+def test_a_chain_with_standbys_has_nothing_to_ask(chain_store: Store) -> None:
+    register_three(chain_store, ChainMode.STANDBY)
     with pytest.raises(IllegalTransition, match="mode standby"):
-        asked(store)
+        asked(chain_store)
 
 
-def test_a_service_with_a_way_of_its_own_submits_by_itself(store: Store) -> None:
+def test_a_service_with_a_way_of_its_own_submits_by_itself(chain_store: Store) -> None:
     heard: list[NextLink] = []
-    tick(store, running(1), rules=submitting(lambda: True, heard))
+    tick(chain_store, running(1), rules=submitting(lambda: True, heard))
     job_id = running(1).job_id
     expected = NextLink(chain_id=CHAIN, index=2, uid=ALICE, user="alice", predecessor=job_id)
     assert heard == [expected]
-    assert not asked(store).submit_now, "the link need not do it as well"
-    tick(store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
+    assert not asked(chain_store).submit_now, "the link need not do it as well"
+    tick(chain_store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
     assert heard == [expected], "not twice, while it is on its way"
-    tick(store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
-    assert (last(store).effect, links(store)[2].freed_at) == (Effect.DONE, NOW)
+    tick(chain_store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
+    assert (last(chain_store).effect, links(chain_store)[2].freed_at) == (Effect.DONE, NOW)
 
 
-def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store: Store) -> None:
+def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(
+    chain_store: Store,
+) -> None:
     said = "Job violates accounting/QOS policy (job submit limit)"
 
     def refuse() -> bool:
@@ -187,25 +184,25 @@ def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store:
 
     heard: list[NextLink] = []
     rules = submitting(refuse, heard)
-    tick(store, running(1), rules=rules)
-    tick(store, running(1), now=NOW + 60, rules=rules)
+    tick(chain_store, running(1), rules=rules)
+    tick(chain_store, running(1), now=NOW + 60, rules=rules)
     assert len(heard) == 1
-    assert chain(store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
-    assert describe_chain(chain(store)) == f"at risk: Slurm refuses link 2: {said}"
-    tick(store, running(1), now=NOW + 901, rules=rules)
+    assert chain(chain_store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
+    assert describe_chain(chain(chain_store)) == f"at risk: Slurm refuses link 2: {said}"
+    tick(chain_store, running(1), now=NOW + 901, rules=rules)
     assert len(heard) == 2
-    tick(store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
-    assert chain(store).at_risk is None
+    tick(chain_store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
+    assert chain(chain_store).at_risk is None
 
 
-def test_a_silent_way_is_not_asked_again_for_the_same_link(store: Store) -> None:
+def test_a_silent_way_is_not_asked_again_for_the_same_link(chain_store: Store) -> None:
     def silent() -> bool:
         raise ClusterUnavailable("no answer")
 
     heard: list[NextLink] = []
-    tick(store, running(1), rules=submitting(silent, heard))
-    assert last(store).effect is Effect.INTENDED
-    assert asked(store).submit_now, "the link may do it"
+    tick(chain_store, running(1), rules=submitting(silent, heard))
+    assert last(chain_store).effect is Effect.INTENDED
+    assert asked(chain_store).submit_now, "the link may do it"
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 30)
-    tick(store, over, now=NOW + 60, rules=submitting(silent, heard))
-    assert (len(heard), last(store).effect) == (1, Effect.FAILED)
+    tick(chain_store, over, now=NOW + 60, rules=submitting(silent, heard))
+    assert (len(heard), last(chain_store).effect) == (1, Effect.FAILED)

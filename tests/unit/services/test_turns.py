@@ -10,12 +10,10 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import explanations
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
-from mirage.services.chains.lifecycle import Registration
 from mirage.services.notify.notices import build_situation, find_news
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events.outbox import Situation
-from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import (
     ALICE,
     CHAIN,
@@ -25,6 +23,7 @@ from tests.support.services.slurm_jobs import (
     ended,
     events,
     links,
+    register,
     running,
     standby,
 )
@@ -32,17 +31,10 @@ from tests.support.services.slurm_jobs import (
 WAITS = "link 2 (job 12) waits for link 1 (job 11)"
 
 
-def register(store: Store, style: Style | None = Style.SEQUENTIAL, planned: int = 9) -> None:
-    with store.begin() as tx:
-        cluster_id = clusters.ensure_cluster(tx, "lab")
-        new = Registration(chain_id=CHAIN, links=planned, style=style)
-        chain_service.register_chain(tx, cluster_id, new, uid=ALICE, user="alice", now=NOW - HOUR)
-
-
 @pytest.fixture
-def store(sqlite_store: Store) -> Store:
-    register(sqlite_store)
-    return sqlite_store
+def chain_store(lab_store: Store) -> Store:
+    register(lab_store, style=Style.SEQUENTIAL, now=NOW - HOUR)
+    return lab_store
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
@@ -53,85 +45,94 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
     return found.state, explanations.describe_chain(found)
 
 
-def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
-    assert told(store, running(1, NOW - HOUR), running(2), standby(3)) == (ChainState.ACTIVE, WAITS)
-    assert script_turns.find_awaited_links(chain(store), links(store).values()).keys() == {2}
+def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(
+    chain_store: Store,
+) -> None:
+    assert told(chain_store, running(1, NOW - HOUR), running(2), standby(3)) == (
+        ChainState.ACTIVE,
+        WAITS,
+    )
+    assert script_turns.find_awaited_links(
+        chain(chain_store), links(chain_store).values()
+    ).keys() == {2}
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
-    assert told(store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert script_turns.find_awaited_links(chain(store), links(store).values()) == {}
-    assert script_turns.compute_script_starts(chain(store), links(store).values()) == {
+    assert told(chain_store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert script_turns.find_awaited_links(chain(chain_store), links(chain_store).values()) == {}
+    assert script_turns.compute_script_starts(chain(chain_store), links(chain_store).values()) == {
         1: NOW - HOUR,
         2: NOW + 60,
     }
 
 
-def test_mail_says_so(store: Store) -> None:
-    told(store, running(1, NOW - HOUR), running(2), standby(3))
-    is_now = build_situation(chain(store), None, NOW)
+def test_mail_says_so(chain_store: Store) -> None:
+    told(chain_store, running(1, NOW - HOUR), running(2), standby(3))
+    is_now = build_situation(chain(chain_store), None, NOW)
     troubled = Situation(state=ChainState.ACTIVE, at_risk="NoStandby", interrupted=False)
-    ((_, says),) = find_news(chain(store), troubled, is_now)
+    ((_, says),) = find_news(chain(chain_store), troubled, is_now)
     assert says == f"a link runs, and nothing is at risk: {WAITS}"
 
 
 @pytest.mark.parametrize("style", [None, *(s for s in Style if s is not Style.SEQUENTIAL)])
-def test_in_a_chain_of_another_style_nobody_waits(sqlite_store: Store, style: Style | None) -> None:
-    register(sqlite_store, style)
-    assert told(sqlite_store, running(1, NOW - HOUR), running(2), standby(3))[1] == ""
-    starts = script_turns.compute_script_starts(chain(sqlite_store), links(sqlite_store).values())
+def test_in_a_chain_of_another_style_nobody_waits(lab_store: Store, style: Style | None) -> None:
+    register(lab_store, style=style, now=NOW - HOUR)
+    assert told(lab_store, running(1, NOW - HOUR), running(2), standby(3))[1] == ""
+    starts = script_turns.compute_script_starts(chain(lab_store), links(lab_store).values())
     assert starts == {1: NOW - HOUR, 2: NOW - 60}
 
 
 def test_the_cancelled_link_that_runs_ends_the_chain_though_another_waits_beside_it(
-    store: Store,
+    chain_store: Store,
 ) -> None:
-    told(store, running(1, NOW - HOUR), running(2), standby(3))
+    told(chain_store, running(1, NOW - HOUR), running(2), standby(3))
     cancelled = ended(1, JobState.CANCELLED, NOW - HOUR, NOW + 10)
-    outcome = told(store, cancelled, running(2), standby(3), now=NOW + 60)
+    outcome = told(chain_store, cancelled, running(2), standby(3), now=NOW + 60)
     assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
 
 
-def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(store: Store) -> None:
+def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(chain_store: Store) -> None:
     first = running(1, NOW - HOUR)
-    told(store, first, running(2))
+    told(chain_store, first, running(2))
     lost = ended(2, JobState.CANCELLED, NOW - 60, NOW + 10)
-    state, note = told(store, first, lost, now=NOW + 60)
+    state, note = told(chain_store, first, lost, now=NOW + 60)
     assert (state, "the standby for link 2 (job 12) is gone: CANCELLED" in note) == (
         ChainState.ACTIVE,
         True,
     )
     anew = standby(2, job_id=JobId(19), submit=NOW + 11)
-    assert told(store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert "replaced" in events(store)
+    assert told(chain_store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert "replaced" in events(chain_store)
     again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 140, job_id=JobId(19), submit=NOW + 11)
-    state, note = told(store, first, lost, again, now=NOW + 180)
+    state, note = told(chain_store, first, lost, again, now=NOW + 180)
     assert (state, "as was the one before it" in note) == (ChainState.PAUSED, True)
 
 
-def test_one_that_was_warned_and_stepped_back_is_followed_as_its_new_job(store: Store) -> None:
+def test_one_that_was_warned_and_stepped_back_is_followed_as_its_new_job(
+    chain_store: Store,
+) -> None:
     first = running(1, NOW - HOUR, time_limit_s=10 * HOUR)
-    told(store, first, running(2, NOW), now=NOW + 60)
+    told(chain_store, first, running(2, NOW), now=NOW + 60)
     back = ended(2, JobState.COMPLETED, NOW, NOW + 2 * HOUR)
     anew = standby(2, job_id=JobId(19), submit=NOW + 2 * HOUR - 5)
-    told(store, first, back, anew, now=NOW + 2 * HOUR + 60)
-    assert (links(store)[2].job_id, links(store)[2].state) == (19, LinkState.PENDING)
+    told(chain_store, first, back, anew, now=NOW + 2 * HOUR + 60)
+    assert (links(chain_store)[2].job_id, links(chain_store)[2].state) == (19, LinkState.PENDING)
 
 
-def test_failing_fast_counts_from_the_scripts_first_line(store: Store) -> None:
+def test_failing_fast_counts_from_the_scripts_first_line(chain_store: Store) -> None:
     """Each link waited for half an hour, and its script failed within a minute."""
     shown: list[Job] = []
     for index in range(1, 5):
         end = NOW + 60 * index
         shown.append(ended(index, JobState.FAILED, end - HOUR // 2, end))
-    state, note = told(store, *shown, standby(5), now=NOW + 300)
+    state, note = told(chain_store, *shown, standby(5), now=NOW + 300)
     assert (state, "failed within 10 minutes" in note) == (ChainState.PAUSED, True)
 
 
-def test_the_wait_is_not_in_the_chains_total(store: Store) -> None:
-    with store.begin() as tx:
+def test_the_wait_is_not_in_the_chains_total(chain_store: Store) -> None:
+    with chain_store.begin() as tx:
         chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), total_s=2 * HOUR))
     first = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
     second = ended(2, JobState.COMPLETED, NOW - HOUR // 2, NOW + HOUR // 2)
-    outcome = told(store, first, second, now=NOW + HOUR)
+    outcome = told(chain_store, first, second, now=NOW + HOUR)
     assert outcome == (ChainState.FINISHED, "ended with link 2, COMPLETED")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary, assign_bins, compute_quantiles
@@ -20,6 +20,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history, wait_marks
 from mirage.store.operations import clusters
+from tests.support.jobs import make_job
 from tests.support.paths import MIGRATIONS
 
 HOUR, DAY = 3600, 86400
@@ -27,25 +28,12 @@ BEGIN = 1_800_057_600  # a midnight, UTC
 WITHIN = 0.05
 
 
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
-
-
 def job(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
     submit = (BEGIN if start is None else start) - wait_s
-    fields: dict[str, Any] = {
-        "job_id": JobId(number),
-        "submit": submit,
-        "eligible": submit,
-        "start": start,
-        "state": JobState.PENDING if start is None else JobState.RUNNING,
-        "partition": "gpu",
-        "nodes": 2,
-        "time_limit_s": 12 * HOUR,
-    }
-    return Job(**(fields | more))
+    state = JobState.PENDING if start is None else JobState.RUNNING
+    told: dict[str, Any] = {"submit": submit, "eligible": submit, "start": start}
+    like: dict[str, Any] = {"partition": "gpu", "nodes": 2, "time_limit_s": 12 * HOUR}
+    return make_job(number, **{"state": state} | told | like | more)
 
 
 def some(count: int, seed: int = 1) -> list[Job]:

@@ -3,17 +3,14 @@
 import pytest
 
 from mirage.domain.chain import ChainMode, Presubmit, Style
-from mirage.domain.job import Job, JobId, JobState
 from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
+from tests.support.jobs import make_job
 
 MARK = "mirage:k3v9x2m7q1zt:2"
 
 
 def told(comment: str = "", line: str = "") -> ChainSettings:
-    found = Job(
-        job_id=JobId(7), submit=1, state=JobState.PENDING, comment=comment, submit_line=line
-    )
-    return parse_chain_settings(found)
+    return parse_chain_settings(make_job(7, submit=1, comment=comment, submit_line=line))
 
 
 @pytest.mark.parametrize(

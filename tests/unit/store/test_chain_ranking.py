@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from mirage.domain.access.caller import OwnRows
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState
 from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
@@ -21,6 +19,7 @@ from mirage.store.chains.chain_ranking import (
 )
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
+from tests.support.chains import make_chain, make_link
 from tests.support.web.credentials import token_of
 
 ALL = RankingFilter()
@@ -38,26 +37,18 @@ def add(  # noqa: PLR0913 - as a chain has them
     user: str = "alice",
 ) -> ChainId:
     chain_id = ChainId(f"{name:0<8}")
-    chain = Chain(chain_id=chain_id, uid=len(user), user=user, state=state, at_risk=at_risk)
+    chain = make_chain(chain_id, uid=len(user), user=user, state=state, at_risk=at_risk)
     chains.save_chain(tx, cluster_id, chain)
     if starts is not None:
-        link = Link(
-            chain_id=chain_id,
-            index=1,
-            job_id=JobId(sum(map(ord, name))),
-            submit=0,
+        link = make_link(
+            chain_id,
+            job_id=sum(map(ord, name)),
             state=LinkState.RUNNING,
             start=starts,
             time_limit_s=limit_s,
         )
         chains.save_link(tx, cluster_id, link)
     return chain_id
-
-
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
 
 
 def test_risk_goes_before_pauses_and_those_before_the_soonest_end(

@@ -21,6 +21,7 @@ from mirage.errors import NotFound, StoreError
 from mirage.store.chains import chain_counts, chains
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
+from tests.support.chains import make_chain
 
 FULL = Chain(
     chain_id=ChainId("chain0001"),
@@ -63,7 +64,7 @@ ENDED = Link(
 
 
 def chain_named(name: str, **changes: object) -> Chain:
-    return replace(Chain(chain_id=ChainId(name), uid=1000), **changes)  # type: ignore[arg-type]
+    return make_chain(name, **{"uid": 1000, **changes})
 
 
 def put(store: Store, cluster_id: int, chain: Chain, *links: Link) -> None:

@@ -13,12 +13,6 @@ from mirage.store.operations import clusters
 A, B = ChainId("aaaaaaaa"), ChainId("bbbbbbbb")
 
 
-@pytest.fixture
-def cluster_id(store: Store) -> int:
-    with store.begin() as tx:
-        return clusters.ensure_cluster(tx, "lab")
-
-
 def tell(store: Store, cluster_id: int, topic: Topic = Topic.QUEUE) -> None:
     with store.begin() as tx:
         changes.record_change(tx, cluster_id, topic)

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId
+from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect, NewDecision
 from mirage.store.database.engine import Store
+from tests.support.chains import make_chain
 
-CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
+CHAIN = make_chain()
 FORECAST = Forecast(p10_s=60.0, p50_s=3600.5, p90_s=7200.0, samples=100)
 WAIT = NewDecision(
     at=1000,

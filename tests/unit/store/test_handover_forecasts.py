@@ -2,14 +2,14 @@
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
+from tests.support.chains import make_chain
 
-CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
+CHAIN = make_chain()
 
 
 @pytest.fixture(autouse=True)

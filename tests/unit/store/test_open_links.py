@@ -2,13 +2,13 @@
 
 from sqlalchemy import select
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
-from mirage.domain.job import JobId
+from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import list_open_links, list_overlapping_chains
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.database.link_keys import LinkKey, match_links
 from mirage.store.database.tables import links
+from tests.support.chains import make_chain, make_link
 
 PENDING, RUNNING, ENDED = LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED
 
@@ -24,16 +24,10 @@ def put(
     """A chain with a link in each of `states`; `freed`: the index of one that was made eligible."""
     known = len(chains.list_chains(tx, cluster_id))
     chain_id = ChainId(name)
-    chains.save_chain(tx, cluster_id, Chain(chain_id=chain_id, uid=1, state=state))
+    chains.save_chain(tx, cluster_id, make_chain(chain_id, state=state))
     for index, link_state in enumerate(states, start=1):
-        link = Link(
-            chain_id=chain_id,
-            index=index,
-            job_id=JobId(100 * (known + 1) + index),
-            submit=0,
-            state=link_state,
-            freed_at=5 if index == freed else None,
-        )
+        number, freed_at = 100 * (known + 1) + index, 5 if index == freed else None
+        link = make_link(chain_id, index, number, state=link_state, freed_at=freed_at)
         chains.save_link(tx, cluster_id, link)
 
 

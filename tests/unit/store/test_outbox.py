@@ -1,12 +1,12 @@
 """The outbox, on both databases."""
 
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
-from mirage.domain.job import JobId
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import outbox
 from mirage.store.events.outbox import Notice, NoticeState, Situation
 from mirage.store.operations import clusters
+from tests.support.chains import make_link
 
 NOW = 1_800_000_000
 CHAIN, OTHER = ChainId("firstchain1"), ChainId("secondchain")
@@ -87,10 +87,10 @@ def test_putting_off_moves_nothing_forward(store: Store) -> None:
 def test_a_chain_is_idle_between_its_links(store: Store) -> None:
     def link(chain_id: ChainId, index: int, start: int | None, end: int | None) -> Link:
         state = LinkState.PENDING if start is None else LinkState.RUNNING
-        return Link(
-            chain_id=chain_id,
-            index=index,
-            job_id=JobId(10 * index + len(chain_id)),
+        return make_link(
+            chain_id,
+            index,
+            10 * index + len(chain_id),
             submit=NOW if chain_id == CHAIN else NOW + 1,
             state=state if end is None else LinkState.ENDED,
             start=start,

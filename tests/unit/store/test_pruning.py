@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link
-from mirage.domain.job import JobId
+from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.submission import Recipe
 from mirage.store.chains import chain_counts, chains, recipes
 from mirage.store.database import pruning
@@ -15,15 +14,12 @@ from mirage.store.database.pruning import EventFilter
 from mirage.store.events import audit, outbox
 from mirage.store.events.audit import AuditEntry
 from mirage.store.events.outbox import Situation
+from tests.support.chains import make_link
 
 OVER = Chain(
     chain_id=ChainId("overover"), uid=1, user="alice", state=ChainState.FAILED, created_at=100
 )
 EVENTS = EventFilter(words=("registered",), beginnings=("free: ", "asked: "), of_owners="asked: ")
-
-
-def link(chain_id: ChainId) -> Link:
-    return Link(chain_id=chain_id, index=1, job_id=JobId(7), submit=1)
 
 
 def wrote(tx: Transaction, cluster_id: int, event: str, **more: Any) -> None:
@@ -119,7 +115,7 @@ def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) ->
         for number in range(4):
             chain_id = ChainId(f"overover{number}")
             chains.save_chain(tx, cluster_id, replace(OVER, chain_id=chain_id))
-        chains.save_link(tx, cluster_id, link(ChainId("overover2")))
+        chains.save_link(tx, cluster_id, make_link("overover2", job_id=7, submit=1))
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 2
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 1
         assert [chain.chain_id for chain in chains.list_chains(tx)] == ["overover2"]

@@ -10,6 +10,7 @@ from mirage.traces.calibration.inferred_cluster import (
     infer_running_limit,
 )
 from mirage.traces.workloads.replay import LoggedOutcomes
+from tests.support.sim.jobs import make_sim_job
 
 DAY = 86400
 HOUR = 3600
@@ -119,9 +120,7 @@ def test_a_limit_is_what_several_users_reach_and_nobody_exceeds() -> None:
 
 
 def job(number: int, submit: int, name: str, nodes: int = 1) -> SimJob:
-    return SimJob(
-        job_id=number, submit=submit, time_limit_s=9, run_s=9, user="a", name=name, nodes=nodes
-    )
+    return make_sim_job(number, submit=submit, limit_s=9, user="a", name=name, nodes=nodes)
 
 
 def test_chains_are_jobs_of_one_stem_that_start_when_the_one_before_ends() -> None:
