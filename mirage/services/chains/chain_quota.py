@@ -1,7 +1,7 @@
-"""How many chains of one user Mirage follows; those beyond that are left to plain Slurm.
+"""Limits how many chains of one user Mirage follows; those beyond are left to plain Slurm.
 
-Nothing is lost with them: their links stand in Slurm, each behind the one before. They are taken up
-as others of the same user come to their end.
+Nothing is lost with the chains beyond the limit: their links stand in Slurm, each behind the one
+before. Mirage takes such a chain up once another chain of the same user has ended.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainQuota:
-    """Of one user's chains."""
+    """The limits on one user's chains."""
 
     live: int
     a_day: int
@@ -52,7 +52,7 @@ def check_chain_quota(
 def filter_followed_jobs(
     tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: ChainQuota, *, now: int
 ) -> list[Job]:
-    """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
+    """Return the jobs without those of unknown chains whose user has as many chains as allowed."""
     named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
     ids = set(named.values())
     new = ids - chains.find_chains(tx, ids).keys()

@@ -36,7 +36,7 @@ submits between two looks at the queue. What is never seen is over after a day (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a user's wrapped sbatch says of the chain that it has just started."""
+    """A registration: what a user's wrapped sbatch says of the chain that it has just started."""
 
     chain_id: ChainId
     links: int

@@ -53,7 +53,7 @@ ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitDescription:
-    """What the configuration says of a limit."""
+    """A limit as the configuration describes it."""
 
     unit: str
     meaning: str
@@ -79,7 +79,7 @@ UNDESCRIBED = LimitDescription(unit="", meaning="", origin="default")
 
 
 def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
-    """What a tick goes by."""
+    """Return the limits that a tick goes by: the configuration's, with those set by hand."""
     limits = configured
     for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
         if name in ADJUSTABLE_LIMITS:
@@ -115,9 +115,9 @@ def _build_effective_limit(
 def set_limit_override(
     tx: Transaction, cluster_id: int, name: str, value: float | None, *, now: int, actor: str
 ) -> None:
-    """In force from the next tick on; None: the configuration's again.
+    """Set a limit by hand from the next tick on; None: the configuration's counts again.
 
-    Raises NotFound for no limit, InputError for a value that it cannot have.
+    Raises NotFound if there is no such limit, and InputError for a value that it cannot have.
     """
     cap = ADJUSTABLE_LIMITS.get(name)
     if cap is None:

@@ -1,4 +1,4 @@
-"""What stands between a policy and Slurm: an admin's limits, checked before every move."""
+"""Checks every move of a policy against an admin's limits before Slurm is told of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Spent:
     cluster: float
 
     def is_over(self, limits: Limits) -> bool:
-        """Whether nothing is left to spend."""
+        """Return whether nothing is left to spend."""
         account_h, cluster_h = limits.account_overlap_node_h, limits.cluster_overlap_node_h
         return self.account >= account_h or self.cluster >= cluster_h
 
@@ -73,7 +73,7 @@ def _find_stop_reason(
 
 
 def compute_worst_overlap(view: PolicyView) -> float:
-    """What a standby freed now costs if it starts now."""
+    """Return the node-hours of overlap that a standby freed now costs if it starts now."""
     return max(0, view.time_left_s) / HOUR_S * view.nodes
 
 

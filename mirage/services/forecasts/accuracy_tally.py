@@ -1,4 +1,4 @@
-"""What forecasts were worth, as sums: of a day, and of any days together."""
+"""Sums up what forecasts were worth: of a day, and of any days together."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -79,7 +79,7 @@ class Tally:
 
     @classmethod
     def merge_all(cls, parts: Sequence["Tally"]) -> Self:
-        """Of all of them."""
+        """Return the sum of all these tallies; an empty tally for none."""
         if not parts:
             return cls()
         return cls(

@@ -1,8 +1,9 @@
-"""How good the forecasts of jobs to come are: tried on jobs that users do submit.
+"""Judges and corrects forecasts of jobs to come, by jobs that users do submit.
 
-Of some jobs of each tick it is kept what their users would have been told; once they have started,
-the forecasts of each source are judged, and moved by what they would have needed. How that is
-another thing than the forecasts of `services.promised` says `store.foretold`.
+For some jobs of each tick, the service keeps what their users would have been told. Once those jobs
+have started, the forecasts of each source are judged. Later forecasts are moved by what those would
+have needed. `store.forecasts.job_forecasts` says why these are not the forecasts of
+`job_forecast_recorder`.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 
 
 def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
-    """What the users of some newcomers would have been told."""
+    """Return a trial for each of some new jobs: what its user would have been told."""
     found = []
     for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
@@ -104,7 +105,7 @@ def _round_short_waits(seconds: Floats) -> Floats:
 
 
 def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
-    """As the last weeks ask for; as it is where nobody can say."""
+    """Return the forecast, moved as the last weeks ask for; unchanged if nobody can say."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast
     told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)

@@ -1,9 +1,9 @@
-"""What like jobs' waits foretell of each new job, kept until its own wait is known.
+"""Keeps what like jobs' waits foretell of each new job, until its own wait is known.
 
-It is a whole distribution, of what had started before the job was submitted; so jobs that start at
-once are in it as well as those that are seen to wait. Beside it stands the start that Slurm planned
-for the job when the queue first showed it. How that is another thing than the trials of
-`services.judging` says `store.foretold`.
+The forecast is a whole distribution: the waits of jobs that had started before the job was
+submitted. So jobs that start at once are in it as well as jobs that are seen to wait. Beside it
+stands the start that Slurm planned for the job when the queue first showed it.
+`store.forecasts.job_forecasts` says why these are not the trials of `forecast_calibration`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ _FORGOTTEN_S = 90 * 86400
 
 
 class JobForecastRecorder:
-    """Of one cluster's worker: it remembers which jobs the last look showed."""
+    """Foretells new jobs for one cluster's worker; remembers which jobs the last look showed."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id

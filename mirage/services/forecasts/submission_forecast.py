@@ -39,7 +39,7 @@ _MEANT = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """Of a partition, as far as whoever asks may know them."""
+    """The bounds of a partition, as far as the person who asks may know them."""
 
     sees_nodes: bool = True
     """To whom nodes are private, a refusal would tell how many there are."""
@@ -49,7 +49,7 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Of whom something is asked, and how much at most."""
+    """A user who asks for forecasts, and how many shapes they may ask about."""
 
     uid: int
     most: int
@@ -58,7 +58,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionForecast:
-    """What would be told to somebody who submits a job of the shape now."""
+    """A forecast as it is told to a user who would submit a job of the shape now."""
 
     shape: JobShape
     source: str
@@ -211,7 +211,10 @@ def _compute_distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, b
 def _forecast_from_like(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
-    """From what like jobs of the partition waited lately."""
+    """Return the forecast from what like jobs of the partition waited lately, and their likeness.
+
+    Raises NotFound if no started jobs of the partition are known, or fewer like ones than `least`.
+    """
     waits = job_history.read_waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
     if made is None:
@@ -222,7 +225,7 @@ def _forecast_from_like(
 
 
 def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
-    """Who says so, of what, and how sure that is."""
+    """Return sentences: who made the forecast, of which job, and how sure it is."""
     return tuple(
         filter(
             None,

@@ -85,7 +85,11 @@ class Courier:
         return sent.total() - sum(before.values())
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:
-        """What may go; nothing where its chain was told of lately, or another process has it."""
+        """Claim the notices of a chain that may be sent on a channel.
+
+        If the chain was told of lately, the notices are put off and the list is empty. It is also
+        empty if another process has the notices.
+        """
         now = self.clock()
         with self.store.begin() as tx:
             last = outbox.read_last_sent_at(tx, self.cluster_id, channel, chain_id)

@@ -1,7 +1,7 @@
-"""What people are told of chains: found by comparing how each stands with how it stood.
+"""Finds what people are told of chains, by comparing how each stands with how it stood.
 
-Run in the transaction that moves the chains on, so that a change and its notices are stored
-together; what users asked for in between (`lifecycle.request_state`) is found at the next tick.
+It runs in the transaction that moves the chains on, so that a change and its notices are stored
+together. What users asked for in between (`lifecycle.request_state`) is found at the next tick.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ URGENCY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who is told, and from which interruption on (seconds)."""
+    """Says who is told, and how long (in seconds) an interruption lasts before it is told."""
 
     channels: tuple[Channel, ...]
     interruption_s: float = HOUR_S
@@ -97,7 +97,10 @@ class Watch:
 def build_situation(
     chain: Chain, idle_since: int | None, now: int, interruption_s: float = HOUR_S
 ) -> Situation:
-    """How it stands. `idle_since`: when its last link ended; None while one runs, or none has."""
+    """Return how the chain stands.
+
+    `idle_since`: when its last link ended; None while one runs, or if none has ended.
+    """
     waits = chain.state is ChainState.ACTIVE and idle_since is not None
     return Situation(
         state=chain.state,

@@ -1,4 +1,4 @@
-"""How long is kept what grows without end, and the worker's hourly tidying of it."""
+"""Sets how long data that grows without end is kept; the worker tidies it up every hour."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ did, tokens and sessions, who was refused what, marks on others' jobs."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """As configured ([retention], mirage/config/quota_settings.py); days."""
+    """Retention times in days, as configured ([retention], mirage/config/quota_settings.py)."""
 
     audit_days: int = 180
     audit_admin_days: int = 1095

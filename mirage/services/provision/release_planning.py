@@ -83,7 +83,10 @@ class Planning:
         return None if at is None else max(at, view.now)
 
     def _compute_wanted(self, decision: Decision, view: PolicyView) -> WantedRelease:
-        """By the policy, within what bounds a release. Without its word what stands may stand."""
+        """Return the release that the policy asks for, within what bounds a release.
+
+        If the policy asks for none, the release that stands may stand.
+        """
         if decision.release_at is None:
             return WantedRelease(self._get_standing_release(view), "")
         most_s = compute_max_lead_s(decision, view)
@@ -104,7 +107,7 @@ class Planning:
         return WantedRelease(at, f"planned in Slurm for {left_h:.1f} h before the end")
 
     def _explain_too_early(self, decision: Decision, view: PolicyView) -> str:
-        """How the plan that stands breaks the bound of a release by now; empty: it does not."""
+        """Return how the standing plan now breaks the bound of a release; empty if it does not."""
         most_s, stands = compute_max_lead_s(decision, view), self._get_standing_release(view)
         if most_s is None or stands is None:
             return ""
@@ -116,7 +119,10 @@ class Planning:
 
 
 def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: PolicyView) -> float:
-    """What the hand-over is expected to cost, hours; None: released by its predecessor's end."""
+    """Return the expected cost of the hand-over, in hours.
+
+    `release_at`: None if the standby is released by its predecessor's end.
+    """
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
         return view.overlap_price * lead_s / HOUR_S
@@ -141,7 +147,7 @@ def compute_plan_minutes(decision: Decision, predecessor: Link) -> int | None:
 
 
 def has_mirage_plan(standby: Link) -> bool:
-    """Whether a plan stands that is Mirage's, and not its owner's."""
+    """Return whether a plan stands that is Mirage's, and not the owner's."""
     held = standby.position is Position.HELD and standby.plan_min is not None
     return held and standby.planned_by is not Planner.USER
 

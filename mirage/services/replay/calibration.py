@@ -63,7 +63,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationPlan:
-    """What is fitted on, and how long is searched."""
+    """The plan of a calibration: what is fitted on, and how long is searched."""
 
     begin: int
     until: int
@@ -77,7 +77,7 @@ class CalibrationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What is read from the log directly."""
+    """The facts that are read from the log directly."""
 
     nodes: int
     levels: Levels
@@ -171,15 +171,18 @@ def calibrate_params(
 def _choose_likelier_bench(
     replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
 ) -> "_Bench":
-    """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
-    which way the replay is nearer to the log, before anything is searched for; if neither, no."""
+    """Return the bench whose replay is nearer to the log, before anything is searched for.
+
+    In one of the two, jobs that were cancelled while they waited would have run
+    (`cancelled_jobs_run`). If neither is nearer, they would not have run.
+    """
     ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
     benches = [_Bench(recompute_cancelled_runs(replay, way), way, plan, told) for way in ways]
     return max(benches, key=lambda bench: bench.first.score)
 
 
 def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
-    """What the log shows by itself of the time before `plan.until`."""
+    """Return what the log shows by itself of the time before `plan.until`."""
     jobs, logged = replay.workload.jobs, replay.logged
     submit = replay.workload.submit
     nodes = np.array([job.nodes for job in jobs], np.int64)
@@ -216,8 +219,11 @@ def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
 
 
 def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
-    """With this limit, if any, on the running jobs of a user: where there are QOS only theirs
-    count, and jobs are in the first unless the log says otherwise."""
+    """Return the parameters with this limit, if any, on the running jobs of a user.
+
+    If there are QOS, only their limits count, and jobs are in the first unless the log says
+    otherwise.
+    """
     if not max_jobs_pu:
         return params
     if not params.qos:
@@ -227,7 +233,10 @@ def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
 
 
 def score_fidelity(found: Fidelity) -> float:
-    """What is made large: rank correlation of waits, less their mean difference's logarithm."""
+    """Return the score, which the search makes large.
+
+    It is the rank correlation of waits, less the weighted logarithm of their mean difference.
+    """
     if found.spearman is None or found.wait_mae_h is None:
         return _UNSCORED
     return found.spearman - _PER_LOG_HOUR * math.log(found.wait_mae_h + _TRIFLE_H)

@@ -30,7 +30,7 @@ ProgressCallback = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitHours:
-    """Of the jobs that started in the replay; None where none did."""
+    """The waits, in hours, of the jobs that started in the replay; None if none did."""
 
     mean: float | None
     median: float | None
@@ -39,7 +39,7 @@ class WaitHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
-    """What `mirage simulate` tells. Seconds are of the cluster but for `wall_s`."""
+    """The report of `mirage simulate`. Seconds are of the cluster's time but for `wall_s`."""
 
     jobs: int
     started: int

@@ -1,4 +1,4 @@
-"""What was foretold against what happened: read from sums that the worker keeps."""
+"""Compares what was foretold with what happened, by sums that the worker keeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class AccuracyPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideSlurm:
-    """Of the jobs for which Slurm planned a start at the same look: median |forecast - wait|."""
+    """The median |forecast - wait| of jobs for which Slurm planned a start at the same look."""
 
     count: int
     median_s: float | None
@@ -80,7 +80,10 @@ class PartitionAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQuality:
-    """What users are told who ask before they submit (`services.judging`), by source."""
+    """The quality of one source's forecasts, as users are told who ask before they submit.
+
+    `services.forecasts.forecast_calibration` judges the sources.
+    """
 
     source: str
     quality: ForecastAccuracy
@@ -120,7 +123,10 @@ DayTally = tuple[int, str, Tally]
 def build_accuracy(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Accuracy:
-    """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
+    """Build the accuracy for jobs submitted, and hand-overs decided, in [since, until).
+
+    Days are whole ones, UTC.
+    """
     step_s = DAY_S if until - since <= _BY_DAY_S else WEEK_S
     since -= since % DAY_S
     stored = job_forecasts.list_tallies(tx, cluster_id, since, until)
@@ -213,7 +219,7 @@ def _merge_days(days: Sequence[DayTally]) -> Tally:
 
 
 def _group_by_step(days: Sequence[DayTally], step_s: int) -> list[tuple[int, list[DayTally]]]:
-    """By the day or the week that they lie in, oldest first; weeks begin on Mondays."""
+    """Group the days by the day or week that they lie in, oldest first; weeks begin on Mondays."""
     shift = _MONDAY_S if step_s == WEEK_S else 0
     found: dict[int, list[DayTally]] = {}
     for day in days:

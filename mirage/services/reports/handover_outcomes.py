@@ -1,9 +1,9 @@
-"""What complete hand-overs came to, and would have come to under each policy: worked out once.
+"""Works out, once, what complete hand-overs came to, and would have under each policy.
 
-What nobody can observe is the wait under another moment of eligibility. It is taken to have been as
-long as it was: a successor that waited w once eligible, and becomes eligible `lead` before its
-predecessor's end, starts w - lead after that end. That says nothing of one that stood pinned, or
-was hindered (a hold, a limit, maintenance): those are compared with nothing.
+Nobody can observe the wait under another moment of eligibility. That wait is taken to be as long as
+the real one was. So a successor that waited w once eligible, and becomes eligible `lead` before its
+predecessor's end, starts w - lead after that end. This says nothing of a successor that stood
+pinned, or was hindered (a hold, a limit, maintenance): such hand-overs are compared with nothing.
 """
 
 from collections.abc import Mapping

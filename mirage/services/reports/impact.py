@@ -1,4 +1,4 @@
-"""What Mirage has saved and spent (act), and would have (shadow), over a range of days."""
+"""Sums up what Mirage has saved and spent (act), or would have (shadow), over some days."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class PartitionImpact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payer:
-    """Of mode act: an account's user, or a chain."""
+    """A spender of overlap in mode act: an account's user, or a chain."""
 
     account: str = ""
     chain_id: str = ""
@@ -113,7 +113,7 @@ class Impact:
 def build_impact(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Impact:
-    """Of hand-overs that were complete in [since, until)."""
+    """Build the impact of hand-overs that were complete in [since, until)."""
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until, own=own)
     daily = handover_outcomes.sum_by_day(tx, span)

@@ -1,4 +1,4 @@
-"""How long jobs waited, over time and by class: from sums that the worker keeps up to date."""
+"""Tells how long jobs waited, over time and by class: the worker keeps sums up to date."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitQuery:
-    """Of which jobs, and since when. Empty fields do not filter."""
+    """A query for waits: of which jobs, and since when. Empty fields do not filter."""
 
     since: int
     until: int
