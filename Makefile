@@ -10,7 +10,7 @@ SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test compiled kernels test-simulated turn-answers turn-chains test-slurm test-chains test-plugin \
+.PHONY: demo test compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
 	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
@@ -26,14 +26,16 @@ TIMED = TIMEFORMAT='part $@: %0R s'; time
 APART := deploy/testbed/apart.sh
 # What each leaves is recorded by `make tried`.
 RESULTS = build/$@.xml
+# tests/unit, tests/integration, tests/acceptance: docs/develop/contributing.md says what stands where.
+TIERS := tests/unit tests/integration tests/acceptance
 OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=$(RESULTS)
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
-RELEASE_TESTS ?= tests/acceptance/cluster/test_contract.py tests/acceptance/slurm_plugin/test_conformance.py tests/acceptance/slurm_plugin/test_conformance_run.py \
-	tests/acceptance/slurm_plugin/test_hooks.py tests/acceptance/slurm_plugin/test_options_real.py tests/acceptance/identity \
-	'tests/acceptance/handover/test_early_release.py::$(ONE_REGIME)' tests/acceptance/handover/test_survival.py tests/acceptance/handover/test_pinned.py \
-	tests/acceptance/handover/test_submit_for_users.py
+A := tests/acceptance
+RELEASE_TESTS ?= $A/cluster/test_contract.py $A/slurm_plugin/test_conformance.py $A/slurm_plugin/test_conformance_run.py \
+	$A/slurm_plugin/test_hooks.py $A/slurm_plugin/test_options_real.py $A/identity '$A/handover/test_early_release.py::$(ONE_REGIME)' \
+	$A/handover/test_survival.py $A/handover/test_pinned.py $A/handover/test_submit_for_users.py
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 # The kernels are compiled by then.
@@ -43,7 +45,7 @@ IN_TURN = failed=0; for part in $(1); do $(MAKE) KERNELS= $$part || failed=1; do
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=3 $(STAMP) compiled $(ROOTS)
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=6 --output-sync=target check test-simulated turn-answers turn-chains test-deb
+	$(MAKE) --jobs=7 --output-sync=target check test-simulated turn-answers turn-chains test-deb test-newcomer
 
 # What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
@@ -53,8 +55,12 @@ compiled: $(SERVE_STAMP)
 kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
-test-simulated: kernels  ## what needs no Slurm
-	$(TIMED) $(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 --dist=worksteal
+test-simulated: kernels  ## what needs no Slurm: the first tier once more, compiled and on PostgreSQL too, and the second
+	$(TIMED) $(IDLE) env NUMBA_DISABLE_JIT=0 $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 \
+		--dist=worksteal $(TIERS)
+
+test-newcomer:  ## the first tier alone, as a stranger runs it: a new environment, an ordinary user, a plain pytest
+	$(TIMED) $(IDLE) tests/newcomer.sh --numprocesses=2
 
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
@@ -65,13 +71,13 @@ turn-chains: kernels
 	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-slurm-24.11))
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/acceptance/handover --ignore=tests/acceptance/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A --ignore=$A/handover --ignore=$A/slurm_plugin
 
 test-chains: $(KERNELS)  ## whole chains, and what they win
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance/handover
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/handover
 
 test-plugin: $(STAMP)  ## what users touch
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/acceptance/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/slurm_plugin
 
 test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
 	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
@@ -79,7 +85,7 @@ test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
 
-# After the tests, whose results lie in build: which releases README.md and docs/install.md name, and how their tests ended.
+# After the tests, whose results lie in build: which releases README.md and docs/admin/install.md name, and how their tests ended.
 tried:  ## the table of releases, from the last make test and make test-slurm-26.05
 	$(APART) $(BIN)/python -m tests.tried record build/test-plugin.xml build/test-slurm.xml build/test-chains.xml
 	$(APART) --root trixie python -m tests.tried record build/test-slurm-24.11.xml
@@ -91,7 +97,7 @@ root-trixie root-sid: root-%:
 	$(TIMED) python3 deploy/testbed/testbed.py root $*
 
 test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
-	$(TIMED) $(IDLE) $(PYTEST) -m deb tests/acceptance/deploy
+	$(TIMED) $(IDLE) $(PYTEST) -m deb $A/deploy
 
 # Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
 deb: $(DEB_STAMP)  ## the Debian package, into dist/

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mirage.domain.arrays import Floats
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Floats, Rows
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.settings import load_settings
 from mirage.learn.trees import stopping

@@ -19,12 +19,13 @@ from typing import Any, Self
 import numpy as np
 
 from mirage.config.paths import get_models_dir
+from mirage.domain.arrays import Flags, Floats, Ints
 from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import twin_features
 from mirage.features.observation import spec
-from mirage.learn.dataset import Flags, Floats, Ints, Rows, list_decision_instants
+from mirage.learn.dataset import Rows, list_decision_instants
 from mirage.learn.evaluation import forecast_metrics, time_splits
 from mirage.learn.settings import load_defaults
 from mirage.learn.trees import tree_training

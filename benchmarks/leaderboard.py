@@ -1,9 +1,10 @@
 """Every policy on every developers' cluster: tables, training, validation, in one command.
 
 `python -m benchmarks.leaderboard DIR [--cluster ls6 ...] [--family forest ...]` makes in DIR what
-is not there yet, and prints docs/leaderboard.md's tables from it: an interrupted run goes on, and a
+is not there yet, and prints docs/research/leaderboard.md's tables from it: an interrupted run
+goes on, and a
 whole one only prints. Some hours on two cores. Each run that reaches `mirage evaluate` is a reading
-of the validation windows: write it down in docs/validation-reads.md.
+of the validation windows: write it down in docs/research/validation-reads.md.
 """
 
 import argparse
@@ -34,7 +35,7 @@ AGENTS = ("dqn", "policy-gradient")
 FAMILIES = (*TREES, *AGENTS)
 SHIPPED = "ensemble"
 """The family that `auto` is given: two like models made it change its mind at a cost once
-(docs/validation-reads.md)."""
+(docs/research/validation-reads.md)."""
 RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
 OTHER_LOADS = {"ls6": (0.85, 1.1), "theta": (0.7, 0.85)}
 """Times the trace's, of tables that models learn from too: where that won something

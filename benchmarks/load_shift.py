@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Floats, Observations
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.features.observation import spec
-from mirage.learn.dataset import Flags, Floats, Observations, Rows
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.settings import load_defaults
 from mirage.learn.trees import stopping

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import HOUR_S, WEEK_S
 from mirage.learn import optuna_search
 from mirage.services.replay.calibration import (
     CalibrationPlan,
@@ -25,14 +26,7 @@ from mirage.services.replay.calibration import (
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.traces.calibration.fidelity import (
-    HOUR_S,
-    WEEK_S,
-    Fidelity,
-    Window,
-    mask_judged_jobs,
-    measure_fidelity,
-)
+from mirage.traces.calibration.fidelity import Fidelity, Window, mask_judged_jobs, measure_fidelity
 from mirage.traces.calibration.search_space import SEARCH_SETTINGS, apply_search_values
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay

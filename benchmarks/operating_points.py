@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.episodes.judge.day_bootstrap import compute_means, draw_day_counts
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Floats, Ints, Rows
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.evaluation.operating_points import OVERLAPS_H, PRICES, compute_overlap_bound
 from mirage.learn.settings import load_defaults

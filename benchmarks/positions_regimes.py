@@ -28,7 +28,7 @@ BY_NAME: Mapping[str, Any] = {
     "select_type": SelectType.CONS_TRES,
     "partitions": (Partition(exclusive=True),),
 }
-"""Whole nodes, planned by name as slurmctld does (docs/simulator.md 7)."""
+"""Whole nodes, planned by name as slurmctld does (docs/reference/simulator.md 7)."""
 FAIR: Mapping[str, Any] = {"priority_weight_fairshare": 10000, "priority_weight_age": 1000}
 
 

@@ -17,7 +17,7 @@ import uvicorn
 from sqlalchemy import select
 
 from mirage.api.app import create_app
-from mirage.cli.admin.serve import configure_interpreter
+from mirage.bootstrap.service_run import configure_interpreter
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.http.auth import unix_peer

@@ -6,8 +6,8 @@
 Seeded workloads (simulator_workloads.py). Both read the same arrays, and every start must be equal:
 else this exits 1. Jobs a second are jobs over the CPU seconds of the replay alone, from arrays in
 memory to the last end, the best of the repeats, which are taken in turn. The C program
-(simulator/peer.c) follows docs/simulator.md as ours does, but knows only one partition of whole
-nodes, and no users.
+(simulator/peer.c) follows docs/reference/simulator.md as ours does, but knows only one partition
+of whole nodes, and no users.
 """
 
 import argparse

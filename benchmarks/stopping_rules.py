@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Flags, Floats
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Flags, Floats, Rows
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees import stopping, tree_training
 from mirage.learn.trees.tree_families import Boosted, Family, Forest, Trees

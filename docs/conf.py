@@ -21,6 +21,7 @@ source_suffix = {".md": "markdown"}
 include_patterns = [
     "README.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "docs/**.md",
     "deploy/**.md",
     "models/README.md",

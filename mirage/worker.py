@@ -66,7 +66,7 @@ _MISSED_TICKS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Seconds of the cluster's clock between two questions (DESIGN section 6)."""
+    """Seconds of the cluster's clock between two questions."""
 
     queue_s: int = 60
     pushed_queue_s: int = 120

@@ -90,7 +90,7 @@ def suggest_style(chain, leases, holder, style):
 
 
 class Leases(object):
-    """The leases of one chain, and what is kept under each: see docs/handover.md for the files."""
+    """The leases of one chain, and what is kept under each: see docs/use/handover.md for the files."""
 
     def __init__(self, chain):
         _check_owner(chain)

@@ -1,4 +1,5 @@
-"""The releases of Slurm that Mirage was tried on, and when: for README.md and docs/install.md.
+"""The releases of Slurm that Mirage was tried on, and when: for README.md and
+docs/admin/install.md.
 
 python -m tests.tried record JUNIT.xml...   # where that Slurm is, after its tests: tests/data/tried
 python -m tests.tried                       # the tables, from what was recorded
@@ -23,7 +24,7 @@ from mirage.slurm.text.releases import format_release, format_series, parse_rele
 from tests.support.paths import CHECKOUT
 
 RECORDS = CHECKOUT / "tests" / "data" / "tried"
-PAGES = (CHECKOUT / "README.md", CHECKOUT / "docs" / "install.md")
+PAGES = (CHECKOUT / "README.md", CHECKOUT / "docs" / "admin" / "install.md")
 BEGIN, END = "<!-- python -m tests.tried -->\n", "<!-- until here -->\n"
 
 _CONF = "ClusterName=x\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"

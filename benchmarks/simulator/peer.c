@@ -1,6 +1,6 @@
 /* The peer of benchmarks/simulator.py: Slurm's two passes over whole nodes, planned by number.
  *
- * Written from docs/simulator.md (sections 1 to 3, 6 and 7) for one partition of equal nodes and
+ * Written from docs/reference/simulator.md (sections 1 to 3, 6 and 7) for one partition of equal nodes and
  * jobs that have no dependencies, limits, pins or cancellations. It must give the same start for
  * every job as mirage.sim, and is as fast as its author could make it: the bar to be measured by.
  *

@@ -137,8 +137,8 @@ def _lay_files(tree: Path) -> None:
 
 
 def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
-    for page in sorted((source / "docs").glob("*.md")):
-        _lay(page, place / page.name)
+    for page in sorted((source / "docs").rglob("*.md")):
+        _lay(page, place / page.relative_to(source / "docs"))
     _gzip(place / "changelog.gz", (source / "CHANGELOG.md").read_bytes())
     when = datetime.fromtimestamp(epoch, tz=UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
     told = f"mirage ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"

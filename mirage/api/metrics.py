@@ -7,11 +7,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.time_units import DAY_S
 from mirage.http.context import ApiContext
-from mirage.services.control.limits import DAY_S
 from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import RpcUsage
-from mirage.store.chains import chains, decisions
+from mirage.store.chains import chain_counts, decisions
 from mirage.store.chains.open_links import count_planned_standbys
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import handover_forecasts
@@ -44,13 +44,13 @@ class _StoreCollector(Collector):
 
 def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     states = GaugeMetricFamily("mirage_chains", "Chains by state.", labels=["state"])
-    for state, number in chains.count_chains_by_state(tx, given.cluster_id).items():
+    for state, number in chain_counts.count_chains_by_state(tx, given.cluster_id).items():
         states.add_metric([state.value], number)
     yield states
     risky = GaugeMetricFamily(
         "mirage_chains_at_risk", "Chains at risk, by what of.", labels=["reason"]
     )
-    for reason, number in chains.count_chains_at_risk(tx, given.cluster_id).items():
+    for reason, number in chain_counts.count_chains_at_risk(tx, given.cluster_id).items():
         risky.add_metric([reason], number)
     yield risky
     effects = CounterMetricFamily("mirage_decisions", "Decisions by effect.", labels=["effect"])

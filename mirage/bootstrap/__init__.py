@@ -1,1 +1,1 @@
-"""The composition root: settings become objects, their files are checked, and systemd is told."""
+"""The composition root: settings become objects, these the running service, and systemd is told."""

@@ -46,16 +46,19 @@ COMMANDS = {
         "How long a job would wait if it were submitted now: p10, p50 and p90",
     ),
     "report": (
-        "mirage.cli.shadow_report.report",
+        "mirage.cli.policies.shadow_report",
         "What Mirage would have saved a site, and whether it is needed.",
     ),
-    "db": ("mirage.cli.admin.mode", "The database: make it, or bring it to this program's schema."),
+    "db": (
+        "mirage.cli.admin.database",
+        "The database: make it, or bring it to this program's schema.",
+    ),
     "config": (
         "mirage.cli.admin.config",
         "The configuration file: check it, show it, list every key.",
     ),
     "doctor": (
-        "mirage.cli.diagnostics.doctor",
+        "mirage.cli.admin.doctor",
         "Say what works here and what does not, and what to do",
     ),
     "plugin": (

@@ -1,4 +1,4 @@
-"""What commands take from the configuration file: the option that names it, and the models."""
+"""Options that many commands have, and the folder of models that the configuration names."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,8 @@ from mirage.config.paths import get_models_dir
 ConfigOption = Annotated[
     Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
 ]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
 def get_models_folder(config: Path | None) -> Path:

@@ -19,7 +19,7 @@ from mirage.config.schema import (
 )
 from mirage.errors import ConfigError
 
-Model = TypeVar("Model", bound=BaseModel)
+ConfigModel = TypeVar("ConfigModel", bound=BaseModel)
 
 DEFAULT = "default"
 
@@ -100,7 +100,7 @@ def read_raw_config(
     return RawConfig(path=path, data=data, lines=lines, variables=set_by)
 
 
-def validate_config(settings: type[Model], given: RawConfig) -> Model:
+def validate_config(settings: type[ConfigModel], given: RawConfig) -> ConfigModel:
     """Raises ConfigError with every fault at once."""
     try:
         return settings.model_validate(given.data)

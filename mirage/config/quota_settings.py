@@ -10,7 +10,7 @@ _Days = Annotated[int, Field(ge=1, le=36525)]
 
 
 class QuotaSettings(Section):
-    """What one user may cost the others (docs/identity.md)."""
+    """What one user may cost the others (docs/admin/identity.md)."""
 
     writes_burst: int = Field(200, ge=1)
     """Changes that one user may make at once through the API and the pages. A script that submits

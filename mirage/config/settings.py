@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,30 +19,17 @@ from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
+from mirage.domain.policy_names import POLICY_NAMES
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
-PlainName = Literal[
-    "reactive",
-    "average",
-    "quantile",
-    "slurm-estimate",
-    "fixed-lead",
-    "at-once",
-    "twin",
-    "pin",
-    "pin-then-free",
-    "auto",
-]
-"""All but models of `policy.registry`, spelled out so that reading settings imports no policies."""
-
 _MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
-_POLICIES = (*get_args(PlainName), "models/NAME", "models/NAME/VERSION")
+_POLICIES = (*POLICY_NAMES, "models/NAME", "models/NAME/VERSION")
 
 
 def _validate_policy_name(name: str) -> str:
     """Whether a model can be used is seen where it is loaded (`wiring.build_rules`)."""
-    if name not in get_args(PlainName) and _MODEL.fullmatch(name) is None:
+    if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
         raise ValueError(f"there are {', '.join(_POLICIES)}")
     return name
 
@@ -58,7 +45,7 @@ Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
-Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
+MailAddress = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
 
 
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?$")]
@@ -111,7 +98,7 @@ class DatabaseSettings(_Section):
 
 class ServiceSettings(_Section):
     host: str = "127.0.0.1"
-    """The address that the API listens on. Who may read and change what: docs/identity.md."""
+    """The address that the API listens on. Who may read and change what: docs/admin/identity.md."""
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
     """0: any free one; the log says which."""
     state_dir: Path = Path("/var/lib/mirage")
@@ -136,7 +123,7 @@ class ServiceSettings(_Section):
 
 
 class ConnectionSettings(_Section):
-    """How many may call at once, and how long one may take (docs/install.md)."""
+    """How many may call at once, and how long one may take (docs/admin/install.md)."""
 
     most: int = Field(512, ge=16, le=100_000)
     """Connections at once; fewer where the process may not have twice as many descriptors."""
@@ -152,7 +139,7 @@ class ConnectionSettings(_Section):
 
 
 class AuthSettings(_Section):
-    """Who is believed, and what is shown to whom (docs/identity.md)."""
+    """Who is believed, and what is shown to whom (docs/admin/identity.md)."""
 
     admin_groups: tuple[str, ...] = ()
     """Unix groups whose members are admins."""
@@ -195,7 +182,7 @@ class SubmitSettings(_Section):
 
 
 class PollingSettings(_Section):
-    """How often Slurm is asked: the whole service's budget of questions (DESIGN section 6)."""
+    """How often Slurm is asked: the whole service's budget of questions."""
 
     queue_s: _Seconds = 60
     """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
@@ -247,7 +234,7 @@ class ProvisionSettings(_Section):
 
 
 class NotifySettings(_Section):
-    """Mail and webhook on what becomes of chains (docs/notify.md). Unset: nobody is told."""
+    """Mail and webhook on what becomes of chains (docs/admin/notify.md). Unset: nobody is told."""
 
     smtp_host: str | None = Field(None, min_length=1, max_length=253)
     """The mail server; unset: no mail."""
@@ -259,12 +246,12 @@ class NotifySettings(_Section):
     """Who logs in there; empty: nobody does."""
     smtp_password_file: Path | None = None
     """Holds the password of `smtp_user`, mode 0600, read at each mail."""
-    mail_from: Address | None = None
+    mail_from: MailAddress | None = None
     """The sender of mail."""
     owner_address: Annotated[str | None, AfterValidator(_validate_owner_address)] = None
     """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
     owners get no mail."""
-    admin_addresses: tuple[Address, ...] = ()
+    admin_addresses: tuple[MailAddress, ...] = ()
     """Who is told of every chain."""
     webhook_url_file: Path | None = None
     """Holds the address that digests are posted to, mode 0600 (whoever knows it may post): https,

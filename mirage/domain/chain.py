@@ -200,7 +200,7 @@ class Planner(StrEnum):
 
 
 class Position(StrEnum):
-    """Where a standby successor stands (DESIGN section 2)."""
+    """Where a standby successor stands."""
 
     HELD = "held"
     """Behind `afterany:<predecessor>`, with a planned release or without."""

@@ -59,6 +59,11 @@ class Waits:
         return len(self.wait_s)
 
 
+RECENT_JOBS = 1000
+"""So many of the jobs that started last a view shows, in service and in replays."""
+RECENT_HANDOVERS = 100
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
     """Everything a policy may see at one decision instant. Nothing in it is later than `now`."""

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from mirage.domain.time_units import HOUR_S
+
 OVERLAP_PRICE = 0.5
 """λ: the cost of an hour of overlap in hours of interruption, unless the user says otherwise."""
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,12 @@ class Handover:
 
     @property
     def interruption_h(self) -> float:
-        return max(0, self.successor_start - self.predecessor_end) / _HOUR_S
+        return max(0, self.successor_start - self.predecessor_end) / HOUR_S
 
     @property
     def overlap_h(self) -> float:
-        return max(0, self.predecessor_end - self.successor_start) / _HOUR_S
+        return max(0, self.predecessor_end - self.successor_start) / HOUR_S
 
     def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
-        """Interruption + λ·overlap, in hours (DESIGN section 1)."""
+        """Interruption + λ·overlap, in hours."""
         return self.interruption_h + overlap_price * self.overlap_h

@@ -205,7 +205,12 @@ def compute_ready_at(submit: int, eligible: int | None) -> int:
 
 
 def compute_wait_s(start: int, submit: int, eligible: int | None) -> int:
-    """How long a job waited that started then; `store.job_times` says the same in SQL."""
+    """Compute how long a job waited that started then; `store.jobs.job_times` says the same in SQL
+    and `snapshot.compute_waits_s` of columns.
+
+    For the wait of a standby `submit` is when it was freed, or its predecessor ended: Slurm's own
+    `eligible` is later where a hold was lifted in between, and a pause is no wait.
+    """
     return max(0, start - compute_ready_at(submit, eligible))
 
 

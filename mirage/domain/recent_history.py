@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints, Texts
 from mirage.domain.job import Job, JobState
-from mirage.domain.snapshot import Ints, Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints, Texts
 from mirage.domain.job import Job, JobId, JobState
 
 UNKNOWN = -1
 """In integer columns: not known, or not yet."""
 
-Ints = NDArray[np.int64]
-Texts = NDArray[np.object_]
 
 _KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "gpus", "memory_mib")
 _OPTIONAL: tuple[str, ...] = ("uid", "priority", "eligible", "start", "end", "planned_start")
@@ -145,7 +144,7 @@ class Records(list[Job]):
 
 
 def compute_waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
-    """`job.compute_wait_s` of columns; without a start, 0."""
+    """Compute `job.compute_wait_s` of columns, int64[jobs] each; without a start, 0."""
     waits: Ints = np.where(start == UNKNOWN, 0, np.maximum(start - np.maximum(eligible, submit), 0))
     return waits
 

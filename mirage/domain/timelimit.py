@@ -3,12 +3,12 @@
 import re
 from functools import lru_cache
 
+from mirage.domain.time_units import DAY_S, HOUR_S, MINUTE_S
 from mirage.errors import MalformedText
 
 UNLIMITED = 2**31 - 1
 """Seconds of "no time limit", in columns and records alike: an end that is never reached."""
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _FORM = re.compile(
     r"(?:(?P<d>\d{1,9})-)?(?P<a>\d{1,11})(?::(?P<b>\d{1,11}))?(?::(?P<c>\d{1,11}))?", re.ASCII
 )
@@ -37,13 +37,13 @@ def parse_time_limit(text: str) -> int | None:
         hours, minutes, seconds = parts
     else:
         hours, (minutes, seconds) = 0, parts[:2]
-    return days * _DAY + hours * _HOUR + minutes * _MINUTE + seconds
+    return days * DAY_S + hours * HOUR_S + minutes * MINUTE_S + seconds
 
 
 def format_time_limit(seconds: int) -> str:
     """`D-HH:MM:SS` without leading days where there are none, as squeue prints it."""
     if seconds == UNLIMITED:
         return "UNLIMITED"
-    days, rest = divmod(seconds, _DAY)
-    clock = f"{rest // _HOUR:02}:{rest % _HOUR // _MINUTE:02}:{rest % _MINUTE:02}"
+    days, rest = divmod(seconds, DAY_S)
+    clock = f"{rest // HOUR_S:02}:{rest % HOUR_S // MINUTE_S:02}:{rest % MINUTE_S:02}"
     return f"{days}-{clock}" if days else clock

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from mirage.errors import MalformedText
 
-_SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[nc]?", re.ASCII)
 _MIB = 1 << 20
 
@@ -26,9 +26,9 @@ def parse_tres(text: str) -> Mapping[str, int]:
             raise MalformedText(f"not a TRES list: {text!r}")
         number, suffix = float(match[1]), match[2]
         if name == "mem":
-            amounts[name] = int(number * _SUFFIX[suffix or "M"] / _MIB)
+            amounts[name] = int(number * SUFFIXES[suffix or "M"] / _MIB)
         else:
-            amounts[name] = int(number * _SUFFIX[suffix])
+            amounts[name] = int(number * SUFFIXES[suffix])
     return MappingProxyType(amounts)
 
 

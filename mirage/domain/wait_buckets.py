@@ -5,9 +5,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
-
-_HOUR_S = 3600
+from mirage.domain.arrays import Ints
+from mirage.domain.time_units import HOUR_S
 
 
 class SizeClass(StrEnum):
@@ -37,7 +36,7 @@ SIZES = tuple(SizeClass)
 LIMITS = tuple(LimitClass)
 
 _LARGEST = np.array([1, 4, 16, 64], dtype=np.int64)
-_LONGEST_S = np.array([1, 4, 12, 24, 48], dtype=np.int64) * _HOUR_S
+_LONGEST_S = np.array([1, 4, 12, 24, 48], dtype=np.int64) * HOUR_S
 
 
 def assign_size_codes(nodes: Ints) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 
 BINS = 256
 PER_DOUBLING = 8

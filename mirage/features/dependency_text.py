@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mirage.domain.time_units import MINUTE_S
 from mirage.errors import MalformedText
 from mirage.sim.types import Dependency, DependencyKind
 from mirage.slurm.text import dependency
-
-_MINUTE_S = 60
 
 
 class DependencyList(NamedTuple):
@@ -26,7 +25,7 @@ def parse_dependency_list(text: str) -> DependencyList:
 def _parse_term(term: dependency.Term) -> Dependency:
     if term.job_id is None or term.kind not in set(DependencyKind):
         raise MalformedText(f"the simulator has no dependency {term.text!r}")
-    return Dependency(DependencyKind(term.kind), term.job_id, _MINUTE_S * term.minutes)
+    return Dependency(DependencyKind(term.kind), term.job_id, MINUTE_S * term.minutes)
 
 
 def format_dependency_list(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
@@ -36,5 +35,5 @@ def format_dependency_list(dependencies: Sequence[Dependency], *, any_dependency
 
 
 def _format_dependency(one: Dependency) -> str:
-    delay = f"+{one.delay_s // _MINUTE_S}" if one.delay_s else ""
+    delay = f"+{one.delay_s // MINUTE_S}" if one.delay_s else ""
     return f"{one.kind}:{one.job_id}{delay}"

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
+from mirage.domain.time_units import HOUR_S
+
 LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
 """Of the quantiles of the wait that are kept: 5 % to 95 %."""
 
@@ -23,10 +26,6 @@ successor would start, signed log(1 + hours). `twin_late`: P(late)."""
 FINGERPRINT = hashlib.sha256("\n".join(("1", *NAMES)).encode()).hexdigest()
 """Counts up its first line when a number is computed otherwise under the same name."""
 
-_HOUR_S = 3600.0
-
-Floats = NDArray[np.float64]
-
 
 def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
     """[...]: P(wait > time left) by quantiles [..., 19] at `LEVELS`; never 0 or 1 for sure."""
@@ -36,8 +35,8 @@ def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> 
 
 def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
     """[..., len(NAMES)], of quantiles [..., 19] and the time left of the predecessor, seconds."""
-    wait_h = np.asarray(quantile_s, dtype=np.float64) / _HOUR_S
-    left_h = np.asarray(left_s, dtype=np.float64)[..., None] / _HOUR_S
+    wait_h = np.asarray(quantile_s, dtype=np.float64) / HOUR_S
+    left_h = np.asarray(left_s, dtype=np.float64)[..., None] / HOUR_S
     shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])
     after_h = wait_h[..., [LEVELS.index(q) for q in _AGAINST]] - left_h
     signed = np.sign(after_h) * np.log1p(np.abs(after_h))

@@ -19,7 +19,7 @@ from mirage.http.auth.unix_peer import get_peer_caller
 from mirage.http.context import ApiContext
 from mirage.http.problems import NOT_JSON, ProblemError, build_invalid_error
 from mirage.services.access import tokens
-from mirage.store.chains import chains
+from mirage.store.chains import chain_counts
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.jobs import snapshots
@@ -118,7 +118,7 @@ def _mark_counts_alone(given: ApiContext, who: Caller) -> Caller:
     if who.counts_alone:
         return who
     with given.store.read() as tx:
-        return replace(who, counts_alone=chains.has_seen_chain(tx, given.cluster_id, who.uid))
+        return replace(who, counts_alone=chain_counts.has_seen_chain(tx, given.cluster_id, who.uid))
 
 
 _OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")

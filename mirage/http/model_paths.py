@@ -7,5 +7,5 @@ from fastapi import Path
 WORD = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
 """Of models and their versions."""
 
-ModelName = Annotated[str, Path(pattern=WORD, max_length=64, examples=["ensemble"])]
-ModelVersion = Annotated[str, Path(pattern=WORD, max_length=64, examples=["3"])]
+ModelNamePath = Annotated[str, Path(pattern=WORD, max_length=64, examples=["ensemble"])]
+ModelVersionPath = Annotated[str, Path(pattern=WORD, max_length=64, examples=["3"])]

@@ -17,8 +17,8 @@ MAX_LIMIT = 500
 NO_SUCH_CURSOR = "no such cursor: begin again without it"
 _DIGITS = 18  # of what fits a column
 
-Row = TypeVar("Row")
-Page = TypeVar("Page", bound=BaseModel)
+PagedRow = TypeVar("PagedRow")
+PageModel = TypeVar("PageModel", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class PageRequest:
 
     def build_page(
         self,
-        page: Callable[..., Page],
-        rows: Sequence[Row],
+        page: Callable[..., PageModel],
+        rows: Sequence[PagedRow],
         *,
-        view: Callable[[Row], object],
-        cursor: Callable[[Row], str],
-    ) -> Page:
+        view: Callable[[PagedRow], object],
+        cursor: Callable[[PagedRow], str],
+    ) -> PageModel:
         """`rows`: up to `limit` of them. `cursor`: where the page after that row begins."""
         fresh = read_freshness(self.tx, self.given)
         following = (

@@ -64,7 +64,8 @@ NOT_ALLOWED = ProblemKind(
     403,
     "You may not do this",
     "A chain obeys its owner, the coordinators of its accounts and the service's admins; modes, "
-    "the kill switch and the audit are the admins'. A token may allow less (docs/identity.md).",
+    "the kill switch and the audit are the admins'. A token may allow less "
+    "(docs/admin/identity.md).",
 )
 NOT_FOUND = ProblemKind(
     "not-found", 404, "There is no such thing", "Look at the list it should be in."

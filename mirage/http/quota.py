@@ -17,7 +17,7 @@ OF_AN_ADDRESS = 5
 """Users' shares, where nobody says who they are: a login node or a proxy speaks for many."""
 
 _SLOT_S = 10
-"""A file of 200,000 jobs takes five to eight seconds (docs/rest.md)."""
+"""A file of 200,000 jobs takes five to eight seconds (docs/reference/rest.md)."""
 
 
 class Quota:

@@ -5,20 +5,14 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import twin_features
 from mirage.features.observation import spec
 from mirage.policy.models import conformal, quantiles
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Observations = NDArray[np.float32]
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ class Rows:
                 [_build_observations(t, taken[:-1], twin=twin) for t in tables]
             ),
             outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
-            left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
+            left_h=(instant_s[-1] - instant_s[taken[:-1]]) / HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_compute_known_at(t) for t in tables]),
             as_logged=np.concatenate([np.full(len(t), t.about.has_logged_load) for t in tables]),

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirage.errors import InputError
 
-Settings = Mapping[str, Any]
+Hyperparameters = Mapping[str, Any]
 """Of one table, by name."""
 
 _SHARES = frozenset(
@@ -22,12 +22,12 @@ _POSITIVE = frozenset(
 
 
 @cache
-def load_defaults() -> Mapping[str, Settings]:
+def load_defaults() -> Mapping[str, Hyperparameters]:
     """By table: settings.toml beside this file, which says what each number is."""
     return tomllib.loads(files("mirage.learn").joinpath("settings.toml").read_text("utf-8"))
 
 
-def load_settings(path: Path | None) -> Mapping[str, Settings]:
+def load_settings(path: Path | None) -> Mapping[str, Hyperparameters]:
     """The defaults, with what the file changes.
 
     Raises InputError where it does not read, or names what there is not, or another kind of value.

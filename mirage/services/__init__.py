@@ -1,1 +1,1 @@
-"""What the system does: one use-case a function, over ports and the store."""
+"""Contains the use cases of Mirage: each is one function over ports and the store."""

@@ -1,8 +1,7 @@
 """A library of one replay's states, a simulated day apart."""
 
+from mirage.domain.time_units import DAY_S
 from mirage.sim.simulator import Simulator
-
-DAY_S = 86400
 
 
 class ReplayCheckpoints:

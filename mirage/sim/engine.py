@@ -1,7 +1,9 @@
-"""The event loop: from one instant at which something happens to the next (docs/simulator.md 1)."""
+"""The event loop: from one instant at which something happens to the next
+(docs/reference/simulator.md 1)."""
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import pop_event
 from mirage.sim.arrays.jit import expand_inline, kernel
 from mirage.sim.arrays.layout import (
@@ -74,7 +76,6 @@ from mirage.sim.arrays.layout import (
     UP,
     UP_BITS,
     WATCHED_START,
-    Ints,
     section,
 )
 from mirage.sim.scheduling.backfill_pass import run_backfill_pass

@@ -3,9 +3,10 @@
 from bisect import bisect_left
 from typing import Final, Self
 
+from mirage.domain.arrays import Ints
 from mirage.domain.job import JobState
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FRACTION_BITS, NONE, RECORD, Ints, get_section
+from mirage.sim.arrays.layout import FRACTION_BITS, NONE, RECORD, get_section
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Dependency, DependencyKind, Event, EventKind, JobRecord, SimJob
 

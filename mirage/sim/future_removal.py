@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.errors import ClusterRefused
 from mirage.sim import moves
 from mirage.sim.arrays import layout
@@ -42,7 +43,6 @@ from mirage.sim.arrays.layout import (
     RUNS,
     SITE_OVER_TIME,
     START,
-    Ints,
     section,
 )
 from mirage.sim.engine import check_instant_room

@@ -1,5 +1,6 @@
-"""What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
+"""What is done to a cluster from outside, as kernels (docs/reference/simulator.md 8)."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
@@ -29,7 +30,6 @@ from mirage.sim.arrays.layout import (
     STATIC,
     SUBMIT,
     WAITING,
-    Ints,
     column,
     get_queue_place,
     section,

@@ -6,11 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
 from mirage.sim import engine, moves
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, NONE, Ints, get_section
+from mirage.sim.arrays.layout import FAR, NONE, get_section
 from mirage.sim.arrays.live_columns import LiveColumns, copy_live_columns
 from mirage.sim.event_log import END_STATES, EventLog
 from mirage.sim.packing.allocation import OUTAGES
@@ -22,8 +23,7 @@ from mirage.sim.types import Dependency, Event, JobRecord, Outage, Params, SimJo
 
 
 class Simulator:
-    """One simulated cluster. `fork` gives an independent twin; a family shares its scratch, so one
-    thread at a time."""
+    """One cluster. `fork` gives an independent twin; they share scratch: one thread at a time."""
 
     def __init__(
         self, params: Params, workload: Workload | Iterable[SimJob] = (), *, now: int | None = None

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.sim import engine, moves
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import NONE, RECORD, Ints, get_section
+from mirage.sim.arrays.layout import NONE, RECORD, get_section
 from mirage.sim.packing.allocation import (
     ArraySizes,
     build_scratch,

@@ -1,4 +1,5 @@
-"""Which release's backfill the simulator plans with (docs/simulator.md 7, "By release")."""
+"""Which release's backfill the simulator plans with (docs/reference/simulator.md 7, "By
+release")."""
 
 import re
 from enum import IntEnum

@@ -1,6 +1,7 @@
 """What the simulator is given and what it tells: the site, its settings, jobs, events.
 
-Every rule behind a field is in docs/simulator.md. Times are epoch seconds, durations seconds.
+Every rule behind a field is in docs/reference/simulator.md. Times are epoch seconds, durations
+seconds.
 """
 
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from mirage.domain.job import JobState
+from mirage.domain.time_units import DAY_S
 
-_DAY_S = 86400
 DEFAULT_PARTITION = "batch"
 DEFAULT_QOS = "normal"
 OFF = -1
@@ -101,7 +102,8 @@ class NodeEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """A cluster and slurm.conf's settings for it. The file that gives one: docs/clusters.md."""
+    """A cluster and slurm.conf's settings for it. The file that gives one:
+    docs/admin/clusters.md."""
 
     name: str = "demo"
     slurm_version: str = ""
@@ -122,13 +124,13 @@ class Params:
     node_events: tuple[NodeEvent, ...] = ()
     select_type: SelectType = SelectType.LINEAR
     priority_weight_age: int = 7000
-    priority_max_age_s: int = 7 * _DAY_S
+    priority_max_age_s: int = 7 * DAY_S
     priority_weight_job_size: int = 100
     priority_favor_small: bool = False
     priority_weight_partition: int = 0
     priority_weight_qos: int = 0
     priority_weight_fairshare: int = 0
-    priority_decay_half_life_s: int = 7 * _DAY_S
+    priority_decay_half_life_s: int = 7 * DAY_S
     priority_calc_period_s: int = 300
     accrue_always: bool = False
     """PriorityFlags=ACCRUE_ALWAYS: age counts from submission, dependent and held jobs included."""
@@ -139,7 +141,7 @@ class Params:
     default_queue_depth: int = 100
     bf_interval_s: int = 30
     """OFF: no backfill pass, and no planned starts."""
-    bf_window_s: int = 2 * _DAY_S
+    bf_window_s: int = 2 * DAY_S
     bf_resolution_s: int = 60
     bf_max_job_test: int = 500
     bf_max_job_user: int = 0

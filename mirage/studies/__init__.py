@@ -1,3 +1,4 @@
 """Use-cases without a command line: episode tables, evaluation and training of policies, their
-comparison on a simulated cluster, and the shadow report. The caller says where they are heard.
+comparison on a simulated cluster, the shadow report, replays of logs, checks of an installation,
+and a chain's timeline. The caller says where they are heard.
 """

@@ -8,4 +8,4 @@ DAYS = 30
 MOST_DAYS = 366
 CHOICES = (7, 30, 90, 365)
 
-Days = Annotated[int, Query(ge=1, le=MOST_DAYS)]
+DaysQuery = Annotated[int, Query(ge=1, le=MOST_DAYS)]

@@ -16,7 +16,7 @@ OVER = (("done", "is done"), ("stop", "was stopped"), ("paused", "is paused"))
 AT_AN_END = frozenset(["afterany", "aftercorr", "afternotok", "afterok"])
 
 
-class Link(object):
+class CurrentLink(object):
     """The link that this process is part of, and what its chain was submitted with."""
 
     __slots__ = ("directory", "index", "job", "links")
@@ -59,7 +59,7 @@ def find_link(environ):
     if not (directory and index.isdigit() and job.isdigit()):
         return None
     links = environ.get("MIRAGE_LINKS", "")
-    link = Link(directory, int(index), job, int(links) if links.isdigit() else None)
+    link = CurrentLink(directory, int(index), job, int(links) if links.isdigit() else None)
     known = [link.read_first_line(folder, index) for folder in ("started", "jobs")]
     return link if job in known else None
 

@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Literal
 
-from mirage.sim.arrays.jit import CACHE
 from tests.support.paths import CHECKOUT
 from tests.support.patient import PATIENCE_S
 
@@ -298,6 +297,8 @@ def _kernels_for_users() -> dict[str, str]:
     """
     folder = Path(tempfile.mkdtemp(prefix="mirage-kernels-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    from mirage.sim.arrays.jit import CACHE  # noqa: PLC0415 - numba reads as it is imported whether to compile
+
     ours = Path(CACHE)
     if ours.is_dir():
         shutil.copytree(ours, folder / ours.name)

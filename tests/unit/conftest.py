@@ -4,5 +4,9 @@
 """
 
 import os
+import sys
 
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+# numba reads it once: what tests/conftest.py imports must leave numba alone.
+if "NUMBA_DISABLE_JIT" not in os.environ:
+    assert "numba" not in sys.modules, "too late to say that nothing is compiled"
+    os.environ["NUMBA_DISABLE_JIT"] = "1"

@@ -13,7 +13,7 @@ from mirage.api.schemas import admin_schemas as schemas
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
 from mirage.http.idempotency import Idempotency
-from mirage.http.model_paths import ModelName, ModelVersion
+from mirage.http.model_paths import ModelNamePath, ModelVersionPath
 from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.models import model_catalog
 from mirage.services.operations import service_status, slurmctld_load
@@ -93,7 +93,7 @@ def get_models(given: Context, who: Admin) -> schemas.ModelList:
     responses=describe_read_errors(401, 403, 404),
 )
 def get_model(
-    name: ModelName, version: ModelVersion, given: Context, who: Admin
+    name: ModelNamePath, version: ModelVersionPath, given: Context, who: Admin
 ) -> schemas.ModelView:
     """A model's card, and why versions of its name were promoted."""
     return views.serialize_model(model_promotion.get_model(given, name, version))
@@ -105,7 +105,7 @@ def get_model(
     responses=describe_write_errors(404, 409, 429),
 )
 def promote_model(
-    name: ModelName, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
+    name: ModelNamePath, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
 ) -> schemas.Evidence:
     """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
     the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import queue_schemas as schemas
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.time_units import DAY_S
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary
 from mirage.errors import InputError
@@ -24,7 +25,6 @@ from mirage.http.wait_visibility import get_minimum_jobs
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import PartitionStatus, WaitingReason
 from mirage.services.reports.wait_statistics import Span, WaitGroup, WaitQuery, WaitsOverTime
-from mirage.store.jobs.wait_marks import DAY_S
 
 router = APIRouter(tags=["cluster"])
 

@@ -29,14 +29,14 @@ router = APIRouter(tags=["reports"])
 DAYS = 30
 MOST_DAYS = 366
 
-Days = Annotated[
+ReportDays = Annotated[
     int, Query(ge=1, le=MOST_DAYS, description="How far back, to now.", examples=[DAYS])
 ]
 
 
 @router.get("/accuracy", operation_id="getAccuracy", responses=describe_read_errors(401))
 def get_accuracy(
-    given: Context, reader: Reader, tx: Reading, days: Days = DAYS
+    given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.AccuracyView:
     """What was foretold against what happened: calibration, errors, Slurm's own plan beside it.
 
@@ -51,7 +51,7 @@ def get_accuracy(
 
 @router.get("/impact", operation_id="getImpact", responses=describe_read_errors(401))
 def get_impact(
-    given: Context, reader: Reader, tx: Reading, days: Days = DAYS
+    given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.ImpactView:
     """Interruption saved against each baseline and overlap spent; act and shadow apart.
 

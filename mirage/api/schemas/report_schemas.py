@@ -6,11 +6,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mirage.api.schemas.chain_schemas import Answer
+from mirage.services.reports.daily_bootstrap import Interval
 
 _NOON = "2026-03-02T12:00:00Z"
 _MIDNIGHT = "2026-03-02T00:00:00Z"
-
-Interval = tuple[float, float]
 
 
 class _RecordModel(BaseModel):
@@ -185,6 +184,6 @@ class ShadowReportView(Answer):
     made_at: datetime = Field(examples=[_NOON])
     recommendation: RecommendationView
     report: dict[str, Any] = Field(
-        description="As `mirage report shadow --json` prints it (docs/report.md).",
+        description="As `mirage report shadow --json` prints it (docs/admin/report.md).",
         examples=[{"from": _MIDNIGHT, "until": _NOON, "groups": []}],
     )

@@ -25,7 +25,7 @@ from mirage.store.database.engine import Transaction
 PART = 2000
 """Rows read at a time."""
 
-Row = TypeVar("Row")
+ExportRow = TypeVar("ExportRow")
 
 
 class Format(StrEnum):
@@ -88,8 +88,8 @@ def export_rows(
     request: Request,
     wanted: Format,
     model: type[BaseModel],
-    look: Callable[[Transaction, Row | None, int], Sequence[Row]],
-    view: Callable[[Transaction, Sequence[Row]], Sequence[BaseModel]],
+    look: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
+    view: Callable[[Transaction, Sequence[ExportRow]], Sequence[BaseModel]],
 ) -> StreamingResponse:
     """The rows that `look` finds after a row (None: from the first on), as `view` shows them."""
     given: ApiContext = request.app.state.context
@@ -116,10 +116,10 @@ class _ExportResponse(StreamingResponse):
 
 def _read_parts(
     given: ApiContext,
-    look: Callable[[Transaction, Row | None, int], Sequence[Row]],
-    view: Callable[[Transaction, Sequence[Row]], Sequence[BaseModel]],
+    look: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
+    view: Callable[[Transaction, Sequence[ExportRow]], Sequence[BaseModel]],
 ) -> Iterator[Sequence[BaseModel]]:
-    last: Row | None = None
+    last: ExportRow | None = None
     while True:
         with given.store.read() as tx:
             rows = look(tx, last, PART)
@@ -141,7 +141,7 @@ class ColumnKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ExportColumn:
     name: str
     path: tuple[str, ...]
     kind: ColumnKind
@@ -155,7 +155,7 @@ class Column:
         return value
 
 
-def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Column]:
+def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[ExportColumn]:
     """The fields of a wire type; those of a type within it are named `<field>_<theirs>`."""
     for name, field in model.model_fields.items():
         found = _strip_none(field.annotation)
@@ -163,7 +163,7 @@ def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator
         if isinstance(found, type) and issubclass(found, BaseModel):
             yield from list_columns(found, where)
         else:
-            yield Column("_".join(where), where, _infer_kind(found))
+            yield ExportColumn("_".join(where), where, _infer_kind(found))
 
 
 def _strip_none(annotation: Any) -> Any:
@@ -202,7 +202,9 @@ def _escape_formula(found: re.Match[str]) -> str:
     return run if in_a_cell else f"{run[:begins]}'{run[begins:]}"
 
 
-def _write_csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
+def _write_csv(
+    columns: Sequence[ExportColumn], parts: Iterator[Sequence[BaseModel]]
+) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.name for column in columns])
@@ -213,7 +215,7 @@ def _write_csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) 
         text.truncate()
 
 
-def _format_cell(column: Column, row: BaseModel) -> object:
+def _format_cell(column: ExportColumn, row: BaseModel) -> object:
     value = column.get_value(row)
     match column.kind:
         case ColumnKind.BOOL:
@@ -253,7 +255,7 @@ class _Sink(io.RawIOBase):
 
 
 def _write_parquet(
-    columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]
+    columns: Sequence[ExportColumn], parts: Iterator[Sequence[BaseModel]]
 ) -> Iterator[bytes]:
     import pyarrow as pa  # noqa: PLC0415 - a quarter of a second, which most never need
     from pyarrow import parquet  # noqa: PLC0415

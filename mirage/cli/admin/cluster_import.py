@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.cli.options import JsonOption
 from mirage.cluster.site_import import slurm_answers
 from mirage.cluster.site_import.notes import add_job_counts
 from mirage.cluster.site_import.params import ImportedSite, convert_site
@@ -32,7 +33,7 @@ app.add_typer(cluster_app, name="cluster")
 
 @cluster_app.callback()
 def describe_cluster_commands() -> None:
-    """Cluster files: describe a site to the simulator. Their keys are in docs/clusters.md."""
+    """Cluster files: describe a site to the simulator. Their keys are in docs/admin/clusters.md."""
 
 
 @cluster_app.command("import")
@@ -40,7 +41,7 @@ def import_cluster_file(
     *,
     from_dir: Annotated[
         Path | None,
-        typer.Option(help="Read captured answers here; docs/clusters.md has their names."),
+        typer.Option(help="Read captured answers here; docs/admin/clusters.md has their names."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write. Default: standard output.")
@@ -60,7 +61,7 @@ def import_cluster_file(
             "concerns, and say so in the file's head."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the cluster file of the Slurm on this host, or of captured answers.
 
@@ -110,7 +111,8 @@ def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) 
 
 def _build_header(site: ImportedSite) -> list[str]:
     return [
-        f"Cluster file of {site.params.name}, by `mirage cluster import`. Keys: docs/clusters.md.",
+        f"Cluster file of {site.params.name}, by `mirage cluster import`. "
+        "Keys: docs/admin/clusters.md.",
         *site.notes,
     ]
 

@@ -1,8 +1,9 @@
 """`mirage config`: is the configuration right, what is in force and why, every key there is."""
 
+import inspect
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +12,13 @@ import typer
 from pydantic import ValidationError
 
 from mirage.bootstrap import wiring
-from mirage.cli.admin import settings_reference
-from mirage.cli.options import ConfigOption
+from mirage.cli.options import ConfigOption, JsonOption
 from mirage.cluster.auth import sudo
 from mirage.config import config_file
 from mirage.config import settings as settings_file
 from mirage.config.config_file import ConfigFault, RawConfig
-from mirage.config.schema import collect_specs
-from mirage.config.settings import Settings
+from mirage.config.schema import SettingSpec, collect_specs, collect_tables
+from mirage.config.settings import CONFIG_PATH, Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ConfigError, InputError, format_faults
 from mirage.store.database.engine import mask_url, parse_url
@@ -29,10 +29,25 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-
 _BAD = InputError.exit_code
 _URL = "database.url"
+
+_HEAD = f"""# Configuration
+
+Written by `mirage config reference` from `mirage/config/settings.py`; do not edit.
+
+One TOML file: `--config`, else the one that MIRAGE_CONFIG names, else `{CONFIG_PATH}` where there
+is one. Every key may be left out, and so may the file. The variable of a key goes before the file;
+an empty one counts as left out, a list is written as in TOML or as words between commas. A user's
+own service (`mirage serve --user`) hears none of them. A running service has read all at its start.
+
+- `mirage config check [FILE] [--json]` names every fault at once: the key, its value, what is
+  allowed, the key that may be meant. Exit codes: 0 nothing wrong (what may not be meant is told as
+  a warning), 2 a fault.
+- `mirage config show [--origin] [--json]` prints what is in force, and with `--origin` where each
+  value comes from: `default`, FILE:LINE or a variable. Passwords and secrets are never shown.
+"""
+_COLUMNS = "| key | type | unit | default | allowed | variable | |\n|---|---|---|---|---|---|---|\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +180,11 @@ def show_config(
         typer.echo(f"{line:{width}}  # {source}" if origin else line)
 
 
-Row = tuple[str, Any, str]
+SettingRow = tuple[str, Any, str]
 """Key, value as JSON has it, origin."""
 
 
-def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[Row]:
+def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
     for key, knob in collect_specs(Settings).items():
         value = knob.mask_value(_get_json_value(settings, key))
         if key == _URL:
@@ -185,7 +200,7 @@ def _get_json_value(settings: Settings, key: str) -> Any:
     return found
 
 
-def _build_nested_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any]:
+def _build_nested_object(rows: list[SettingRow], *, with_origin: bool) -> dict[str, Any]:
     """Tables within; with origins each value is {"value", "origin"}."""
     made: dict[str, Any] = {}
     for key, value, source in rows:
@@ -197,5 +212,36 @@ def _build_nested_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any
 
 @config_app.command("reference")
 def print_reference() -> None:
-    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
-    typer.echo(settings_reference.render_reference(), nl=False)
+    """Every key with its default and meaning, as the Markdown of
+    docs/reference/configuration.md."""
+    typer.echo(render_reference(), nl=False)
+
+
+def render_reference() -> str:
+    """Render docs/reference/configuration.md: each key with its type, unit, default and
+    docstring."""
+    known = collect_specs(Settings).values()
+    plain = [knob for knob in known if "." not in knob.key]
+    parts = [_HEAD, "\n## Before the first table\n\n", _render_table(plain)]
+    for name, section in collect_tables(Settings).items():
+        said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
+        inside = [knob for knob in known if knob.key.startswith(f"{name}.")]
+        parts += [f"\n## [{name}]\n\n{said}", _render_table(inside)]
+    return "".join(parts)
+
+
+def _render_table(given: Iterable[SettingSpec]) -> str:
+    return _COLUMNS + "".join(_render_row(knob) for knob in given)
+
+
+def _render_row(knob: SettingSpec) -> str:
+    cells = (
+        f"`{knob.key.rpartition('.')[2]}`",
+        knob.kind,
+        knob.unit,
+        "unset" if knob.default is None else f"`{json.dumps(knob.default, default=str)}`",
+        knob.allowed.replace("|", "\\|"),
+        f"`{knob.variable}`",
+        knob.meaning,
+    )
+    return f"| {' | '.join(cells)} |\n"

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mirage.cli.options import JsonOption
 from mirage.config import settings
 from mirage.errors import InputError
 from mirage.services.ingest.trace_import import ImportReport, import_trace
@@ -48,12 +49,12 @@ def ingest_trace(
         typer.Option(help="Database URL. Default: MIRAGE_DATABASE_URL or the config file."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The config file, mirage.toml.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Take the jobs of a trace file into the history. Doing it again changes nothing.
 
     Policies forecast from what past jobs waited: with a history they can from the first hour on.
-    The `sacct` command for a good dump, and the formats, are in docs/traces.md.
+    The `sacct` command for a good dump, and the formats, are in docs/reference/traces.md.
 
     Rows that make no sense are refused and counted by reason, rows of another cluster (the column
     Cluster) are skipped and counted; all others are stored. Exit code 0, with a warning on stderr

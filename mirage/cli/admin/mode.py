@@ -1,4 +1,4 @@
-"""Commands for whoever runs the service: the database, the mode, which anybody may look at."""
+"""`mirage mode`: how far the service goes, which anybody may look at."""
 
 import json
 import time
@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from mirage.bootstrap import wiring
-from mirage.cli.admin import database
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
-from mirage.cli.options import ConfigOption
-from mirage.cli.ui.progress import show_activity
+from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
@@ -23,24 +21,8 @@ from mirage.store.jobs import snapshots
 from mirage.store.operations import clusters
 
 app = typer.Typer()
-db = typer.Typer(
-    no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
-)
-app.add_typer(db, name="db")
-db.command("backup")(database.copy_database)
 
 _ACTOR = "mirage mode"
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-
-
-@db.command("upgrade")
-def upgrade_database(*, config: ConfigOption = None) -> None:
-    """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
-    settings = settings_file.load_settings(config)
-    with show_activity("bringing the database to this program's schema"):
-        wiring.upgrade_database(settings)
-    typer.echo("the database has this program's schema")
 
 
 @app.command("mode")

@@ -16,8 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.bootstrap import wiring
-from mirage.cli.admin.mode import JsonOption
-from mirage.cli.options import ConfigOption
+from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.access.caller import NOBODY_UID, Role
 from mirage.errors import InputError

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from mirage.cli.chains import chain_text, timeline
+from mirage.cli.chains import chain_text
 from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
@@ -16,6 +16,7 @@ from mirage.cli.ui.terminal import create_console
 from mirage.config.paths import get_data_dir
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import IllegalTransition, InputError
+from mirage.studies.chain_timeline import build_timeline
 
 app = typer.Typer()
 chain_app = typer.Typer(
@@ -26,13 +27,13 @@ app.add_typer(chain_app, name="chain")
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
 _WHICH = "As `mirage chain list` shows it, or its first letters, or the number of its running job."
-ChainId = Annotated[str, typer.Argument(help=_WHICH)]
+ChainArgument = Annotated[str, typer.Argument(help=_WHICH)]
 MyChain = Annotated[str, typer.Argument(help=f"{_WHICH} Default: the one that you have.")]
 Url = Annotated[
     str | None,
     typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")]
+ServiceJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")]
 
 
 @chain_app.command(
@@ -89,7 +90,7 @@ def list_chains(
     state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
     url: Url = None,
-    as_json: AsJson = False,
+    as_json: ServiceJson = False,
 ) -> None:
     """Chains, newest first."""
     service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
@@ -113,7 +114,7 @@ def show_chain(
     *,
     links: Annotated[int, typer.Option(min=1, help="Draw the newest so many links.")] = 24,
     url: Url = None,
-    as_json: AsJson = False,
+    as_json: ServiceJson = False,
 ) -> None:
     """A chain: its links drawn to scale in time, with interruption, overlap and the next start's
     forecast; then links and hand-overs in figures.
@@ -128,7 +129,7 @@ def show_chain(
         return
     handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
     out = create_console()
-    drawn = timeline.build_timeline(chain, handovers, newest=links)
+    drawn = build_timeline(chain, handovers, newest=links)
     for part in chain_text.render_chain_page(
         chain, out.width, chain_text.draw_timeline(drawn, out)
     ):
@@ -142,7 +143,7 @@ def explain_decisions(
     *,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many decisions.")] = 20,
     url: Url = None,
-    as_json: AsJson = False,
+    as_json: ServiceJson = False,
 ) -> None:
     """Why Mirage moved the chain's standbys, or did not: newest first, in plain words."""
     by_hand = "while it is away Mirage decides nothing."
@@ -164,7 +165,7 @@ def explain_decisions(
 
 
 @chain_app.command("pause")
-def pause_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+def pause_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
     """Start no further link until it is resumed; the running link goes on."""
     by_hand = f"`scontrol uhold JOB` on the pending link does the same. {_LOOK}"
     _request_change(
@@ -173,7 +174,7 @@ def pause_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) 
 
 
 @chain_app.command("resume")
-def resume_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+def resume_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
     """Undo a pause.
 
     A chain that its own links paused, after two failures in a row, goes on by `mirage-link resume`.
@@ -189,7 +190,7 @@ def resume_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False)
 
 
 @chain_app.command("cancel")
-def cancel_chain(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+def cancel_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
     """End a chain: its standby and its running link are cancelled."""
     by_hand = f"`scancel JOB` on the pending link, then the running one, does the same. {_LOOK}"
     _request_change(

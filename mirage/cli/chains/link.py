@@ -23,7 +23,7 @@ PASSED_ON: dict[str, Any] = {
 def run_handover(context: typer.Context) -> None:
     """Inside a link: hand over between links that overlap.
 
-    wait, ready, release, request, status: docs/handover.md.
+    wait, ready, release, request, status: docs/use/handover.md.
     """
     _execute_link_program("handover", *context.args)
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from rich.text import Text
 
-from mirage.cli.chains.timeline import LinkRow, Span, Timeline
+from mirage.studies.chain_timeline import LinkRow, Timeline, TimeSpan
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _BRIEF_S = 600
@@ -68,7 +68,7 @@ class _Scale:
         share = (at - self.begin) / (self.end - self.begin)
         return min(self.cells - 1, max(0, int(share * self.cells)))
 
-    def list_cells(self, span: Span) -> range:
+    def list_cells(self, span: TimeSpan) -> range:
         """At least one: what there was is seen."""
         first = self.find_cell(span[0])
         share = (span[1] - self.begin) / (self.end - self.begin)
@@ -181,7 +181,7 @@ def _format_note(row: LinkRow) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _format_span(span: Span) -> str:
+def _format_span(span: TimeSpan) -> str:
     """Less than a hundredth of an hour would be none."""
     seconds = span[1] - span[0]
     if seconds < _BRIEF_S:

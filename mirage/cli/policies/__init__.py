@@ -1,1 +1,1 @@
-"""Commands that build episode tables, evaluate and train policies, and manage models."""
+"""Commands that build episode tables, evaluate and train policies, manage models, and report."""

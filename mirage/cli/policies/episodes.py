@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
@@ -90,13 +91,13 @@ def build_episode_table(
             "something needs it.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make the table of hand-overs of a trace: every decision instant, every outcome.
 
     The whole trace is replayed. At each start point a predecessor is submitted; every 10 minutes
     of its run the table has what could be observed, and when its successor would have started had
-    it been let go then. docs/episodes.md describes the file.
+    it been let go then. docs/reference/episodes.md describes the file.
 
     An interrupted command goes on where it was when it is repeated.
     """

@@ -1,20 +1,21 @@
 """`mirage evaluate`: what policies cost on episode tables."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.evaluation_tables import render_figure_tables
 from mirage.cli.policies.table_options import check_finite
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.judge.evaluation import CLASSES, Figures
 from mirage.errors import InputError, MalformedText
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
 from mirage.studies.evaluation import pareto_plot
@@ -25,9 +26,12 @@ from mirage.studies.evaluation.evaluation_document import (
     evaluate_constant_leads,
     warn_if_pooled,
 )
-from mirage.studies.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
+from mirage.studies.evaluation.policy_evaluation import (
+    EvaluationRequest,
+    load_judged_table,
+    run_evaluation,
+)
 from mirage.studies.output_check import check_writable
-from mirage.studies.tables.table_plan import warn_if_beyond_trace
 
 app = typer.Typer()
 
@@ -36,6 +40,14 @@ KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
 _KNOWN_AFTERWARDS = ("oracle",)
 _HOUR_S = 3600.0
 _STDOUT = "-"
+_SHOWN = (
+    ("inter-\nruption h", "interruption_h", 2),
+    ("overlap\nh", "overlap_h", 2),
+    ("zero %", "zero_interruption_pct", 0),
+    ("cost h", "cost_h", 2),
+    ("gap\nclosed", "gap_closed", 2),
+)
+"""Columns: heading, figure, digits."""
 
 
 @app.command("evaluate")
@@ -82,7 +94,7 @@ def evaluate_tables(
     (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
     decide at every instant of the tables as the service would let them, without seeing what comes
     after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
-    (95 %, in the JSON and with --intervals) resample whole days. docs/episodes.md has the
+    (95 %, in the JSON and with --intervals) resample whole days. docs/reference/episodes.md has the
     definitions.
     """
     paths, names = _split_paths_and_policies(words, policies or [])
@@ -92,7 +104,7 @@ def evaluate_tables(
         check_writable(Path(json_path))
     startup_h = _parse_startup_h(startup_time)
     under = get_models_folder(config)
-    tables = [_load_table(path) for path in paths]
+    tables = [load_judged_table(path, TERMINAL) for path in paths]
     request = EvaluationRequest(
         paths=paths,
         tables=tables,
@@ -134,14 +146,6 @@ def _split_paths_and_policies(
     return paths, list(dict.fromkeys(names))
 
 
-def _load_table(path: Path) -> EpisodeTable:
-    table = EpisodeTable.load(path)
-    if not len(table):
-        raise InputError(f"{path} holds no episode")
-    warn_if_beyond_trace(path, table, TERMINAL)
-    return table
-
-
 def _parse_startup_h(text: str) -> float:
     try:
         seconds = parse_time_limit(text)
@@ -163,7 +167,38 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
     console = Console()
-    for table in render_figure_tables(document["policies"], intervals=intervals):
+    for table in _render_figure_tables(document["policies"], intervals=intervals):
         console.print(table)
     if AUTO in document["policies"]:
         console.print(format_auto_choices(document["policies"][AUTO]["all"]), soft_wrap=True)
+
+
+def _render_figure_tables(figures: Figures, *, intervals: bool) -> Iterator[Table]:
+    """One for each class that has hand-overs: 80 columns hold the policies' names whole."""
+    for load in CLASSES:
+        rows = {name: by_class[load] for name, by_class in figures.items()}
+        count = next(iter(rows.values()))["episodes"]
+        if count:
+            table = _render_class_table(rows, intervals)
+            within = ", in brackets the 95 % interval over days" if intervals else ""
+            table.title = f"{load}: mean of {count} hand-overs{within}"
+            yield table
+
+
+def _render_class_table(rows: dict[str, dict[str, Any]], intervals: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("policy", no_wrap=True, overflow="fold")
+    for heading, _, _ in _SHOWN:
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, told in rows.items():
+        cells = (_format_cell(told, figure, digits, intervals) for _, figure, digits in _SHOWN)
+        table.add_row(name, *cells)
+    return table
+
+
+def _format_cell(told: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
+    value, ends = told[figure], told[f"{figure}_ci"]
+    if value is None:
+        return ""
+    between = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends and intervals else ""
+    return f"{value:.{digits}f}{between}"

@@ -12,31 +12,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.progress import show_activity
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.errors import InputError, MirageError
-from mirage.learn.dataset import Rows
+from mirage.errors import MirageError
 from mirage.policy import registry
-from mirage.policy.models.artefact import GRAPH
-from mirage.policy.models.conformal import FEWEST, QuantileShifts
-from mirage.policy.models.tree_model import TreeModel
 from mirage.services.models import model_catalog, model_promotion
-from mirage.services.models.model_promotion import load_unseen_table
 from mirage.studies.tables.twin_asking import ask_twin_if_needed
-from mirage.studies.training.trainers import EVERY, make_packages_error
+from mirage.studies.training.recalibration import recalibrate_forecast
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
 app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
 
-Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
 
 
 @models.command("list")
-def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
+def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """All versions, and which of each name is promoted: those that the service finds."""
     under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
@@ -52,7 +45,9 @@ def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None
 
 
 @models.command("show")
-def show_model(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
+def show_model(
+    model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """What a model is: its card, checked against its graph."""
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
@@ -66,7 +61,7 @@ def show_model(model: Model, *, config: ConfigOption = None, as_json: AsJson = F
 
 @models.command("promote")
 def promote_model(
-    model: Model,
+    model: ModelArgument,
     words: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[E.npz...]", help="The newest days, which neither has seen."),
@@ -74,7 +69,7 @@ def promote_model(
     *,
     force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
     config: ConfigOption = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Put a version in use: from then on models/NAME means it.
 
@@ -100,7 +95,7 @@ def promote_model(
 
 @models.command("recalibrate")
 def recalibrate_model(
-    model: Model,
+    model: ModelArgument,
     words: Annotated[
         list[Path],
         typer.Argument(metavar="E.npz...", help="The newest days, which it has not seen."),
@@ -115,30 +110,9 @@ def recalibrate_model(
 
     Decisions stay as they are: they go by the odds of being late.
     """
-    try:
-        from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise make_packages_error() from None
-    under = get_models_folder(config)
-    served = registry.load_model(model, under)
-    card, trees = served.artefact.card, served.artefact.model
-    if not isinstance(trees, TreeModel):
-        raise InputError(f"{served.name} has no forecast of the wait")
     with show_activity("adjusting the forecast"):
-        tables = [load_unseen_table(path, served) for path in words]
-        rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
-        if len(rows) < FEWEST:
-            raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
-        residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
-        found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
-    graph = (registry.resolve_folder(model, under) / GRAPH).read_bytes()
-    forecast = card["forecast"] | found.to_card()
-    # Sizes that these tables have none of keep what they had.
-    forecast["shift_by_nodes"] = (
-        trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
-    )
-    save_artefact(out, card | {"forecast": forecast}, graph)
-    typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
+        used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
+    typer.echo(f"{out}: adjusted by {used} hand-overs")
 
 
 def _format_cell(value: object) -> str:

@@ -1,6 +1,7 @@
 """`mirage train`: from episode tables to an artefact that decides."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, get_models_folder
+from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.studies.training.artefact_training import train_artefact
 from mirage.studies.training.trainers import (
@@ -58,20 +59,20 @@ def train_policy(
         str, typer.Option(metavar="TEXT", help="Kept in the card: whose data these are.")
     ] = "",
     config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train a policy on episode tables.
 
     It is judged on rolling windows first: fitted on what was known before each, and asked to decide
     in it. Then it is fitted on everything, converted to ONNX, and compared with what was converted.
-    docs/train.md and docs/agents.md say how it decides and what the figures mean. Validation weeks
-    do not belong among the tables.
+    docs/research/train.md and docs/research/agents.md say how it decides and what the figures
+    mean. Validation weeks do not belong among the tables.
     """
     request = TrainingRequest(
         family=family,
         paths=words,
         out=out,
-        models=get_models_folder(config),
+        find_models=partial(get_models_folder, config),
         encoder=encoder,
         init=init,
         settings=settings,

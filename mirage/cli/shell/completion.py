@@ -20,6 +20,7 @@ from typing import Any
 
 from mirage.cli.connection import transport
 from mirage.config.paths import get_models_dir
+from mirage.domain.policy_names import POLICY_NAMES
 
 TREE = Path(__file__).with_name("completions.json")
 VARIABLE = "_MIRAGE_COMPLETE"
@@ -29,12 +30,6 @@ PATIENCE = "MIRAGE_COMPLETION_S"
 """Seconds that the service may take, of the environment."""
 _PATIENCE_S = 0.2
 
-RULES = (
-    *("auto", "reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"),
-    *("twin", "pin", "pin-then-free"),
-)
-"""`policy.registry.NAMES`, spelled out: that module takes a second to import."""
-
 _HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 """Values that come from elsewhere: shells evaluate what they are given (zsh does)."""
 
@@ -43,8 +38,8 @@ _STATES = {"pause": {"active"}, "resume": {"paused"}, "cancel": {"active", "paus
 
 _KNOWN_STATES = {"active", "paused", "finished", "cancelled", "failed"}
 
-Node = dict[str, Any]
-Word = tuple[str, str]
+CommandNode = dict[str, Any]
+Suggestion = tuple[str, str]
 """A suggestion and what it means."""
 
 
@@ -103,7 +98,7 @@ def _split_words(text: str) -> list[str]:
         return text.split()
 
 
-def suggest_words(line: CommandLine) -> list[Word]:
+def suggest_words(line: CommandLine) -> list[Suggestion]:
     """What may stand where the cursor is; nothing where only a file may."""
     node, option, place = _walk_tree(json.loads(TREE.read_text(encoding="utf-8")), line.words)
     if node is None:
@@ -112,7 +107,7 @@ def suggest_words(line: CommandLine) -> list[Word]:
     if option is None and equals and name in node["options"]:
         found = _filter_by_prefix(_list_values(node["options"][name], line.words), begun)
         return [(f"{name}={value}", says) for value, says in found]
-    words: Iterable[Word]
+    words: Iterable[Suggestion]
     if option is not None:
         words = _list_values(option, line.words)
     elif line.incomplete.startswith("-"):
@@ -124,19 +119,21 @@ def suggest_words(line: CommandLine) -> list[Word]:
     return _filter_by_prefix(words, line.incomplete)
 
 
-def _get_argument(node: Node, place: int) -> Node:
+def _get_argument(node: CommandNode, place: int) -> CommandNode:
     arguments = node["arguments"]
     if place < len(arguments):
         return dict(arguments[place])
     return dict(arguments[-1]) if arguments and arguments[-1]["many"] else {}
 
 
-def _walk_tree(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | None, int]:
+def _walk_tree(
+    node: CommandNode, words: Iterable[str]
+) -> tuple[CommandNode | None, CommandNode | None, int]:
     """(the command, the option whose value comes next, which argument comes next).
 
     No command where what follows is another program's.
     """
-    option: Node | None = None
+    option: CommandNode | None = None
     place = 0
     for word in words:
         if word == "=":
@@ -158,11 +155,11 @@ def _walk_tree(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | No
     return node, option, place
 
 
-def _filter_by_prefix(words: Iterable[Word], begun: str) -> list[Word]:
+def _filter_by_prefix(words: Iterable[Suggestion], begun: str) -> list[Suggestion]:
     return [(value, says) for value, says in words if value.startswith(begun)]
 
 
-def _list_values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
+def _list_values(of: CommandNode, words: tuple[str, ...]) -> Iterable[Suggestion]:
     if "choices" in of:
         return [(choice, "") for choice in of["choices"]]
     what = of.get("what")
@@ -171,11 +168,11 @@ def _list_values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
     if what == "partitions":
         return _list_partitions()
     if what == "policies":
-        return [*((name, "") for name in RULES), *_list_models()]
+        return [*((name, "") for name in POLICY_NAMES), *_list_models()]
     return _list_models() if what == "models" else []
 
 
-def _list_models() -> list[Word]:
+def _list_models() -> list[Suggestion]:
     """Folders of trained models, as commands take them: a version, or a name alone."""
     under = get_models_dir()
     found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
@@ -183,7 +180,7 @@ def _list_models() -> list[Word]:
     return [(f"models/{name}", "") for name in sorted({*found, *names}) if _is_harmless(name)]
 
 
-def _list_chains(words: tuple[str, ...]) -> list[Word]:
+def _list_chains(words: tuple[str, ...]) -> list[Suggestion]:
     """Newest first; those that the command can do something to."""
     wanted = next((_STATES[word] for word in words if word in _STATES), None)
     return [
@@ -194,15 +191,15 @@ def _list_chains(words: tuple[str, ...]) -> list[Word]:
     ]
 
 
-def _list_partitions() -> list[Word]:
+def _list_partitions() -> list[Suggestion]:
     """Of the jobs that the service shows."""
     names = {row["partition"] for row in fetch_rows("/jobs", limit=200)}
     return [(name, "") for name in sorted(names) if _is_harmless(name)]
 
 
-def fetch_rows(path: str, *, limit: int) -> list[Node]:
+def fetch_rows(path: str, *, limit: int) -> list[dict[str, Any]]:
     """Rows of the service's answer; none where it does not answer in time, or refuses."""
-    found: list[Node] = []
+    found: list[dict[str, Any]] = []
 
     def collect_rows() -> None:
         with suppress(Exception):  # whatever it is, a Tab has no place to say it
@@ -223,7 +220,7 @@ def get_patience_s() -> float:
         return _PATIENCE_S
 
 
-def _request_rows(path: str) -> list[Node]:
+def _request_rows(path: str) -> list[dict[str, Any]]:
     asked = (transport.resolve_service_url(None), "GET", transport.PREFIX + path)
     answer = transport.send_request(*asked, identified=False, timeout_s=get_patience_s())
     if answer.status == HTTPStatus.UNAUTHORIZED:

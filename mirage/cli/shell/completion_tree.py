@@ -76,7 +76,7 @@ def _format_help_line(text: str) -> str:
     """The first sentence, without anything that a shell may take for its own."""
     first = " ".join(text.split()).partition(". ")[0].rstrip(".")
     first = first.replace(": ", ", ").replace("; ", ", ")
-    plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=")
+    plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=.")
     return plain[:_HELP_WIDTH].rstrip()
 
 

@@ -1,44 +1,39 @@
 """`mirage calibrate`: fit a cluster file to a log."""
 
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.simulation.simulate import (
     ClusterName,
-    create_table,
-    format_day,
     format_hours,
     format_ratio,
-    render_rows_table,
     show_share_bar,
-    summarize_rows,
     to_epoch_s,
     warn_of_refused_rows,
 )
 from mirage.cli.ui.compile_notice import warn_if_compiling
-from mirage.errors import InputError
-from mirage.learn import optuna_search
-from mirage.services.replay.calibration import Calibration, build_default_plan, read_log_facts
-from mirage.services.replay.calibration import calibrate_params as fit
-from mirage.sim.types import Params
+from mirage.cli.ui.replay_rows import create_table, render_rows_table
+from mirage.services.replay.calibration import Calibration
 from mirage.studies.output_check import check_writable
-from mirage.traces.cluster_files.writer import render_cluster_file
-from mirage.traces.workloads import replay
+from mirage.studies.replay.cluster_fitting import (
+    ClusterFitting,
+    FittingRequest,
+    build_document,
+    write_fitted_file,
+)
+from mirage.studies.replay.log_replay import format_day
 
 app = typer.Typer()
 
-_ANY_SIZE = 20000
-"""Nodes enough for every job, until the log has shown how many there were."""
 _BEYOND = 1e-3
 """A score that drops by less, over its range, says that the log tells nothing of a setting."""
 
@@ -78,7 +73,7 @@ def calibrate_cluster_file(
     cluster_name: ClusterName = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fit a cluster file to a log and say how sure that is.
 
@@ -87,38 +82,36 @@ def calibrate_cluster_file(
     Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
     while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
     half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
-    nodes are written as drains. What is done is in docs/simulate.md.
+    nodes are written as drains. What is done is in docs/reference/simulate.md.
 
     Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
     Optuna is not installed.
     """
     check_writable(out)
-    start = (
-        load_site_params(cluster)
-        if cluster
-        else Params(name=_derive_cluster_name(trace), nodes=_ANY_SIZE)
-    )
-    if cluster and nodes is not None and nodes > start.nodes:
-        raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
-    taken = replay.load_replay(trace, start, cluster_name)
     given = {"begin": begin, "until": until, "end": judge_until}
-    instants = {name: to_epoch_s(when) for name, when in given.items() if when is not None}
-    plan = replace(build_default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
-    if cluster is None:
-        start = replace(start, nodes=read_log_facts(taken, plan).nodes)
+    request = FittingRequest(
+        trace=trace,
+        cluster=cluster,
+        nodes=nodes,
+        cluster_name=cluster_name,
+        trials=trials,
+        seed=seed,
+        instants={name: to_epoch_s(when) for name, when in given.items() if when is not None},
+    )
+    fitting = ClusterFitting.from_request(request, load_site_params)
     warn_if_compiling()
     with show_share_bar(trace.name) as told:
-        found = fit(taken, start, plan, optuna_search.search_knobs, told)
-    _save_fitted_file(out, found, trace)
+        found = fitting.fit_params(told)
+    write_fitted_file(out, found, trace)
     if as_json:
-        typer.echo(json.dumps(_build_json(found) | {"rows": summarize_rows(taken)}))
+        typer.echo(json.dumps(build_document(found, fitting.taken)))
     else:
         console = Console()
-        for table in (*_render_tables(found), render_rows_table(taken)):
+        for table in (*_render_tables(found), render_rows_table(fitting.taken)):
             console.print(table)
         typer.echo(f"{out} written")
     _warn_of_fewer_nodes(found)
-    warn_of_refused_rows(trace, taken)
+    warn_of_refused_rows(trace, fitting.taken)
 
 
 def _warn_of_fewer_nodes(found: Calibration) -> None:
@@ -129,32 +122,6 @@ def _warn_of_fewer_nodes(found: Calibration) -> None:
             "its nodes were kept",
             err=True,
         )
-
-
-def _derive_cluster_name(trace: Path) -> str:
-    return re.sub(r"\W", "_", f"c_{trace.name.split('.')[0]}")[:40]
-
-
-def _save_fitted_file(out: Path, found: Calibration, trace: Path) -> None:
-    plan = found.plan
-    text = render_cluster_file(
-        found.params,
-        [
-            f"Fitted by `mirage calibrate` to {trace.name}, {format_day(plan.begin)} to "
-            f"{format_day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
-            "Only the ratios of the weights mean anything.",
-        ],
-    )
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
-
-
-def _build_json(found: Calibration) -> dict[str, Any]:
-    told = asdict(found)
-    del told["params"]
-    return told | {"cancelled_jobs_run": found.params.cancelled_jobs_run}
 
 
 def _render_tables(found: Calibration) -> Iterator[Table]:

@@ -1,60 +1,52 @@
 """`mirage demo`: the service on a simulated cluster, and what each policy saves there."""
 
 import json
-import math
-import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-import uvicorn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mirage import logs
-from mirage.api.app import create_app
-from mirage.bootstrap import wiring
-from mirage.bootstrap.wiring import Service
-from mirage.cli.admin.serve import build_api_context
-from mirage.cli.simulation.scenario import PRESET, SEED, WARM_UP_DAYS, build_scenario, choose_window
+from mirage.cli.cluster_file import load_site_params
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
-from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.config.paths import DEFAULT_PORT
-from mirage.config.settings import Settings
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError
-from mirage.http.auth import unix_peer
-from mirage.policy import registry
-from mirage.services.forecasts.shape_forecaster import ShapeForecaster
-from mirage.services.observation.cluster_observer import Observer
-from mirage.services.observation.twin_cache import TwinCache
-from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import BASELINE, ComparisonPlan, PolicyOutcome
-from mirage.web.app import mount_pages
-from mirage.worker import Intervals, Worker
+from mirage.studies.comparison.demo_site import PLAN, DemoSite
+from mirage.studies.comparison.policy_comparison import (
+    BASELINE,
+    ComparisonPlan,
+    PolicyOutcome,
+    compute_outcomes,
+    list_completed_handovers,
+)
+from mirage.studies.comparison.scenario import (
+    PRESET,
+    SEED,
+    WARM_UP_DAYS,
+    build_scenario,
+    choose_window,
+)
 
 _PORT = DEFAULT_PORT + 1
 """Not the service's: sbatch on this host must not register its chains with a demo."""
 
 app = typer.Typer()
 
-_LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
-"""`auto` decides by them. All sets of chains share one queue: three more would make it another."""
-_PLAN = ComparisonPlan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
 _DAY_S = 86400
 _HOUR_S = 3600
-_HISTORY_S = 6 * _HOUR_S
 _LOOK_S = 1.0
 
 
@@ -94,7 +86,7 @@ def run_demo(
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster file of the machine, as docs/traces.md describes it. "
+            help="Cluster file of the machine, as docs/reference/traces.md describes it. "
             "Default: 76 nodes, for a synthetic load.",
             rich_help_panel=_LOAD,
         ),
@@ -112,7 +104,7 @@ def run_demo(
         datetime | None,
         typer.Option(
             help="Stop then (UTC). Default: when all chains have ended, at the latest after "
-            f"{_PLAN.longest_s // _DAY_S} days or where the load ends.",
+            f"{PLAN.longest_s // _DAY_S} days or where the load ends.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -121,23 +113,23 @@ def run_demo(
         typer.Option(
             min=1,
             max=50,
-            help=f"Of each policy, {_PLAN.spread_s // _HOUR_S} h apart.",
+            help=f"Of each policy, {PLAN.spread_s // _HOUR_S} h apart.",
             rich_help_panel=_CHAINS,
         ),
-    ] = _PLAN.chains,
+    ] = PLAN.chains,
     links: Annotated[
         int,
         typer.Option(
             min=2,
             max=100,
-            help=f"Jobs of each chain, {_PLAN.time_limit_s // _HOUR_S} h each.",
+            help=f"Jobs of each chain, {PLAN.time_limit_s // _HOUR_S} h each.",
             rich_help_panel=_CHAINS,
         ),
-    ] = _PLAN.links,
+    ] = PLAN.links,
     nodes: Annotated[
         int,
         typer.Option(min=1, help="Of each link; at most the cluster's.", rich_help_panel=_CHAINS),
-    ] = _PLAN.nodes,
+    ] = PLAN.nodes,
     pin: Annotated[
         bool,
         typer.Option(
@@ -159,8 +151,8 @@ def run_demo(
     any time, with exit code 130 or 143.
     """
     logs.setup_logging("auto", warnings_only=True)
-    plan = replace(_PLAN, chains=chains, links=links, nodes=nodes)
-    stage = build_scenario(preset, seed, trace, cluster)
+    plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
+    stage = build_scenario(preset, seed, trace, cluster, load_site_params)
     start, stop = choose_window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
     warn_if_compiling()
@@ -168,112 +160,33 @@ def run_demo(
         ending = stack.enter_context(watch_signals())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.build_cluster(plan, start)
-        service = _build_service(state, world, pin=pin)
-        url = stack.enter_context(_serve_api(service, port))
+        site = DemoSite.create_in(state, world, pin=pin)
+        url = stack.enter_context(site.serve_api(port))
         console = Console(stderr=True)
         cluster_name = f"simulated cluster {world.params.name}"
         console.print(f"API: {url}/api/v1/chains ({cluster_name})")
         console.print(f"Pages: {url}/")
         with console.status(f"letting the cluster fill up to {_format_instant(start)}"):
-            _advance_to_start(world, start, ending)
-        _compare_policies(plan, service, world, console, ending)
+            site.fill_cluster(start, ending.exit_if_requested)
+        _compare_policies(plan, site, console, ending)
         ending.exit_if_requested()
-        _print_results(_collect_results(plan, service, world, console), as_json=as_json)
+        _print_results(_collect_results(plan, site, console), as_json=as_json)
         if not once:
             console.print(f"The API stays at {url} until Ctrl-C.")
-            _serve_until_ended(service, world, ending)
-
-
-class _DemoSettings(Settings):
-    """A demo acts on chains and a cluster that do not exist: never where real ones are kept."""
-
-    @property
-    def database_url(self) -> str:
-        """Not MIRAGE_DATABASE_URL, which an admin's shell may well have set."""
-        return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
-
-
-def _build_service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
-    settings = _DemoSettings.model_validate(
-        {
-            "cluster": {"name": world.params.name},
-            "service": {"state_dir": state, "admins": []},
-            # at-once is shown as it is, and no policy's forecasts stop the others.
-            "provision": {"max_lead_h": 1000, "demote_error_h": 1e6, "allow_pin": pin},
-        }
-    )
-    wiring.upgrade_database(settings)
-    return wiring.build_service(settings, world)
-
-
-@contextmanager
-def _serve_api(service: Service, port: int) -> Iterator[str]:
-    """Serve the API in a thread of its own; its clock is the last tick's."""
-    listening = _bind_port(port)
-    served = create_app(build_api_context(service))
-    mount_pages(served)
-    server = uvicorn.Server(
-        uvicorn.Config(served, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
-    )
-    thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        service.store.close()
-
-
-def _bind_port(port: int) -> socket.socket:
-    for candidate in (port, 0):
-        try:
-            return socket.create_server(("127.0.0.1", candidate))
-        except OSError:
-            continue
-    raise InputError("no port of 127.0.0.1 is free")
-
-
-def _advance_to_start(world: SimulatedCluster, start: int, ending: StopSignal) -> None:
-    """Let the load alone run until `start`, a day at a time."""
-    while world.read_clock() < start:
-        ending.exit_if_requested()
-        world.advance(min(_DAY_S, start - world.read_clock()))
+            site.keep_forecasting(partial(ending.wait, _LOOK_S))
 
 
 def _compare_policies(
-    plan: ComparisonPlan,
-    service: Service,
-    world: SimulatedCluster,
-    console: Console,
-    ending: StopSignal,
+    plan: ComparisonPlan, site: DemoSite, console: Console, ending: StopSignal
 ) -> None:
-    intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
-    # A tick is an instant here, however long the twin is asked.
-    observer = Observer(params=world.params, foresight=TwinCache(budget_s=math.inf))
-    rules = replace(
-        wiring.build_rules(service),
-        observer=observer,
-        accrues_always=lambda: world.params.accrue_always,
-    )
-    worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
+    steps = site.compare_policies(plan)
     total = plan.handovers * len(plan.policies)
-    console.print(
-        f"the first chains are submitted, simulated {_format_instant(world.read_clock())}"
-    )
+    now = _format_instant(site.world.read_clock())
+    console.print(f"the first chains are submitted, simulated {now}")
     with _show_progress(console, total) as told:
-        for progress in policy_comparison.run_comparison(plan, service, world, worker):
+        for progress in steps:
             ending.exit_if_requested()
             told(progress.done, _format_instant(progress.now))
-
-
-def _serve_until_ended(service: Service, world: SimulatedCluster, ending: StopSignal) -> NoReturn:
-    """The clock stands: what a job would wait that is submitted now is asked of the twin."""
-    foreteller, observer = ShapeForecaster(), Observer(params=world.params)
-    snapshot = Snapshot(queue=world.fetch_queue(), nodes=world.fetch_nodes())
-    while True:
-        foreteller.run_tick(service.store, service.cluster_id, snapshot, observer)
-        ending.wait(_LOOK_S)
 
 
 @contextmanager
@@ -307,15 +220,12 @@ class _LogProgress:
 
 
 def _collect_results(
-    plan: ComparisonPlan, service: Service, world: SimulatedCluster, console: Console
+    plan: ComparisonPlan, site: DemoSite, console: Console
 ) -> dict[str, PolicyOutcome]:
     """By policy; says so where the end came before all hand-overs were complete."""
-    done, now = (
-        policy_comparison.list_completed_handovers(service),
-        _format_instant(world.read_clock()),
-    )
+    done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
     total = plan.handovers * len(plan.policies)
-    results = policy_comparison.compute_outcomes(done, OVERLAP_PRICE)
+    results = compute_outcomes(done, OVERLAP_PRICE)
     if not results:
         raise InputError(
             f"no hand-over of {BASELINE} was complete at the end, {now}, so nothing can be "

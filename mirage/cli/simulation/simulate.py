@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,19 +15,22 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import JsonOption
 from mirage.cli.ui.compile_notice import warn_if_compiling
-from mirage.errors import InputError
+from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
 from mirage.services.replay.simulation import simulate_replay as run
 from mirage.sim.slurm_release import describe_planner
-from mirage.traces.calibration.fidelity import Fidelity, Window, choose_window
+from mirage.studies.replay.log_replay import (
+    build_document,
+    choose_judged_window,
+    format_day,
+)
+from mirage.traces.calibration.fidelity import Fidelity, Window
 from mirage.traces.workloads import replay
 from mirage.traces.workloads.replay import Replay
 
 app = typer.Typer()
-
-_NAMED = 5
-"""Jobs named for each kind of bad row."""
 
 ClusterName = Annotated[
     str | None,
@@ -60,20 +63,24 @@ def simulate_log(
     ] = None,
     cluster_name: ClusterName = None,
     weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Replay a log on a simulated cluster: waits, speed, how near they are to the log's.
 
     From the log come submissions and requests, run times (cut at the limit), and when the user of a
     waiting job gave it up; never when a job started. Fidelity compares the jobs that started,
-    without those flagged `*_suspect`. What the figures mean is in docs/simulate.md.
+    without those flagged `*_suspect`. What the figures mean is in docs/reference/simulate.md.
 
     Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
     where there were such rows; 2 where no row is left, or a file cannot be read.
     """
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name)
-    window = _choose_window(taken, begin, until)
+    window = choose_judged_window(
+        taken,
+        None if begin is None else to_epoch_s(begin),
+        None if until is None else to_epoch_s(until),
+    )
     warn_if_compiling()
     sim = build_simulator(taken, params)
     with show_share_bar(trace.name) as told:
@@ -81,7 +88,7 @@ def simulate_log(
     if out is not None:
         write_jobs(out, taken, sim)
     if as_json:
-        typer.echo(json.dumps(_build_json(taken, report)))
+        typer.echo(json.dumps(build_document(taken, report)))
     else:
         console = Console()
         how = describe_planner(params.slurm_version)
@@ -89,17 +96,6 @@ def simulate_log(
         for table in _render_tables(taken, report, weekly=weekly):
             console.print(table)
     warn_of_refused_rows(trace, taken)
-
-
-def _choose_window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
-    given = choose_window(taken.workload.submit, taken.logged)
-    window = Window(
-        begin=given.begin if begin is None else to_epoch_s(begin),
-        end=given.end if until is None else to_epoch_s(until),
-    )
-    if (begin or until) and window.begin >= window.end:
-        raise InputError("--from must lie before --until and before the trace's last submission")
-    return window
 
 
 def to_epoch_s(when: datetime) -> int:
@@ -117,30 +113,6 @@ def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task(escape(name), total=1.0)
         yield lambda share: bar.update(task, completed=share)
-
-
-def _build_json(taken: Replay, report: SimulationReport) -> dict[str, Any]:
-    told = asdict(report)
-    window = told.pop("window")
-    if told["fidelity"] is not None:
-        told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
-    return told | {"rows": summarize_rows(taken)}
-
-
-def summarize_rows(taken: Replay) -> dict[str, Any]:
-    """What became of the rows: those read are the jobs, those refused and those skipped."""
-    return {"read": taken.read, **_count_rows_by_reason(taken)}
-
-
-def _count_rows_by_reason(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
-    kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
-    return {
-        kind: {
-            reason: {"rows": rows, "first": taken.named.get(reason, [])[:_NAMED]}
-            for reason, rows in sorted(reasons.items())
-        }
-        for kind, reasons in kinds.items()
-    }
 
 
 def _render_tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> Iterator[Table]:
@@ -192,35 +164,12 @@ def _render_weeks(found: Fidelity) -> Table:
     return table
 
 
-def render_rows_table(taken: Replay) -> Table:
-    """Rows read, and what became of those that are not replayed as they stand."""
-    table = create_table("rows", "number", "first met")
-    table.add_row("read", f"{taken.read:,}")
-    table.add_row("replayed", f"{len(taken.workload):,}")
-    for kind, reasons in _count_rows_by_reason(taken).items():
-        for reason, found in reasons.items():
-            first = ", ".join(map(str, found["first"]))
-            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
-    return table
-
-
-def create_table(*columns: str) -> Table:
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
-    return table
-
-
 def format_hours(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} h"
 
 
 def format_ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def format_day(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
 def warn_of_refused_rows(trace: Path, taken: Replay) -> None:

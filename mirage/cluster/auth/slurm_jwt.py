@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _CLAIMED = ("sun", "username")
 
-Keys = Callable[[bool], OctKey | KeySet]
+KeySource = Callable[[bool], OctKey | KeySet]
 """The keys; True: look again where they come from, one was not among them."""
 
 
@@ -47,7 +47,7 @@ Keys = Callable[[bool], OctKey | KeySet]
 class SlurmJwt:
     """Reads tokens of one algorithm, which the keys decide and no token can."""
 
-    keys: Keys
+    keys: KeySource
     algorithm: str
     audience: str | None = None
     """What `aud` must hold; None: it is not looked at."""

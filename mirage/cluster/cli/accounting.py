@@ -11,8 +11,8 @@ from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.snapshot import Records
 from mirage.errors import ClusterError
 from mirage.slurm.commands import sacct
-from mirage.slurm.commands.sacct import Key
-from mirage.slurm.commands.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.commands.sacct import RecordKey
+from mirage.slurm.commands.sacct_texts import JobTexts, is_forged, parse_texts
 from mirage.slurm.text.delimited_rows import SEPARATOR, Row
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
@@ -31,8 +31,8 @@ _RECORDS_AT_ONCE = 2000
 class SacctAnswers:
     """What sacct said of some records."""
 
-    facts: Mapping[Key, Row]
-    texts: Texts
+    facts: Mapping[RecordKey, Row]
+    texts: JobTexts
     unread: tuple[UnreadRow, ...] = ()
     """Rows of the first answer that are in neither."""
 
@@ -56,7 +56,7 @@ class SacctClient:
         answer = self._query(sacct.build_argv(fields.facts, which))
         unread = Unread()
         facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
-        told = self._fetch_texts(fields.texts, which, facts) if facts else Texts()
+        told = self._fetch_texts(fields.texts, which, facts) if facts else JobTexts()
         return SacctAnswers(facts, told, tuple(unread.rows))
 
     def settle_records(self, answers: SacctAnswers) -> Records:
@@ -77,13 +77,13 @@ class SacctClient:
             self._fields = self._read("sacct", lambda: sacct.choose_fields(known))
         return self._fields
 
-    def _settle_texts(self, names: Sequence[str], answers: SacctAnswers) -> dict[Key, Row]:
+    def _settle_texts(self, names: Sequence[str], answers: SacctAnswers) -> dict[RecordKey, Row]:
         told = answers.texts
         settled, contested = told.select_settled(), told.group_contested()
         forged = told.odd
         for uid in _sample_owners(contested):
             keys = contested[uid]
-            alone: dict[Key, Row] = {}
+            alone: dict[RecordKey, Row] = {}
             for i in range(0, len(keys), _RECORDS_AT_ONCE):
                 some = {named: answers.facts[named] for named in keys[i : i + _RECORDS_AT_ONCE]}
                 alone |= self._fetch_owner_texts(names, uid, some)
@@ -106,8 +106,8 @@ class SacctClient:
         return settled
 
     def _fetch_owner_texts(
-        self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]
-    ) -> Mapping[Key, Row]:
+        self, names: Sequence[str], uid: str, facts: Mapping[RecordKey, Row]
+    ) -> Mapping[RecordKey, Row]:
         """The texts of records of one owner; none where that answer cannot be had.
 
         sacct knows no uid of some records, and refuses to tell of a uid without an account.
@@ -125,8 +125,8 @@ class SacctClient:
             return {}
 
     def _fetch_texts(
-        self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]
-    ) -> Texts:
+        self, names: Sequence[str], which: Sequence[str], facts: Mapping[RecordKey, Row]
+    ) -> JobTexts:
         separator = make_separator()
         answer = self._query(sacct.build_argv(names, which, separator))
         return self._read("sacct", lambda: parse_texts(answer, names, separator, facts.keys()))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from mirage.cluster import rest_accounting
 from mirage.cluster.answer_reader import AnswerReader
 from mirage.cluster.call_stats import CallTotals
 from mirage.cluster.cli.client import SlurmCli, get_own_name
@@ -20,10 +19,10 @@ from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
 from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused
+from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
 from mirage.slurm.commands.sdiag import Diagnosis
 from mirage.slurm.rest import diagnosis, history, node_inventory, queue
-from mirage.slurm.rest.envelope import Dialect
+from mirage.slurm.rest.envelope import EARLIEST, Dialect
 from mirage.slurm.text import holds
 from mirage.slurm.text.unread_rows import Unread
 
@@ -192,7 +191,7 @@ class Slurmrestd:
             if not version.accounting:
                 # The next question finds a slurmrestd that was started anew with that plugin.
                 self._session.forget_dialect()
-                raise rest_accounting.build_unserved_error(version, self.commands)
+                raise _build_unserved_error(version, self.commands)
             query = [*which(version), *history.build_completeness_query(version)]
             return self.http.get(f"/slurmdb/{version.version}/jobs", "accounting", query)
 
@@ -205,3 +204,19 @@ class Slurmrestd:
             unread=unread,
         )
         return Records(found, unread.job_ids)
+
+
+def _build_unserved_error(version: Dialect, commands: SlurmCli | None) -> ClusterError:
+    """Build the error of a question about accounting, where slurmrestd serves no `/slurmdb`: a site
+    without accounting, or slurmrestd started without that plugin. scontrol decides, where there is.
+
+    Where a site keeps no accounting slurmrestd does not start with that plugin. From 23.11 on it
+    loads both by itself, so whoever leaves it out has a reason; v0.0.38 wants both named.
+    """
+    told = f"slurmrestd serves no /slurmdb/{version.version}"
+    if version.version == EARLIEST if commands is None else commands.fetch_site_config().accounting:
+        return ClusterUnavailable(f"{told}: start it without -s, or name that plugin in -s too")
+    return AccountingOff(
+        f"{told}: accounting storage is disabled here, or slurmrestd was started without that "
+        "plugin (-s)"
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirage.cluster.site_import.notes import SiteNote, is_preempted
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
 from mirage.sim.slurm_release import describe_planner, is_unchecked, is_version
@@ -14,7 +15,6 @@ from mirage.sim.types import OFF, SelectType
 ParamFields = dict[str, Any]
 """Of Params, by name."""
 
-_MINUTE_S = 60
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?!\d)", re.ASCII)
 _NEVER_DECAYS_S = 3650 * 86400
 _FLAGS_IN_FORCE = frozenset(
@@ -58,7 +58,7 @@ _PARAMETERS = {
     "sched_interval": _Parameter("sched_interval_s", 60, 0, may_be_off=True),
     "default_queue_depth": _Parameter("default_queue_depth", 100, 1),
     "bf_interval": _Parameter("bf_interval_s", 30, 1, 10800, may_be_off=True),
-    "bf_window": _Parameter("bf_window_s", 1440, 1, 43200, _MINUTE_S),
+    "bf_window": _Parameter("bf_window_s", 1440, 1, 43200, MINUTE_S),
     "bf_resolution": _Parameter("bf_resolution_s", 60, 1, 3600),
     "bf_max_job_test": _Parameter("bf_max_job_test", 500, 1, 1_000_000),
     "bf_max_job_user": _Parameter("bf_max_job_user", 0, 0),
@@ -109,7 +109,7 @@ def _convert_version(config: Mapping[str, str], notes: list[str]) -> ParamFields
 def _convert_over_time(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     minutes, _, unit = config.get("OverTimeLimit", "0 min").partition(" ")
     if minutes.isdecimal() and unit == "min":
-        return {"over_time_limit_s": int(minutes) * _MINUTE_S}
+        return {"over_time_limit_s": int(minutes) * MINUTE_S}
     notes.append(f"OverTimeLimit = {minutes}: not simulated, jobs end at their limits.")
     return {}
 

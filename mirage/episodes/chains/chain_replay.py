@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.chain import Position
-from mirage.domain.decision import Waits
-from mirage.domain.snapshot import Ints
+from mirage.domain.decision import RECENT_JOBS, Waits
 from mirage.episodes.chains.standby import AFTER_END_S, Standby
 from mirage.episodes.table.metadata import STEP_S
 from mirage.ports import Policy
@@ -19,7 +19,6 @@ from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, Params, SimJob, build_afterany
 
-RECENT_JOBS = 1000
 LINKS = 7
 
 RunTime = Callable[[int, int, int], int]

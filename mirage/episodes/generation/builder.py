@@ -1,6 +1,7 @@
 """Making episodes: the trace is replayed once, and every question is asked of a fork of it.
 
-What an instant's rows mean is said in docs/episodes.md; in short: the observation is the state
+What an instant's rows mean is said in docs/reference/episodes.md; in short: the observation is
+the state
 after all that happens at the instant, and the successor becomes eligible right then. At the
 predecessor's end it is Slurm that lets it go, within that instant and before its passes.
 """
@@ -16,7 +17,7 @@ from mirage.episodes.generation.event_history import EventHistory
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.episodes.generation.replay_fork import NEVER, ReplayFork
 from mirage.episodes.generation.sim_queries import count_free_nodes, list_rivals
-from mirage.episodes.table.episode_table import NONE, Column, EpisodeTable
+from mirage.episodes.table.episode_table import NONE, EpisodeTable, TableColumn
 from mirage.episodes.table.metadata import TableMetadata
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.features.observation import feature_vector, spec
@@ -24,7 +25,7 @@ from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
-Rows = dict[str, Column]
+Rows = dict[str, TableColumn]
 """The columns of one episode, without the axis of episodes."""
 
 
@@ -69,7 +70,7 @@ class EpisodeBuilder:
             return None
         return rows | {"outcome_aged_s": aged}
 
-    def _compute_aged_outcomes(self, aged: TraceReplay, point: int) -> Column | None:
+    def _compute_aged_outcomes(self, aged: TraceReplay, point: int) -> TableColumn | None:
         """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
         world = aged.fork_without_history(point)
         if world is None:
@@ -170,10 +171,12 @@ def describe_table(
 _ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
 
 
-def _assemble_columns(found: Sequence[Rows], instant_s: NDArray[np.int32]) -> dict[str, Column]:
+def _assemble_columns(
+    found: Sequence[Rows], instant_s: NDArray[np.int32]
+) -> dict[str, TableColumn]:
     """The columns of a table from the rows of its episodes."""
     count, width = len(instant_s), len(spec.NAMES)
-    columns: dict[str, Column] = {"instant_s": instant_s}
+    columns: dict[str, TableColumn] = {"instant_s": instant_s}
     for name in ("start_point", "predecessor_start", "predecessor_end"):
         columns[name] = np.array([rows[name] for rows in found], dtype=np.int64)
     for name in ("outcome_s", "outcome_aged_s", "rivals", "rivals_planned_s", "free_nodes"):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Self
 
+from mirage.domain.decision import RECENT_JOBS
 from mirage.domain.job import compute_wait_s
 from mirage.episodes.generation.sim_queries import map_eligible_times
-from mirage.episodes.judge.policy_runner import RECENT_JOBS
 from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord, SimJob

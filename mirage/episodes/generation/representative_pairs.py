@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mirage.domain.time_units import HOUR_S
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.types import Params, Partition, SimJob
 from mirage.traces.workloads.replay import get_partition
@@ -17,7 +18,6 @@ LONG = 0.5
 """Of the longest limit in use: jobs that ask for at least so much are the long ones."""
 RARE = 0.01
 """Limits that have less of a partition's node-hours above them are not `in use`."""
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def _compute_node_hours(job: SimJob) -> float:
     """Node-hours that it runs; none where its user gives it up before it starts."""
     if job.cancel_at is not None:
         return 0.0
-    return job.nodes * min(job.run_s, job.time_limit_s) / _HOUR_S
+    return job.nodes * min(job.run_s, job.time_limit_s) / HOUR_S
 
 
 def _find_partition(params: Params, name: str) -> Partition:

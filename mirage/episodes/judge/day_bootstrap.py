@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
+from mirage.domain.time_units import DAY_S
+
 DRAWS = 2000
 SEED = 20230213
 LEVEL_PCT = 95.0
-_DAY_S = 86400
-
-Floats = NDArray[np.float64]
 
 
 def draw_day_counts(
@@ -19,7 +19,7 @@ def draw_day_counts(
     Days (UTC, of the start point) that have episodes are drawn with replacement, as many as
     there are; an episode comes as often as its day.
     """
-    found, day_of = np.unique(np.asarray(start_point) // _DAY_S, return_inverse=True)
+    found, day_of = np.unique(np.asarray(start_point) // DAY_S, return_inverse=True)
     if not len(found):
         return np.zeros((draws, 0))
     generator = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def draw_day_counts(
 
 def count_days(start_point: NDArray[np.int64]) -> int:
     """How many days have episodes."""
-    return len(np.unique(np.asarray(start_point) // _DAY_S))
+    return len(np.unique(np.asarray(start_point) // DAY_S))
 
 
 def compute_means(counts: Floats, values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What policies cost on the same hand-overs: the figures of DESIGN section 7, by load class."""
+"""What policies cost on the same hand-overs, by load class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.judge.policy_runner import Chosen
 from mirage.episodes.table.episode_table import EpisodeTable
@@ -17,7 +18,6 @@ LIGHT_H, HEAVY_H = 2.0, 12.0
 LEAST_GAP_H = 0.1
 """Where reactive and oracle are closer than this in mean cost, no share of the gap is given."""
 
-Floats = NDArray[np.float64]
 Figures = dict[str, dict[str, dict[str, Any]]]
 """{policy: {class: {figure: value}}}"""
 

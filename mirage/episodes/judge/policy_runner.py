@@ -7,16 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Action, PolicyView, Waits
+from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.ports import Policy
-
-RECENT_JOBS = 1000
-"""How many started jobs a view shows, as the service does."""
-RECENT_HANDOVERS = 100
 
 Chosen = NDArray[np.int64]
 """[E]: the instant at which each successor becomes eligible; the last one is the reactive."""

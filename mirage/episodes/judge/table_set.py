@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from mirage.episodes.table.episode_table import Ints
+from mirage.domain.arrays import Ints
 from mirage.episodes.table.metadata import TableMetadata
 from mirage.errors import InputError
 

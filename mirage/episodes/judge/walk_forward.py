@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import PolicyView
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge.policy_runner import Chosen, select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policy.models.unavailable_model import UnavailableModel
-from mirage.policy.results.comparison import Floats, Results, compute_load_h, merge_results
+from mirage.policy.results.comparison import Results, compute_load_h, merge_results
 from mirage.ports import Policy
-
-_HOUR_S = 3600.0
 
 
 def choose_instants(
@@ -48,7 +48,7 @@ def collect_results(table: EpisodeTable, chosen: Mapping[str, Chosen]) -> Result
     rows = np.arange(len(table))
     x_s = np.column_stack([table.outcome_s[rows, k].astype(np.int64) for k in chosen.values()])
     ended = table.predecessor_end + np.maximum(x_s.max(axis=1), 0)
-    return Results(tuple(chosen), table.start_point, ended, compute_loads_h(table), x_s / _HOUR_S)
+    return Results(tuple(chosen), table.start_point, ended, compute_loads_h(table), x_s / HOUR_S)
 
 
 def compute_loads_h(table: EpisodeTable) -> Floats:

@@ -1,4 +1,4 @@
-"""The counterfactual table of many hand-overs, and its file (docs/episodes.md).
+"""The counterfactual table of many hand-overs, and its file (docs/reference/episodes.md).
 
 Each episode is one pair of jobs injected into a replayed trace. For every decision instant of the
 predecessor's run the table has the observation then, and what would have come of making the
@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.table import npz_reader, twin_forecasts
 from mirage.episodes.table.metadata import TableMetadata
 from mirage.episodes.table.twin_forecasts import TwinForecasts
@@ -28,12 +30,10 @@ NONE = -1
 _META = "meta.json"
 _META_MOST_BYTES = 16 * 2**20
 """It holds the whole cluster file."""
-_HOUR_S = 3600.0
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same table gives the same bytes: members carry no date."""
 
-Ints = NDArray[np.int64]
-Column = NDArray[Any]
+TableColumn = NDArray[Any]
 
 _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {
     "start_point": (np.int64, ("episodes",)),
@@ -52,7 +52,7 @@ _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {
     "started_nodes": (np.int32, ("started",)),
     "started_limit_s": (np.int32, ("started",)),
 }
-"""Each member: its type and its axes. docs/episodes.md says what they mean."""
+"""Each member: its type and its axes. docs/reference/episodes.md says what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class StartedJobs:
 class EpisodeTable:
     """E episodes of T instants, F features each. Columns of a loaded one are read when used."""
 
-    def __init__(self, about: TableMetadata, columns: Mapping[str, Column]) -> None:
+    def __init__(self, about: TableMetadata, columns: Mapping[str, TableColumn]) -> None:
         """`columns` by the names of `_KINDS`; InputError where shapes do not go together."""
         self.about = about
         self._columns = columns
@@ -138,12 +138,12 @@ class EpisodeTable:
     @property
     def outcome_h(self) -> NDArray[np.float64]:
         """[E, T]: `outcome_s` in hours."""
-        return self.outcome_s / _HOUR_S
+        return self.outcome_s / HOUR_S
 
     @property
     def outcome_aged_h(self) -> NDArray[np.float64]:
         """[E, T]: `outcome_aged_s` in hours."""
-        return self.outcome_aged_s / _HOUR_S
+        return self.outcome_aged_s / HOUR_S
 
     @property
     def observations(self) -> NDArray[np.float32]:
@@ -180,8 +180,8 @@ class EpisodeTable:
             predecessor_end=int(self.predecessor_end[i]),
             instants=self.predecessor_start[i] + self.instant_s.astype(np.int64),
             observations=self.observations[i],
-            outcome_h=self.outcome_s[i] / _HOUR_S,
-            outcome_aged_h=self.outcome_aged_s[i] / _HOUR_S,
+            outcome_h=self.outcome_s[i] / HOUR_S,
+            outcome_aged_h=self.outcome_aged_s[i] / HOUR_S,
         )
 
     def save(self, path: Path) -> None:
@@ -221,7 +221,7 @@ def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     about = TableMetadata(
         **{**_to_shallow_dict(first), "left_out": left_out, "beyond_trace": beyond}
     )
-    columns: dict[str, Column] = {"instant_s": tables[0].instant_s}
+    columns: dict[str, TableColumn] = {"instant_s": tables[0].instant_s}
     for name, (_, axes) in _KINDS.items():
         if axes[0] in ("episodes", "started"):
             columns[name] = np.concatenate([t._columns[name] for t in tables])  # noqa: SLF001 - own class
@@ -240,17 +240,17 @@ def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
     return found if same and np.array_equal(found.start_point, table.start_point) else None
 
 
-class _Members(Mapping[str, Column]):
+class _Members(Mapping[str, TableColumn]):
     """The members of a file, each read when first asked for. Pickle is never loaded."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: dict[str, Column] = {}
+        self._read: dict[str, TableColumn] = {}
         meta = self._read_metadata()
         self._sizes: Mapping[str, Any] = meta.pop("sizes", {})
         self.about = _parse_metadata(path, meta)
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> TableColumn:
         if name not in self._read:
             column = self._read_array(name)
             _check_column(name, column, self._sizes, f"{self._path} is damaged: ")
@@ -278,7 +278,7 @@ class _Members(Mapping[str, Column]):
             raise InputError(f"{self._path} is not of the format {FORMAT}: make it again")
         return meta
 
-    def _read_array(self, name: str) -> Column:
+    def _read_array(self, name: str) -> TableColumn:
         try:
             with npz_reader.open_archive(self._path) as archive:
                 return npz_reader.read_array(archive, name)
@@ -305,7 +305,7 @@ def _to_shallow_dict(about: TableMetadata) -> dict[str, Any]:
     return {f.name: getattr(about, f.name) for f in fields(TableMetadata)}
 
 
-def _compute_sizes(about: TableMetadata, columns: Mapping[str, Column]) -> dict[str, int]:
+def _compute_sizes(about: TableMetadata, columns: Mapping[str, TableColumn]) -> dict[str, int]:
     episodes = len(columns["start_point"])
     return {
         "episodes": episodes,
@@ -316,14 +316,14 @@ def _compute_sizes(about: TableMetadata, columns: Mapping[str, Column]) -> dict[
     }
 
 
-def _check_columns(columns: Mapping[str, Column], sizes: dict[str, int]) -> None:
+def _check_columns(columns: Mapping[str, TableColumn], sizes: dict[str, int]) -> None:
     for name in _KINDS:
         if name not in columns:
             raise InputError(f"an episode table needs the column {name}")
         _check_column(name, columns[name], sizes, "")
 
 
-def _check_column(name: str, column: Column, sizes: Mapping[str, int], where: str) -> None:
+def _check_column(name: str, column: TableColumn, sizes: Mapping[str, int], where: str) -> None:
     dtype, axes = _KINDS[name]
     shape = tuple(sizes.get(axis, NONE) for axis in axes)
     if column.dtype != dtype or column.shape != shape:
@@ -333,12 +333,12 @@ def _check_column(name: str, column: Column, sizes: Mapping[str, int], where: st
         )
 
 
-def _write_array(archive: zipfile.ZipFile, name: str, column: Column) -> None:
+def _write_array(archive: zipfile.ZipFile, name: str, column: TableColumn) -> None:
     with archive.open(_build_zip_info(f"{name}.npy"), "w", force_zip64=True) as member:
         _write_npy(member, np.ascontiguousarray(column))  # type: ignore[arg-type]
 
 
-def _write_npy(member: BinaryIO, column: Column) -> None:
+def _write_npy(member: BinaryIO, column: TableColumn) -> None:
     np.lib.format.write_array(member, column, allow_pickle=False)
 
 

@@ -14,14 +14,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.episodes.table import npz_reader
 from mirage.errors import InputError
 from mirage.features.twin_features import LEVELS
 
 FORMAT = "mirage-twins/1"
 ASKED = 48
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import DAY_S
 from mirage.features.futures.run_time_distribution import (
-    Floats,
     RunShares,
     RunTimeDistribution,
     clamp_limit,
@@ -24,7 +24,6 @@ from mirage.sim.arrays import layout
 from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
 
-_DAY_S = 86400
 _WAITS = -1.0
 """A job that has not started may run for no time at all."""
 
@@ -35,7 +34,7 @@ class Resampling:
 
     days: int = 7
     """How many of the last days the days to come are drawn from: a week has each weekday once."""
-    block_s: int = _DAY_S
+    block_s: int = DAY_S
     """What is cut out of one day; divides a day."""
     together: float = 0.5
     """How often a job goes by what its user's other jobs go by in this future: jobs of one user
@@ -57,10 +56,10 @@ class RecentSubmissions:
     """The submissions of the last days, from which the ones to come are cut."""
 
     def __init__(self, history: SubmissionHistory, now: int, how: Resampling) -> None:
-        seen = max(1, (now - history.since) // _DAY_S)
+        seen = max(1, (now - history.since) // DAY_S)
         self._days = min(how.days, seen)
         self._now, self._how = now, how
-        past = history.list_submissions(now - self._days * _DAY_S, now)
+        past = history.list_submissions(now - self._days * DAY_S, now)
         used, self._kind = np.unique(past.kind, return_inverse=True)
         self.kinds: list[SimJob] = [history.kinds.jobs[k] for k in used]
         self._at = past.at.copy()
@@ -80,8 +79,8 @@ class RecentSubmissions:
         """Rows of the past for (since, until], in the order in which they come, and when."""
         rows, instants = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.int64)]
         for begin in range(since, until, self._how.block_s):
-            ago = int(rng.integers(1, self._days + 1)) * _DAY_S
-            source = self._now + (begin - self._now) % _DAY_S - ago
+            ago = int(rng.integers(1, self._days + 1)) * DAY_S
+            source = self._now + (begin - self._now) % DAY_S - ago
             first, last = np.searchsorted(
                 self._at, (source, source + self._how.block_s), side="right"
             )

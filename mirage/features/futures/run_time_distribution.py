@@ -8,12 +8,9 @@ and all are cut at what the job has run so far: a job that has run t runs longer
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Floats, Ints
 from mirage.sim.arrays.jit import allocating_kernel
-
-Floats = NDArray[np.float64]
 
 OWN_KEPT = 64
 """Latest runs of a user that count, and of a user's like jobs."""

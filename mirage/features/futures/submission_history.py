@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.job import Job, JobState
-from mirage.domain.snapshot import Ints
 from mirage.features.futures.run_time_distribution import RunTimeDistribution
 from mirage.features.simulator_from_queue import build_submitted_job
 from mirage.sim.types import Event, EventKind, Params, SimJob

@@ -10,20 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.features.observation.spec import Scaling
 from mirage.sim.arrays.jit import allocating_kernel as kernel
 
-Floats = NDArray[np.float64]
-
 _LOG, _LOG_HOURS = int(Scaling.LOG), int(Scaling.LOG_HOURS)
 _SIGNED_LOG_HOURS = int(Scaling.SIGNED_LOG_HOURS)
-_HOUR_S = 3600.0
-_DAY_S = 86400
-_WEEK_S = 7 * _DAY_S
-_MONDAY_S = 3 * _DAY_S
+_HOUR_S = float(HOUR_S)
+_MONDAY_S = 3 * DAY_S
 """The epoch was a Thursday: three days after a Monday."""
-_FAR_S = float(_WEEK_S)
+_FAR_S = float(WEEK_S)
 """Stands for "not in sight" where a duration is asked for."""
 _PRIOR_RUNS = 2.0
 """Runs of everybody that count towards what is usual for one user."""
@@ -294,8 +291,8 @@ def _fill_lately(s: ScalarInputs, past: RecentPast, hours: Ints, out: Floats) ->
 @kernel
 def _fill_clock(s: ScalarInputs, out: Floats) -> None:
     local = s.now + s.utc_offset_s
-    day = 2.0 * math.pi * (local % _DAY_S) / _DAY_S
-    week = 2.0 * math.pi * ((local + _MONDAY_S) % _WEEK_S) / _WEEK_S
+    day = 2.0 * math.pi * (local % DAY_S) / DAY_S
+    week = 2.0 * math.pi * ((local + _MONDAY_S) % WEEK_S) / WEEK_S
     out[0], out[1] = math.sin(day), math.cos(day)
     out[2], out[3] = math.sin(week), math.cos(week)
 

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints, Snapshot
+from mirage.domain.arrays import Ints, Observation
+from mirage.domain.snapshot import Snapshot
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import spec
 from mirage.features.observation.compute import ScalarInputs, compute_numbers, scale_numbers
@@ -25,8 +26,6 @@ from mirage.features.observation.sim_columns import (
 from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Qos
-
-Observation = NDArray[np.float32]
 
 Plans = tuple[int | None, int | None]
 """By time limits, and by what is usual."""

@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, compute_waits_s
+from mirage.domain.arrays import Ints
+from mirage.domain.snapshot import UNKNOWN, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation import sim_columns

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.job import Job, compute_wait_s
 from mirage.domain.recent_history import RecentHistory
-from mirage.domain.snapshot import Ints
-from mirage.features.observation.compute import Floats, RecentPast, find_rows_between
+from mirage.features.observation.compute import RecentPast, find_rows_between
 from mirage.sim.arrays.jit import allocating_kernel
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord

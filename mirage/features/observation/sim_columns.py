@@ -6,7 +6,7 @@ takes of a job only what squeue shows: never its run time, its cancellation, or 
 
 import numpy as np
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.features.observation.compute import (
     PendingColumns,
     RecentPast,

@@ -1,7 +1,7 @@
 """The numbers of an observation: names, order, unit and scale, and a fingerprint of all of them.
 
 A model is trained on these numbers in this order; its card keeps `FINGERPRINT`, and a model whose
-fingerprint is another one is not loaded. docs/features.md says what each number means.
+fingerprint is another one is not loaded. docs/reference/features.md says what each number means.
 """
 
 import hashlib

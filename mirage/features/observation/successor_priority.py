@@ -1,6 +1,7 @@
 """The priority that the successor would have among the jobs that wait, were it eligible now.
 
-docs/simulator.md section 3, in whole points as squeue prints them. Fair share is not shown by
+docs/reference/simulator.md section 3, in whole points as squeue prints them. Fair share is not
+shown by
 squeue for a job that is not there: what the user's waiting jobs have of it is taken, else what is
 usual among all that wait. Where nobody waits it makes no difference.
 """
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.compute import PendingColumns
 from mirage.sim.types import Params

@@ -9,7 +9,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 _HEAD = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
@@ -41,7 +41,7 @@ def read_peer_uid(connection: socket.socket) -> int:
 class TcpEndpoint:
     """One end of a TCP connection."""
 
-    address: Address
+    address: IpAddress
     port: int
 
     @classmethod
@@ -111,7 +111,7 @@ def _parse_owner(answer: bytes, other: TcpEndpoint) -> int | None:
     return int(uid) if inode else None
 
 
-def to_client_name(address: Address) -> str:
+def to_client_name(address: IpAddress) -> str:
     """On whose account it counts: IPv6 by the network of which one host, or home, has all."""
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

@@ -25,7 +25,7 @@ from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import WINDOW, Trajectories
 from mirage.learn.artefact.safetensors_io import Weights
 from mirage.learn.evaluation import operating_points, time_splits
-from mirage.learn.settings import Settings
+from mirage.learn.settings import Hyperparameters
 from mirage.learn.trees import stopping, tree_training
 from mirage.policy.models.agent_model import AdvantageUnit
 
@@ -41,7 +41,7 @@ class AgentPlan:
 
     family: str
     encoder: str
-    settings: Mapping[str, Settings]
+    settings: Mapping[str, Hyperparameters]
     seed: int
     start: Weights | None = None
     """Of an agent of the same kind that it goes on from."""
@@ -76,7 +76,7 @@ class AgentPlan:
         return int(self.settings[self.encoder].get("part", 0))
 
     @property
-    def used_settings(self) -> dict[str, Settings]:
+    def used_settings(self) -> dict[str, Hyperparameters]:
         """The tables of settings that matter."""
         return {name: self.settings[name] for name in (self.encoder, "offline", self.family)}
 

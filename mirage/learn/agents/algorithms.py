@@ -22,7 +22,7 @@ from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from mirage.learn.environment.table_library import TableLibrary
-from mirage.learn.settings import Settings
+from mirage.learn.settings import Hyperparameters
 from mirage.policy.models.agent_model import AdvantageUnit
 
 _STEEPEST = 1.0
@@ -31,7 +31,9 @@ _STEEPEST = 1.0
 class Dqn:
     """Replay, a target network, returns of several steps."""
 
-    def __init__(self, net: Net, lesson: TrainingTensors, settings: Settings, seed: int) -> None:
+    def __init__(
+        self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
+    ) -> None:
         self._steps = settings["steps"]
         envs = settings["envs"]
         self._model = DQN(
@@ -71,7 +73,9 @@ _TURNS = 16
 class PolicyGradient:
     """PPO, or A2C: the critic is the mean of both values under the policy."""
 
-    def __init__(self, net: Net, lesson: TrainingTensors, settings: Settings, seed: int) -> None:
+    def __init__(
+        self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
+    ) -> None:
         self._steps = settings["n_steps"] * settings["envs"]
         own = {"batch_size": settings["batch"], "n_epochs": settings["epochs"]}
         kind = ALGORITHMS[settings["algorithm"]]

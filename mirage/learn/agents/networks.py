@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mirage.domain.arrays import Floats, Observations
 from mirage.features.observation import spec
-from mirage.learn.dataset import Floats, Observations
 
 PRICES = (0.1, 2.0)
 """Overlap prices that are learned from, drawn evenly in their logarithms."""

@@ -18,7 +18,7 @@ from torch.nn import functional
 from mirage.errors import InputError
 from mirage.learn.agents.networks import PRICES, Net, NetOutput
 from mirage.learn.agents.training_tensors import TrainingTensors, compute_cost
-from mirage.learn.settings import Settings
+from mirage.learn.settings import Hyperparameters
 from mirage.policy.models.agent_model import AdvantageUnit
 
 _SLOW = 0.99
@@ -42,7 +42,7 @@ class OfflineResult:
 def train_offline(  # noqa: PLR0913 - each is another thing
     net: Net,
     lesson: TrainingTensors,
-    settings: Settings,
+    settings: Hyperparameters,
     unit: AdvantageUnit,
     seed: int,
     *,
@@ -88,7 +88,7 @@ class _OfflineLearner:
         self,
         net: Net,
         lesson: TrainingTensors,
-        settings: Settings,
+        settings: Hyperparameters,
         unit: AdvantageUnit,
         balance: float,
     ) -> None:

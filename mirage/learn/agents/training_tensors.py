@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mirage.domain.arrays import Floats
 from mirage.learn.agents.networks import Net, NetInput
 from mirage.learn.agents.trajectories import Trajectories
-from mirage.learn.dataset import Floats
 from mirage.learn.trees import stopping
 from mirage.policy.models.agent_model import AdvantageUnit
 

@@ -7,16 +7,10 @@ from typing import Self
 import numpy as np
 import torch
 
+from mirage.domain.arrays import Flags, Ints, Observations
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents.networks import NetInput
-from mirage.learn.dataset import (
-    Flags,
-    Ints,
-    Observations,
-    Rows,
-    build_twin_features,
-    list_decision_instants,
-)
+from mirage.learn.dataset import Rows, build_twin_features, list_decision_instants
 
 WINDOW = 144
 """Observations that an agent may look back on: a day."""

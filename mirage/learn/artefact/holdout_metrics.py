@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Ints
 from mirage.domain.decision import Action, Decision, PolicyView
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.learn.dataset import Flags, Ints, Rows, list_decision_instants
+from mirage.learn.dataset import Rows, list_decision_instants
 from mirage.learn.evaluation import operating_points
 from mirage.learn.trees import tree_training
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
 from mirage.policy.results.card_results import MODEL, format_column
 from mirage.policy.results.comparison import Results
 from mirage.ports import Policy, SimplePolicy
-
-_HOUR_S = 3600
 
 
 class HoldoutMetrics:
@@ -144,4 +144,4 @@ def _format_columns(found: Results) -> dict[str, str]:
 
 
 def _to_seconds(hours: Any) -> Ints:
-    return np.round(np.asarray(hours) * _HOUR_S).astype(np.int64)
+    return np.round(np.asarray(hours) * HOUR_S).astype(np.int64)

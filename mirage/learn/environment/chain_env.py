@@ -14,17 +14,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
-from mirage.learn.environment.protocols import (
-    BOUND,
-    Flags,
-    Floats,
-    Ints,
-    Library,
-    Observations,
-    compute_rewards,
-)
+from mirage.learn.environment.protocols import BOUND, Library, compute_rewards
 
 
 def build_observation_space(

@@ -6,8 +6,10 @@ time limits, never run times.
 
 import math
 
+from mirage.domain.arrays import Ints, Observations
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.learn.environment.handover_kernel import BEGINS, ENDS, POSITION, SLOT
-from mirage.learn.environment.protocols import Observations, PositionAction
+from mirage.learn.environment.protocols import PositionAction
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
     ELIGIBLE,
@@ -35,7 +37,6 @@ from mirage.sim.arrays.layout import (
     SITE_MAX_AGE,
     SITE_NODES,
     SITE_RATE,
-    Ints,
     column,
     get_queue_place,
     section,
@@ -59,12 +60,10 @@ FEATURES: tuple[str, ...] = (
     "pending_machine_days_log",
     "ahead_machine_days_log",
 )
-"""docs/environment.md says what each is. `_log`: log(1 + x). Shares are of all nodes."""
+"""docs/reference/environment.md says what each is. `_log`: log(1 + x). Shares are of all nodes."""
 
-_DAY_S = 86400
-_HOUR_S = 3600
 _HELD, _FREE, _PINNED = (int(p) for p in PositionAction)
-_WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * _HOUR_S for h in FREED_WITHIN_H)
+_WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * HOUR_S for h in FREED_WITHIN_H)
 
 
 @kernel
@@ -80,14 +79,14 @@ def fill_observation(state: Ints, site: Ints, hand: Ints, out: Observations) -> 
 def _fill_standby(state: Ints, hand: Ints, out: Observations) -> None:
     now, position = state[NOW], hand[POSITION]
     left = max(0, hand[ENDS] - now)
-    out[0] = left / _DAY_S
+    out[0] = left / DAY_S
     out[1] = left / max(1, hand[ENDS] - hand[BEGINS])
     out[2] = 1.0 if position == _HELD else 0.0
     out[3] = 1.0 if position == _FREE else 0.0
     out[4] = 1.0 if position == _PINNED else 0.0
     eligible = section(state, LIVE)[hand[SLOT] * RECORD + ELIGIBLE]
-    out[5] = (now - eligible) / _DAY_S if eligible != NONE else 0.0
-    angle = 2.0 * math.pi * (now % _DAY_S) / _DAY_S
+    out[5] = (now - eligible) / DAY_S if eligible != NONE else 0.0
+    angle = 2.0 * math.pi * (now % DAY_S) / DAY_S
     out[6] = math.sin(angle)
     out[7] = math.cos(angle)
 
@@ -136,7 +135,7 @@ def _fill_pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> Non
         work += asked
         if theirs < key or (theirs == key and ids[i] < job_id):
             before += asked
-    machine_day = site[SITE_NODES] * _DAY_S
+    machine_day = site[SITE_NODES] * DAY_S
     out[13] = math.log1p(rivals)
     out[14] = math.log1p(work / machine_day)
     out[15] = math.log1p(before / machine_day)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.episodes.generation.replay_fork import ReplayFork
 from mirage.learn.environment.protocols import PositionAction
 from mirage.sim import moves
@@ -19,7 +20,6 @@ from mirage.sim.arrays.layout import (
     SHORT,
     VERSION,
     WATCHED_START,
-    Ints,
     section,
 )
 from mirage.sim.engine import advance_until, check_instant_room

@@ -11,22 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
+from mirage.domain.time_units import HOUR_S
 from mirage.features.observation import feature_vector, spec
 from mirage.learn.environment.compact_observation import FEATURES
 from mirage.learn.environment.packed_states import PackedStates
-from mirage.learn.environment.protocols import (
-    Batch,
-    Flags,
-    Floats,
-    Ints,
-    Observations,
-    PositionAction,
-)
+from mirage.learn.environment.protocols import Batch, PositionAction
 from mirage.learn.environment.start_states import StartState, StartStates, simulate_start
 from mirage.learn.environment.state_batch import StateBatch
 from mirage.sim.types import build_afterany
-
-_HOUR_S = 3600.0
 
 
 class ObservationKind(StrEnum):
@@ -65,7 +58,7 @@ class LiveLibrary:
     def describe_episode(self, episode: int) -> dict[str, Any]:
         """The outcome without a move: what plain Slurm gives."""
         start = self.starts[episode]
-        return {"reactive_h": (start.reactive_start - start.world.end) / _HOUR_S}
+        return {"reactive_h": (start.reactive_start - start.world.end) / HOUR_S}
 
 
 class ForkBatch:
@@ -89,7 +82,7 @@ class ForkBatch:
             start = fork.step_to_next_instant(PositionAction(actions[i]))
             if start is not None:
                 ended[i] = True
-                self.outcome_h[i] = (start - fork.world.end) / _HOUR_S
+                self.outcome_h[i] = (start - fork.world.end) / HOUR_S
         self.instant += ~ended
         return ended
 

@@ -6,8 +6,8 @@ from typing import Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.learn.environment.handover_kernel import Machine, pack_handover
-from mirage.learn.environment.protocols import Ints
 from mirage.learn.environment.start_states import StartState
 from mirage.sim import moves
 from mirage.sim.arrays import layout

@@ -8,12 +8,8 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Observations = NDArray[np.float32]
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 
 BOUND = 1e9
 """No number of an observation is larger, of either sign: spaces are bounded by it."""
@@ -65,5 +61,5 @@ class Library(Protocol):
 
 
 def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
-    """-(interruption + price x overlap) of each outcome, hours (DESIGN section 1)."""
+    """-(interruption + price x overlap) of each outcome, hours."""
     return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

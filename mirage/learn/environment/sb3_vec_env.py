@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
+from mirage.domain.arrays import Flags, Ints, Observations
 from mirage.learn.environment.chain_env import ChainVectorEnv
-from mirage.learn.environment.protocols import Flags, Ints, Observations
 
 Indices = None | int | Iterable[int]
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
+from mirage.domain.time_units import HOUR_S
 from mirage.learn.environment import compact_observation, handover_kernel
 from mirage.learn.environment.handover_kernel import ENDS, STARTED, Machine
 from mirage.learn.environment.packed_states import PackedStates
-from mirage.learn.environment.protocols import Flags, Floats, Ints, Observations
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import NONE, copy_into
 
-_HOUR_S = 3600.0
 _CODES = 8
 """More than there are ROOM_ constants."""
 
@@ -42,7 +42,7 @@ class StateBatch:
             if short:
                 self._make_room(short)
         ended: Flags = self._hands[:, STARTED] != NONE
-        self.outcome_h = (self._hands[:, STARTED] - self._hands[:, ENDS]) / _HOUR_S
+        self.outcome_h = (self._hands[:, STARTED] - self._hands[:, ENDS]) / HOUR_S
         self.instant += ~ended
         return ended
 

@@ -6,16 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.environment.protocols import (
-    BOUND,
-    Flags,
-    Floats,
-    Ints,
-    Observations,
-    PositionAction,
-)
+from mirage.learn.environment.protocols import BOUND, PositionAction
 
 _T_AND_F = 2
 

@@ -7,7 +7,7 @@ P(wait < w) and P(wait <= w) as forecast, which is even on [0, 1] where the fore
 
 import numpy as np
 
-from mirage.learn.dataset import Floats
+from mirage.domain.arrays import Floats
 from mirage.policy.models.quantiles import LEVELS, P50, P90
 
 _LONGEST_LOG = float(np.log1p(24.0 * 366))

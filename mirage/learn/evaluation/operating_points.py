@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import DAY_S
 
 OVERLAPS_H = (1.0, 2.5)
 """A site may rather say how long jobs may run side by side."""
@@ -25,7 +24,6 @@ FORTNIGHT_DAYS = 14
 CERTAINTY_PCT = 95.0
 """Of fortnights made of the judged days, whose overlap the budget has to hold."""
 
-_DAY_S = 86400
 _DRAWS = 2000
 _SEED = 20230213
 
@@ -55,7 +53,7 @@ def find_operating_point(
 
 def compute_overlap_bound(overlap_h: Floats, start_point: Ints) -> float:
     """The mean overlap that CERTAINTY_PCT of fortnights of such days stay within."""
-    days, day_of = np.unique(start_point // _DAY_S, return_inverse=True)
+    days, day_of = np.unique(start_point // DAY_S, return_inverse=True)
     count, sums = np.bincount(day_of), np.bincount(day_of, overlap_h)
     drawn = np.random.default_rng(_SEED).integers(len(days), size=(_DRAWS, FORTNIGHT_DAYS))
     means = sums[drawn].sum(axis=1) / count[drawn].sum(axis=1)

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from mirage.domain.arrays import Flags, Ints
 from mirage.errors import InputError
-from mirage.learn.dataset import Flags, Ints, Rows
+from mirage.learn.dataset import Rows
 
 FEWEST = 5
 """Episodes on either side of a split."""

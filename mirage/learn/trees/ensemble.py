@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.learn.dataset import Floats, Observations
+from mirage.domain.arrays import Floats, Observations
 from mirage.learn.trees.tree_families import Boosted, Family, FittedForecast, Forest, Trees
 
 

@@ -4,7 +4,8 @@ A forecast says how likely the successor, freed now, would start after its prede
 its wait the same at every instant, it would be right to free as soon as the odds of being late
 reach the overlap price (the newsvendor's rule). It is not, and freeing cannot be taken back. So the
 boundary is odds = factor x price, and the factor is searched for over the tables, where the cost of
-every stopping is known: one number for all prices. docs/train.md says what was tried beside it.
+every stopping is known: one number for all prices. docs/research/train.md says what was tried
+beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,8 @@ from math import log
 
 import numpy as np
 
-from mirage.learn.dataset import Flags, Floats, Ints, Rows
+from mirage.domain.arrays import Flags, Floats, Ints
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import time_splits
 from mirage.learn.trees.tree_families import Family, Trees
 from mirage.policy.rules.late_threshold import is_late_enough

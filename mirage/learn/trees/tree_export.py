@@ -10,7 +10,7 @@ from onnxmltools.convert.common.data_types import FloatTensorType as XgboostInpu
 from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 
-from mirage.learn.dataset import Observations
+from mirage.domain.arrays import Observations
 from mirage.learn.trees.ensemble import EnsembleTrees
 from mirage.learn.trees.tree_families import BoostedTrees, ForestTrees, Trees
 from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, open_session

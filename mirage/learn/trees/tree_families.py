@@ -7,7 +7,7 @@ import numpy as np
 import xgboost
 from sklearn.ensemble import RandomForestRegressor
 
-from mirage.learn.dataset import Floats, Observations
+from mirage.domain.arrays import Floats, Observations
 from mirage.learn.settings import load_defaults
 from mirage.policy.models.quantiles import LEVELS, invert_distribution
 

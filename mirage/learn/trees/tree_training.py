@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.judge.evaluation import (
     Figures,
@@ -14,7 +15,7 @@ from mirage.episodes.judge.evaluation import (
     build_class_masks,
     evaluate_policies,
 )
-from mirage.learn.dataset import Floats, Rows
+from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
 from mirage.learn.trees import stopping
 from mirage.learn.trees.stopping import StepCallback

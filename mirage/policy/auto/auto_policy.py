@@ -2,7 +2,7 @@
 
 Candidates stand in an order: learned, forecast, quantile, reactive. The first that can be asked
 decides, unless a later one has clearly cost less on recent hand-overs at a like load. None of them
-is asked where the standby's position settles it. docs/auto.md has the whole of it.
+is asked where the standby's position settles it. docs/concepts/auto.md has the whole of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +85,8 @@ class AutoPolicy(SimplePolicy):
         )
 
     def decide_outright(self, view: PolicyView) -> Decision | None:
-        """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
+        """Where the standby may be pinned or earns age anyway: docs/concepts/positions.md has
+        the evidence.
 
         Tables know neither, so over them candidates decide.
         """

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Observations
 from mirage.errors import UnfitModel
 from mirage.features.observation import spec
 from mirage.policy.models.agent_model import AgentModel
@@ -35,8 +36,6 @@ NOT_IN_TABLES = ("nodes_down", "own_running_jobs", "own_pending_jobs")
 """A replay loses no nodes and its pair has no other jobs, so a model has learned nothing of these:
 it is shown the nearest that it has learned from."""
 _NOT_IN_TABLES = [spec.PLACES[name] for name in NOT_IN_TABLES]
-
-Observations = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Gammerman and Shafer, 2005), for each size of chain apart.
 The instants of a hand-over, and the hand-overs of a day, share the cluster's load: they are no
 samples of their own. So the finite-sample level of conformal prediction counts days: of n values in
 order the k-th is taken where k / (n + 1) is the level, which moves the outer quantiles further out
-the fewer days there are. docs/train.md says how the window was chosen.
+the fewer days there are. docs/research/train.md says how the window was chosen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import DAY_S
 from mirage.features.observation import spec
 from mirage.policy.models.quantiles import LEVELS
 
@@ -27,11 +29,7 @@ WINDOW_DAYS = 21
 FEWEST = 5
 """Hand-overs without which nothing is moved."""
 
-_DAY_S = 86400
 _NODES = spec.PLACES["successor_nodes"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ def compute_shift(residuals: Floats, start_point: Ints, window_days: int = WINDO
     """[Q], by the newest of hand-overs whose waits are known: residuals [E, D, Q]; zeros of few."""
     if len(start_point) < FEWEST:
         return np.zeros(len(LEVELS))
-    recent = start_point > start_point.max() - window_days * _DAY_S
-    days = len(np.unique(start_point[recent] // _DAY_S))
+    recent = start_point > start_point.max() - window_days * DAY_S
+    days = len(np.unique(start_point[recent] // DAY_S))
     return compute_residual_quantiles(residuals[recent].reshape(-1, len(LEVELS)), days)
 
 

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Observations
 from mirage.domain.decision import PolicyView
 from mirage.features import twin_features
 from mirage.policy.twin.twin_policy import NOT_ASKED
-
-Observations = NDArray[np.float32]
 
 
 def has_twin_inputs(card: Mapping[str, Any]) -> bool:

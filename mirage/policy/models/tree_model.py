@@ -8,19 +8,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints, Observations
 from mirage.domain.decision import Forecast, PolicyView
+from mirage.domain.time_units import HOUR_S
 from mirage.policy.models import conformal, model_input, quantiles
 from mirage.policy.models.conformal import QuantileShifts
 from mirage.policy.models.model_output import ModelOutput
 from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, check_signature
 from mirage.policy.models.quantiles import P10, P50, P90
 from mirage.policy.rules.late_threshold import compute_threshold
-
-_HOUR_S = 3600.0
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Observations = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ class TreeModel:
         return ModelOutput(
             frees=frees,
             reason=_format_reason(float(late[0]), least, frees=frees),
-            forecast=_build_forecast(wait_h[0] * _HOUR_S),
+            forecast=_build_forecast(wait_h[0] * HOUR_S),
         )
 
 

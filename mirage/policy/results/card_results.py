@@ -14,14 +14,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.domain.decision import PolicyView
-from mirage.policy.results.comparison import Ints, Results, merge_results
+from mirage.domain.time_units import HOUR_S
+from mirage.policy.results.comparison import Results, merge_results
 
 MODEL = "model"
 SIZE_WITHIN = 2.0
 """Results of a size of chain tell of another within this factor, where none is nearer."""
 
-_HOUR_S = 3600.0
 _LEAST_PRICE = 1e-3
 
 
@@ -41,9 +42,9 @@ class CardResults:
         start_point, known_at, load_s = (_parse_column(told[name]) for name in _COLUMNS)
         by_price = {}
         for price, columns in told["x_s"].items():
-            x_h = np.column_stack([_parse_column(text) / _HOUR_S for text in columns.values()])
+            x_h = np.column_stack([_parse_column(text) / HOUR_S for text in columns.values()])
             by_price[float(price)] = Results(
-                tuple(columns), start_point, known_at, load_s / _HOUR_S, x_h
+                tuple(columns), start_point, known_at, load_s / HOUR_S, x_h
             )
         partition = told.get("partition", "")
         return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)

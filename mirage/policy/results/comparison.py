@@ -7,17 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.decision import Waits
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policy.rules.lead_rules import select_like_waits
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LAST_JOBS, ENOUGH = 50, 10
 """Of the started jobs that tell the load: the latest of those alike; fewer and wider ones count."""
-
-_DAY_S = 86400
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ def merge_results(parts: Sequence[Results]) -> Results:
 def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
     """The mean wait of jobs like it that started lately, hours; 0 where none has."""
     waits = select_like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
-    return float(waits.mean()) / _HOUR_S if len(waits) else 0.0
+    return float(waits.mean()) / HOUR_S if len(waits) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +100,7 @@ class Weighing:
 
     def compute_weights(self, results: Results, now: int, load: float) -> Floats:
         """[N], at most 1."""
-        age_days = (now - results.start_point) / _DAY_S
+        age_days = (now - results.start_point) / DAY_S
         off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
         found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
         return found
@@ -137,7 +133,7 @@ def choose_cheapest(
 
     Behind it those that it, or one before it, has cost less than.
     """
-    day = results.start_point // _DAY_S
+    day = results.start_point // DAY_S
     chosen, dearer = order[0], list[str]()
     for other in order[1:]:
         saved = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)

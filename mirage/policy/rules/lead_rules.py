@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
+from mirage.domain.time_units import MINUTE_S
 from mirage.ports import SimplePolicy
 
-_MINUTE_S = 60
 _FEW_MINUTES = 3
 
 
@@ -250,6 +250,6 @@ def _wait_without_history(policy: str) -> Decision:
 
 def _format_span(seconds: float) -> str:
     """In minutes, where those tell a lead from what is left."""
-    if abs(seconds) < _FEW_MINUTES * _MINUTE_S:
+    if abs(seconds) < _FEW_MINUTES * MINUTE_S:
         return f"{seconds:.0f} s"
-    return f"{seconds / _MINUTE_S:.0f} min"
+    return f"{seconds / MINUTE_S:.0f} min"

@@ -2,7 +2,7 @@
 
 Pinned on whole nodes it cannot start before its predecessor ends, so it costs no overlap, and Slurm
 plans it for exactly that instant. It is late only where jobs that are ahead of it are planned onto
-these nodes, which the plan tells hours before (docs/positions.md).
+these nodes, which the plan tells hours before (docs/concepts/positions.md).
 """
 
 from dataclasses import dataclass, field, replace

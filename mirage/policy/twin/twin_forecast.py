@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.domain.decision import Forecast
-from mirage.domain.snapshot import Ints
 from mirage.features.futures.future_sampler import (
     FutureSampler,
     RecentSubmissions,

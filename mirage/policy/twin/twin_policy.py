@@ -16,7 +16,8 @@ from mirage.policy.rules.lead_rules import Quantile
 from mirage.ports import Needs, SimplePolicy
 
 FACTOR = 0.6
-"""Of the boundary. Less than the newsvendor's 1: the twin is too hopeful (docs/twin.md)."""
+"""Of the boundary. Less than the newsvendor's 1: the twin is too hopeful
+(docs/concepts/twin.md)."""
 
 NOT_ASKED = "the twin was not asked"
 

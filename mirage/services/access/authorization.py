@@ -1,4 +1,4 @@
-"""From who somebody is to what they may: configured admins, Slurm's Operators and coordinators."""
+"""Maps a caller to their role: configured admins, and Slurm's Operators and coordinators."""
 
 import grp
 import os
@@ -22,7 +22,7 @@ def _hide_nothing() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorizer:
-    """What standing is made from."""
+    """Resolves a caller's role from the configured admins and from what Slurm says of users."""
 
     admins: Sequence[str] = ()
     """Users."""
@@ -66,7 +66,7 @@ class Authorizer:
 
 
 def _list_groups(user: str) -> list[str]:
-    """By name; none of a user whom this host does not know."""
+    """List the names of the user's groups; none for a user whom this host does not know."""
     try:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
         return [grp.getgrgid(number).gr_name for number in numbers]

@@ -1,7 +1,8 @@
-"""What Slurm knows and seldom changes: asked rarely, kept while it does not answer, then let go.
+"""Keeps answers of Slurm that seldom change: Slurm is asked rarely, in the background.
 
-Whoever wants to know is told what is known: it is asked in a thread of its own
-(`poll_until_stopped`), so that no request asks Slurm, nor waits for it.
+If Slurm stops answering, the last answer is kept for a while and then dropped. Readers get the last
+known value. A thread of its own asks Slurm (`poll_until_stopped`), so no request asks Slurm or
+waits for it.
 """
 
 import threading
@@ -47,7 +48,7 @@ class PolledValue(Generic[T]):
         self._unanswered = 0
 
     def __call__(self) -> T:
-        """What is known; asks nobody."""
+        """Return the last known answer, or `unknown` if none is fresh enough. Asks nobody."""
         if self._known is None:
             return self._unknown
         answer, at = self._known

@@ -1,7 +1,8 @@
-"""What one user may cost the others: how often, and how much at once. The one home of such bounds.
+"""Bounds what one user may cost the others: how often, and how much at once.
 
-All is counted in this process's memory: Mirage is one process (docs/decisions/0020), and what a
-restart forgets is a burst. What must outlast it is counted in the database (`services.room`).
+This module is the one home of such bounds. All is counted in this process's memory: Mirage is one
+process (docs/decisions/0020), and a restart forgets no more than a burst. Counts that must survive
+a restart are made in the database (`services.chains.chain_quota`).
 """
 
 import math
@@ -20,7 +21,7 @@ has been silent longest begins anew."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """As configured ([quota], mirage/config/quota_settings.py)."""
+    """The quotas as configured ([quota], mirage/config/quota_settings.py)."""
 
     writes_burst: int = 200
     writes_per_minute: int = 20

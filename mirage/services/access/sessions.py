@@ -42,7 +42,7 @@ def begin_session(tx: Transaction, token: str, *, cluster_id: int, now: int) -> 
 def find_session_caller(
     tx: Transaction, secret: str, *, cluster_id: int, now: int
 ) -> Caller | None:
-    """Whose session this is; None where it, or its token, is over."""
+    """Return the caller whose session this is; None if the session or its token is over."""
     token_id = sessions.find_session_token(tx, _hash_secret(secret), now=now)
     known = None if token_id is None else tokens.find_token(tx, token_id)
     if known is None:

@@ -1,4 +1,4 @@
-"""What Slurm says of people: who steers, what is private, and whose jobs the service may move."""
+"""Collects what Slurm says of people: who steers, what is private, whose jobs Mirage may move."""
 
 import os
 import pwd
@@ -48,7 +48,7 @@ class SlurmPermissions:
 
 @dataclass(frozen=True, slots=True)
 class _SlurmConf:
-    """Of slurm.conf."""
+    """The settings of slurm.conf that say what is private and who may do everything."""
 
     private: frozenset[str]
     master: str
@@ -93,7 +93,7 @@ def build_permissions(
 
 
 def compute_reach(user: str, roster: Roster, master: str = "") -> MoveScope:
-    """Whose jobs `user` may move."""
+    """Return whose jobs `user` may move; UNKNOWN while Slurm's roster is not known."""
     if user in {"root", master} or user in roster.operators:
         return EVERYBODY
     if roster is NO_ROSTER:

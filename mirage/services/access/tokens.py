@@ -56,7 +56,10 @@ def revoke_token(tx: Transaction, token_id: str, *, cluster_id: int, now: int, a
 
 
 def authenticate_token(tx: Transaction, given: str, *, cluster_id: int, now: int) -> Caller:
-    """Whose token this is. Raises NotIdentified for one that is not valid, or not here."""
+    """Return the caller whose token this is.
+
+    Raises NotIdentified for a token that is not valid, or not valid on this cluster.
+    """
     shape = _SHAPE.fullmatch(given)
     known = None if shape is None else tokens.find_token(tx, shape["id"])
     secret = "" if shape is None else shape["secret"]
@@ -68,7 +71,10 @@ def authenticate_token(tx: Transaction, given: str, *, cluster_id: int, now: int
 
 
 def resolve_caller(known: Token, *, cluster_id: int, now: int) -> Caller:
-    """Who somebody is that has shown this token. Raises NotIdentified for one that is over."""
+    """Return the caller who has shown this token.
+
+    Raises NotIdentified for a token that is revoked, has expired or is for another cluster.
+    """
     who = f"token {known.token_id}"
     if known.revoked_at is not None:
         raise NotIdentified("the token was revoked", who)

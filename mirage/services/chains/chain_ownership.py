@@ -1,4 +1,7 @@
-"""Whose a chain is, where marks can be copied: its registrant's, else its first job's user's."""
+"""Decides whose a chain is: its registrant's, else that of the user of its first job.
+
+Marks can be copied, so a mark alone does not say whose a chain is.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,11 +26,12 @@ CLOCKS_DIFFER_S = 5
 
 
 def is_contradicted(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
-    """Whether Slurm contradicts the registration of a chain that has no link yet.
+    """Return whether Slurm contradicts the registration of a chain that has no link yet.
 
-    A registration is its caller's word, vouched for, and no mark on other jobs weighs against it.
-    But whoever saw the mark in the queue can register it too: the job that it names has to be the
-    caller's and, in the queue, to bear the mark. Accounting may have lost that.
+    A registration is the word of a caller whose identity is vouched for. Marks on other jobs do not
+    weigh against it. But anybody who saw the mark in the queue can register the chain too. So the
+    job that the registration names must be the caller's. If the queue shows that job, the job must
+    also bear the mark. In accounting the mark is not required: accounting may have lost it.
     """
     job_id = chain.registered_job
     if job_id is None:
@@ -79,8 +83,11 @@ def adopt_chain(
 
 
 def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
-    """What nobody has told counts at its strictest: a user may have asked that links never overlap,
-    and a link that is early then loses the age that it has earned."""
+    """Return the chain with the settings that its job tells; the others at their strictest.
+
+    Its user may have asked that links never overlap, and a link that is early then loses the age
+    that it has earned.
+    """
     return replace(
         chain,
         style=wished.style or Style.SEQUENTIAL,

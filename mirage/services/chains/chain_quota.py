@@ -1,7 +1,7 @@
-"""How many chains of one user Mirage follows; those beyond that are left to plain Slurm.
+"""Limits how many chains of one user Mirage follows; those beyond are left to plain Slurm.
 
-Nothing is lost with them: their links stand in Slurm, each behind the one before. They are taken up
-as others of the same user come to their end.
+Nothing is lost with the chains beyond the limit: their links stand in Slurm, each behind the one
+before. Mirage takes such a chain up once another chain of the same user has ended.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,18 @@ import structlog
 
 from mirage.domain.chain import ChainId, is_made_for
 from mirage.domain.job import Job
+from mirage.domain.time_units import DAY_S
 from mirage.errors import TooMany
 from mirage.services.chains.link_sync import parse_marks
-from mirage.store.chains import chains, registrations
+from mirage.store.chains import chain_counts, chains
 from mirage.store.database.engine import Transaction
 
 _log = structlog.get_logger(__name__)
 
 
-_DAY_S = 86400
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainQuota:
-    """Of one user's chains."""
+    """The limits on one user's chains."""
 
     live: int
     a_day: int
@@ -37,24 +35,24 @@ def check_chain_quota(
     """Raises TooMany for a chain that would be one too many; one that is known already is not."""
     if chains.find_chains(tx, [chain_id]):
         return
-    if chains.count_live_chains(tx, cluster_id, uid) >= bounds.live:
+    if chain_counts.count_live_chains(tx, cluster_id, uid) >= bounds.live:
         raise TooMany(
             f"no more than {bounds.live} live chains of one user are followed here "
             "(max_chains_per_user), and you have as many: this one will be once another one is over"
         )
-    begun = registrations.count_registrations_since(tx, cluster_id, uid, now - _DAY_S)
+    begun = chain_counts.count_registrations_since(tx, cluster_id, uid, now - DAY_S)
     if begun.chains >= bounds.a_day:
         raise TooMany(
             f"{bounds.a_day} chains of yours began in 24 hours (quota.registrations_per_day): "
             "this one is followed without its settings, once Mirage sees it in the queue",
-            (begun.first or now) + _DAY_S - now,
+            (begun.first or now) + DAY_S - now,
         )
 
 
 def filter_followed_jobs(
     tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: ChainQuota, *, now: int
 ) -> list[Job]:
-    """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
+    """Return the jobs without those of unknown chains whose user has as many chains as allowed."""
     named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
     ids = set(named.values())
     new = ids - chains.find_chains(tx, ids).keys()
@@ -66,8 +64,8 @@ def filter_followed_jobs(
             continue
         new.discard(chain_id)
         if job.uid not in left:
-            begun = registrations.count_registrations_since(tx, cluster_id, job.uid, now - _DAY_S)
-            live = chains.count_live_chains(tx, cluster_id, job.uid)
+            begun = chain_counts.count_registrations_since(tx, cluster_id, job.uid, now - DAY_S)
+            live = chain_counts.count_live_chains(tx, cluster_id, job.uid)
             left[job.uid] = min(bounds.live - live, bounds.a_day - begun.chains)
         if left[job.uid] <= 0:
             beyond.add(chain_id)

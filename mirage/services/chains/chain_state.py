@@ -1,7 +1,8 @@
-"""What a chain's links say of it: goes on, at risk, paused, over. Nothing here asks or tells Slurm.
+"""Judges a chain by its links: it goes on, is at risk, is paused or is over.
 
-Links guard themselves (slurm_plugin); these are the same guards once more, as the service sees them
-in queue and accounting, for links whose own did not work. They are slower to act than those.
+Nothing here asks Slurm or tells Slurm anything. Links guard themselves (slurm_plugin). These are
+the same guards once more, as the service sees the links in queue and accounting. They are for links
+whose own guards did not work, and they act later than the links' own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ class ChainVerdict(NamedTuple):
     at_risk: ChainRisk | None = None
 
 
-Refused = Callable[[int], str]
+RefusalLookup = Callable[[int], str]
 """Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
 
 
@@ -58,7 +59,7 @@ class _ChainView:
     chain: Chain
     links: Sequence[Link]
     now: int
-    refused: Refused
+    refused: RefusalLookup
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
@@ -94,7 +95,7 @@ class _ChainView:
         return max(0, (link.end or self.now) - self.script_starts.get(link.index, 0))
 
     def compute_ended_run_s(self, link: Link) -> int:
-        """Of one that has ended."""
+        """Return the seconds that the script of an ended link ran."""
         return max(0, (link.end or 0) - self.script_starts.get(link.index, 0))
 
     def has_failed_fast(self, link: Link) -> bool:
@@ -106,7 +107,7 @@ class _ChainView:
         )
 
     def sum_runs_s(self) -> int:
-        """How long its links have run, a running one to its time limit."""
+        """Return the seconds that the chain's links ran, a running one up to its time limit."""
         return sum(
             max(
                 0, (link.end or link.get_planned_end() or self.now) - self.script_starts[link.index]
@@ -121,7 +122,7 @@ def get_fail_fast_s(chain: Chain) -> int:
 
 
 def judge_chain(
-    chain: Chain, links: Sequence[Link], now: int, refused: Refused
+    chain: Chain, links: Sequence[Link], now: int, refused: RefusalLookup
 ) -> ChainVerdict | None:
     """The state that the links call for and why; None where nothing is to be said."""
     look = _ChainView(chain, links, now, refused)
@@ -198,7 +199,7 @@ def _build_wait_cause(look: _ChainView, link: Link) -> Cause:
 
 
 def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
-    """Whether its last links ran for nothing, one after the other."""
+    """Return a pause if the chain's last links ran for nothing, one after the other; else None."""
     if look.compute_run_s(look.began[-1]) >= look.proves_s:
         return None
     ended = [li for li in look.began[::-1] if li.state is LinkState.ENDED]
@@ -225,7 +226,11 @@ def _judge_recovery(look: _ChainView, newest: Link) -> ChainVerdict | None:
 
 
 def _is_since_resumed(look: _ChainView, links: Sequence[Link]) -> bool:
-    """What its owner has seen and resumed is not held against the chain again."""
+    """Return whether all `links` started since the owner last resumed the chain.
+
+    Failures that the owner has seen and answered with a resume do not count against the chain
+    again.
+    """
     return all((link.start or 0) >= look.resumed_at for link in links)
 
 
@@ -252,9 +257,10 @@ def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | Non
 
 
 def _has_paused_itself(look: _ChainView, newest: Link) -> bool:
-    """Whether its last link was turned away by its guard, as after two that failed fast it is.
+    """Return whether the chain's last link was turned away by its guard.
 
-    One that was submitted after those is its owner's answer to them, and may well be brief.
+    The guard does so after two links that failed fast. A link that was submitted after those two is
+    its owner's answer to them, and may well be brief.
     """
     brief = newest.end_state is JobState.COMPLETED and look.compute_ended_run_s(newest) < GRACE_S
     before = look.began[:-1][-_FAST_FOR_LINKS:]

@@ -15,7 +15,7 @@ _ASKED = {
 
 
 def describe_chain(chain: Chain) -> str:
-    """What a list says of it: what it is at risk of, or why it is in its state."""
+    """Return what the chain is at risk of, else why it is in its state, as lists show it."""
     return f"at risk: {explain_risk(chain.at_risk)}" if chain.at_risk else explain_cause(chain)
 
 
@@ -30,7 +30,7 @@ def explain_cause(chain: Chain) -> str:
 
 
 def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
-    """Of a chain that nobody registered: what counts for it, and why."""
+    """Explain a chain that nobody registered: which settings count for it, and why."""
     overlap = f"an overlap of {max_overlap_s // 60} min at most" if max_overlap_s else "no overlap"
     return (
         "Nobody registered this chain: it was found by the comment of its jobs. Settings that its "
@@ -40,7 +40,7 @@ def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
 
 
 def explain_risk(at_risk: ChainRisk) -> str:
-    """What a chain is at risk of."""
+    """Return what a chain is at risk of, in words."""
     return _RISKS[at_risk.of](at_risk)
 
 

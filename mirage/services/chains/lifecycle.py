@@ -23,7 +23,7 @@ from mirage.services.chains.chain_ownership import REGISTERED
 from mirage.services.chains.chain_state import judge_chain
 from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.rest_submission import validate_recipe
-from mirage.store.chains import chains, decisions, recipes
+from mirage.store.chains import chain_counts, chains, decisions, recipes
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -36,7 +36,7 @@ submits between two looks at the queue. What is never seen is over after a day (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a user's wrapped sbatch says of the chain that it has just started."""
+    """A registration: what a user's wrapped sbatch says of the chain that it has just started."""
 
     chain_id: ChainId
     links: int
@@ -66,7 +66,7 @@ def register_chain(
     known = _find_chain(tx, new.chain_id)
     if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
-    if known is None and chains.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
+    if known is None and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
         raise TooMany(
             f"{MAX_UNSEEN_CHAINS} chains of yours are registered and Slurm has shown no job of them"
             " yet: register more once the service has seen some"

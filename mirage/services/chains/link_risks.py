@@ -1,7 +1,8 @@
-"""What a pending link is at risk of, and what its owner can do: Slurm's hindrances, Mirage's own.
+"""Names what puts a pending link at risk, and what its owner can do about it.
 
-A chain is at risk where its next link may start late for a reason that has nothing to do with the
-queue. Such hand-overs are no policy's fault (`Link.hindered`).
+The risks are Slurm's hindrances and Mirage's own. A chain is at risk if its next link may start
+late for a reason that has nothing to do with the queue. Such hand-overs are no policy's fault
+(`Link.hindered`).
 """
 
 from collections.abc import Sequence
@@ -33,10 +34,10 @@ def get_advice(word: str) -> str:
 
 
 def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause | None:
-    """What a pending link waits for; None for an ordinary wait.
+    """Return what a pending link waits for; None for an ordinary wait.
 
-    A limit that its own predecessor takes up is a cause and no risk: overlap is impossible then,
-    and the standby starts when the predecessor ends.
+    A limit that the link's own predecessor takes up is a cause and no risk: overlap is impossible
+    then, and the standby starts when the predecessor ends.
     """
     found = _find_hindrance(standby)
     if found is None:
@@ -49,6 +50,6 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause
 
 
 def _find_hindrance(standby: Link) -> Hindrance | None:
-    """What hinders it still, as two looks have shown."""
+    """Return what still hinders the standby, as two looks have shown; None if nothing does."""
     hindered = standby.hindered and standby.hindered == standby.reason
     return find_hindrance_by_word(standby.hindered) if hindered else None

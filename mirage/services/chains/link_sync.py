@@ -17,7 +17,7 @@ from mirage.domain.chain import (
     find_mark,
 )
 from mirage.domain.chain_cause import Actor
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, compute_wait_s
 from mirage.domain.snapshot import Queue
 from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
@@ -184,10 +184,12 @@ def _take_up_chain(
     change: tuple[Link | None, Link],
     links: Iterable[Link],
 ) -> Chain:
-    """That it was over, or paused, was only concluded: its owner has put another link in place.
+    """Make the chain active again if its owner has put another link in place; return the chain.
 
-    While a link runs a new one is that link's doing; and what was submitted before a link was
-    cancelled is nobody's answer to that.
+    Only a state that Mirage concluded by itself is undone so: an end, a pause, or a cancellation
+    that it saw in Slurm. A new link does not undo a pause or a cancellation while a link runs: the
+    running link submitted it. Nor does a link that was submitted before another one was cancelled:
+    it is nobody's answer to the cancellation.
     """
     before, link = change
     known = before is not None and before.job_id == link.job_id
@@ -243,12 +245,15 @@ def _make_link(mark: Mark, job: Job) -> Link:
 
 
 def _is_lost(before: Link, *, in_vain: bool) -> bool:
-    """Whether the job before went without a line of its script, and not by its own guard."""
+    """Return whether `before` ended without a line of its script, and not by its own guard."""
     return before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
 
 
 def _mark_replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
-    """With when a job last took the place of one that had gone without having run."""
+    """Return the link with `replaced_at`: when a job last replaced one that was gone unrun.
+
+    A job is gone unrun if it ended without a line of its script, and not by its own guard.
+    """
     if before is None or before.job_id == link.job_id:
         return link
     at = link.seen_at if _is_lost(before, in_vain=in_vain) else before.replaced_at
@@ -297,14 +302,18 @@ def _to_link_state(state: JobState) -> LinkState | None:
 
 
 def _get_expected_end(link: Link, job: Job) -> int | None:
-    """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
+    """Return when a running job is expected to end; None for any other job.
+
+    squeue shows another instant for a job that is suspended or completes, and accounting knows
+    none. What the link already has is kept then.
+    """
     if job.state is JobState.RUNNING and job.expected_end is not None:
         return job.expected_end
     return link.expected_end if job.state.is_running else None
 
 
 def _update_standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
-    """Where it stands, and why it waits."""
+    """Return the link with its position, its hold and why it waits."""
     link = update_position(before, predecessor, link, job)
     if link.state is not LinkState.ENDED:
         link = replace(link, held_at=_get_held_at(link, job))
@@ -315,8 +324,11 @@ def _update_standing(before: Link | None, predecessor: Link | None, link: Link, 
 
 
 def _get_held_at(link: Link, job: Job) -> int | None:
-    """When Mirage held it, while each look since then shows a user's hold: one that stands after a
-    look without is somebody else's. A job that runs may be held for when it is requeued."""
+    """Return when Mirage held the job; None once a look shows no user's hold on it.
+
+    A hold that stands after a look without one is somebody else's. A running job may be held for
+    the time when it is requeued.
+    """
     told_before = link.seen_at < (link.held_at or 0)
     return link.held_at if told_before or is_users_hold(job.reason) else None
 
@@ -355,10 +367,8 @@ def _store_link(
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Since a hold was lifted between two looks: Slurm makes it eligible anew.
-        since = max(link.freed_at, link.eligible or 0)
-        handover_forecasts.settle_forecast(
-            tx, link.chain_id, link.index, max(0, link.start - since)
-        )
+        wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
+        handover_forecasts.settle_forecast(tx, link.chain_id, link.index, wait_s)
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)

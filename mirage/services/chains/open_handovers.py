@@ -50,7 +50,10 @@ def _list_standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover
 
 
 def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
-    """Of a chain without standing jobs: its running link, and what is to follow it."""
+    """Return the hand-over of a chain without standing jobs; None if nothing is to be submitted.
+
+    It joins the chain's running link and the link that is to follow it.
+    """
     started = [link for link in links if link.start is not None]
     if chain.mode is not ChainMode.SUBMIT or not started:
         return None

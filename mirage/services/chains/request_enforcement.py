@@ -1,7 +1,7 @@
-"""What owners and admins asked of their chains, carried out: Slurm is made to match the database.
+"""Carries out what owners and admins asked of chains: Slurm is made to match the database.
 
-A request is a chain's state and who asked for it (`lifecycle.request_state`), durable before Slurm
-hears of it; the queue shows what is still to be done, so a crash or a silent Slurm costs a
+A request is a chain's state and who asked for it (`lifecycle.request_state`). It is durable before
+Slurm hears of it. The queue shows what is still to be done, so a crash or a silent Slurm costs a
 tick, no more.
 """
 
@@ -82,7 +82,10 @@ def enforce_requests(store: Store, cluster: Cluster, cluster_id: int, queue: Que
 
 
 def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
-    """As many of one owner as may be, owners by turns; standbys before running links."""
+    """Return at most MOST_OF_ONE tasks of each owner, standbys before running links.
+
+    Owners take turns.
+    """
     turn: Counter[int] = Counter()
     turns: list[tuple[bool, int, _Task]] = []
     for task in sorted(tasks, key=lambda task: task.job.state.is_running):

@@ -45,9 +45,11 @@ class SubmitJob(Protocol):
 
 
 def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], bool]:
-    """What puts a link into the queue; it answers False for what is left to the link that runs.
+    """Return the function that puts a link into the queue.
 
-    Raises as `ports.Cluster` does, and InputError for an owner whom this host does not know so.
+    The function answers False for a link that it leaves to the running link. It raises what
+    `ports.Cluster` raises, and InputError for root and for an owner whom this host does not know by
+    that name and uid.
     """
 
     def submit_link(asked: NextLink) -> bool:

@@ -1,7 +1,7 @@
-"""Where a standby stands, by what Slurm shows of it: position, planned release, who released it.
+"""Reads from Slurm where a standby stands: position, planned release, who released it.
 
-A plan stands in Slurm alone: the running link, its owner and an admin may write one as well, and it
-happens whether or not Mirage is there to see it.
+A plan stands in Slurm alone. The running link, the chain's owner and an admin may write one as
+well. Slurm carries a plan out whether or not Mirage is there to see it.
 """
 
 from dataclasses import replace
@@ -17,7 +17,10 @@ GRACE_S = 180
 
 
 def update_position(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
-    """By the queue. `before`: the same place in the chain at the look before, of any job."""
+    """Return the link with the position and the plan that the queue shows.
+
+    `before`: the same place in the chain at the look before, of any job.
+    """
     link = replace(link, position=_compute_position(link, predecessor, job))
     known = before if before is not None and before.job_id == link.job_id else None
     return _update_plan(known, predecessor, link, job)
@@ -43,7 +46,10 @@ def _is_waiting_on(text: str, predecessor: JobId) -> bool:
 
 
 def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
-    """What was planned last stays on a link that is released: it tells how that came about."""
+    """Return the link with the plan that the queue shows for a held standby.
+
+    A link that is released keeps its last plan: it tells how the release came about.
+    """
     if link.position is not Position.HELD or link.state is not LinkState.PENDING:
         return link
     minutes = start = None
@@ -59,9 +65,10 @@ def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: 
 
 
 def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner | None:
-    """What the service did not write is the running link's, or somebody's who changed a plan.
+    """Return who wrote the plan, or took it away; None if there was none.
 
-    The running link writes again only what still reads as it wrote it itself.
+    A plan that the service did not write is the running link's, or is of somebody who changed a
+    plan. The running link writes again only if the plan still reads as the link wrote it itself.
     """
     was = None if known is None else known.plan_min
     by = None if known is None else known.planned_by
@@ -75,10 +82,11 @@ def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner 
 def update_release(
     before: Link | None, predecessor: Link | None, link: Link, *, in_queue: bool
 ) -> Link:
-    """With when Slurm released it by a plan, and whose that was, as far as EligibleTime tells.
+    """Return the link with when Slurm released it by a plan, and whose plan that was.
 
-    A standby is eligible before its predecessor ends by a plan or by a move. Moves of the service
-    are written down as they are made; where nobody looked for a while, it was the link's plan.
+    Both are known as far as EligibleTime tells. A standby is eligible before its predecessor ends
+    by a plan or by a move. Moves of the service are written down as they are made. If nobody looked
+    at the queue for a while, the release was by the running link's plan.
     """
     at = link.eligible
     if at is None or at > link.seen_at or link.freed_at is not None or not _is_out(link, in_queue):

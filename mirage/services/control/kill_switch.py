@@ -45,7 +45,7 @@ RELEASED_BY = {
 
 
 def list_pulls(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
-    """By which ways, and by whom; empty: it is not."""
+    """List the ways by which the switch is pulled, and by whom; empty if it is not pulled."""
     return admin_overrides.list_pulled_switches(tx, cluster_id)
 
 
@@ -115,7 +115,7 @@ def enforce_switch(tx: Transaction, cluster_id: int, file: Path | None, *, now: 
 
 
 def _stop_acting(tx: Transaction, cluster_id: int) -> list[str]:
-    """What acted."""
+    """Set everything that acts to shadow, and return the partitions that acted."""
     modes = clusters.list_modes(tx, cluster_id)
     acting = sorted(name for name, mode in modes.items() if mode is Mode.ACT)
     for partition in acting:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import InputError, NotFound
 from mirage.services.control.limits import Limits
 from mirage.store.database.engine import Transaction
@@ -11,7 +12,6 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import admin_overrides
 from mirage.store.operations.admin_overrides import LimitOverride
 
-_HOUR_S = 3600.0
 _MOST = 1e9
 
 
@@ -41,19 +41,19 @@ ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
     "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),
     "cluster_overlap_node_h": LimitSpec(field="cluster_overlap_node_h"),
-    "max_lead_h": LimitSpec(field="max_lead_s", per=_HOUR_S),
+    "max_lead_h": LimitSpec(field="max_lead_s", per=HOUR_S),
     "min_gain_s": LimitSpec(field="min_gain_s", whole=True),
     "replan_gain": LimitSpec(field="replan_gain_h"),
     "allow_pin": LimitSpec(field="allow_pin", most=1, whole=True, flag=True),
     "demote_after": LimitSpec(field="demote_after", least=1, whole=True),
-    "demote_error_h": LimitSpec(field="demote_error_s", per=_HOUR_S, least=0.01),
+    "demote_error_h": LimitSpec(field="demote_error_s", per=HOUR_S, least=0.01),
 }
 """By the configuration's name below [provision]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitDescription:
-    """What the configuration says of a limit."""
+    """A limit as the configuration describes it."""
 
     unit: str
     meaning: str
@@ -79,7 +79,7 @@ UNDESCRIBED = LimitDescription(unit="", meaning="", origin="default")
 
 
 def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
-    """What a tick goes by."""
+    """Return the limits that a tick goes by: the configuration's, with those set by hand."""
     limits = configured
     for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
         if name in ADJUSTABLE_LIMITS:
@@ -115,9 +115,9 @@ def _build_effective_limit(
 def set_limit_override(
     tx: Transaction, cluster_id: int, name: str, value: float | None, *, now: int, actor: str
 ) -> None:
-    """In force from the next tick on; None: the configuration's again.
+    """Set a limit by hand from the next tick on; None: the configuration's counts again.
 
-    Raises NotFound for no limit, InputError for a value that it cannot have.
+    Raises NotFound if there is no such limit, and InputError for a value that it cannot have.
     """
     cap = ADJUSTABLE_LIMITS.get(name)
     if cap is None:

@@ -1,13 +1,11 @@
-"""What stands between a policy and Slurm: an admin's limits, checked before every move."""
+"""Checks every move of a policy against an admin's limits before Slurm is told of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Decision, PolicyView
-
-DAY_S = 86400
-_HOUR_S = 3600.0
+from mirage.domain.time_units import DAY_S, HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Limits:
     max_chains_per_user: int = 200
     """Live ones that Mirage follows (`services.room`)."""
     demote_after: int = 10
-    demote_error_s: float = 12 * _HOUR_S
+    demote_error_s: float = 12.0 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +35,7 @@ class Spent:
     cluster: float
 
     def is_over(self, limits: Limits) -> bool:
-        """Whether nothing is left to spend."""
+        """Return whether nothing is left to spend."""
         account_h, cluster_h = limits.account_overlap_node_h, limits.cluster_overlap_node_h
         return self.account >= account_h or self.cluster >= cluster_h
 
@@ -60,7 +58,7 @@ def _find_stop_reason(
     decision: Decision, view: PolicyView, limits: Limits, spent: Spent
 ) -> str | None:
     if view.time_left_s > limits.max_lead_s:
-        return f"not before {limits.max_lead_s / _HOUR_S:g} h to the end (max_lead_h)"
+        return f"not before {limits.max_lead_s / HOUR_S:g} h to the end (max_lead_h)"
     forecast = decision.forecast
     if forecast is not None:
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
@@ -75,15 +73,15 @@ def _find_stop_reason(
 
 
 def compute_worst_overlap(view: PolicyView) -> float:
-    """What a standby freed now costs if it starts now."""
-    return max(0, view.time_left_s) / _HOUR_S * view.nodes
+    """Return the node-hours of overlap that a standby freed now costs if it starts now."""
+    return max(0, view.time_left_s) / HOUR_S * view.nodes
 
 
 def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
     """Node-hours with both links running: so far, and at worst to come for a freed standby."""
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
-    return max(0, end - begin) / _HOUR_S * successor.nodes
+    return max(0, end - begin) / HOUR_S * successor.nodes
 
 
 def find_excess_error(errors_s: Sequence[float], limits: Limits) -> float | None:

@@ -1,4 +1,4 @@
-"""How far Mirage goes."""
+"""Sets how far Mirage goes: it observes, decides in shadow, or acts."""
 
 from mirage.domain.decision import Mode
 from mirage.errors import IllegalTransition, InputError
@@ -34,9 +34,10 @@ def set_mode(
 
 
 def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, actor: str) -> None:
-    """From now on the partition goes by the cluster's mode. Doing it again changes nothing.
+    """Remove a partition's own mode: from now on the cluster's mode counts there.
 
-    Raises InputError for the cluster itself, which always has one.
+    Doing it again changes nothing. Raises InputError for the cluster itself, which always has a
+    mode.
     """
     if not partition:
         raise InputError("the cluster itself always has a mode: name a partition")

@@ -1,12 +1,12 @@
-"""What forecasts were worth, as sums: of a day, and of any days together."""
+"""Sums up what forecasts were worth: of a day, and of any days together."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.features.twin_features import LEVELS
 
 ATOM_S = 60
@@ -17,8 +17,6 @@ CELLS = len(LEVELS) + 1
 _EDGES = np.concatenate(([0.0], 30.0 * 1.2 ** np.arange(60)))
 """Of the histogram of absolute errors, seconds: the last is 16 days."""
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
-
-Floats = NDArray[np.float64]
 
 
 def _make_empty_cells() -> list[float]:
@@ -81,7 +79,7 @@ class Tally:
 
     @classmethod
     def merge_all(cls, parts: Sequence["Tally"]) -> Self:
-        """Of all of them."""
+        """Return the sum of all these tallies; an empty tally for none."""
         if not parts:
             return cls()
         return cls(

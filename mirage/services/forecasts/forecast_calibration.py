@@ -1,19 +1,21 @@
-"""How good the forecasts of jobs to come are: tried on jobs that users do submit.
+"""Judges and corrects forecasts of jobs to come, by jobs that users do submit.
 
-Of some jobs of each tick it is kept what their users would have been told; once they have started,
-the forecasts of each source are judged, and moved by what they would have needed. How that is
-another thing than the forecasts of `services.promised` says `store.foretold`.
+For some jobs of each tick, the service keeps what their users would have been told. Once those jobs
+have started, the forecasts of each source are judged. Later forecasts are moved by what those would
+have needed. `store.forecasts.job_forecasts` says why these are not the forecasts of
+`job_forecast_recorder`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policy.models.conformal import WINDOW_DAYS, compute_residual_quantiles
 from mirage.services.forecasts.new_jobs import sample_new_jobs
 from mirage.store.database.engine import Transaction
@@ -29,19 +31,16 @@ ENOUGH, ENOUGH_DAYS = 50, 5
 LEAST = 20
 """Without so many nothing is said of how good they are."""
 
-_DAY_S = 86400
 _LEVELS = (0.1, 0.5, 0.9)
-_HOUR_S = 3600.0
 _SHORTEST_S = 60.0
 
-Floats = NDArray[np.float64]
 
 Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
 
 
 def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
-    """What the users of some newcomers would have been told."""
+    """Return a trial for each of some new jobs: what its user would have been told."""
     found = []
     for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
@@ -69,7 +68,7 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
 
 def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
     """Judge each source by the jobs of the last weeks, and forget older ones."""
-    since = now - WINDOW_DAYS * _DAY_S
+    since = now - WINDOW_DAYS * DAY_S
     forecast_trials.forget_trials(tx, cluster_id, since)
     outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
     for source in sorted({o.source for o in outcomes}):
@@ -85,8 +84,8 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
         return None
     wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
     told_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
-    days = len({o.at // _DAY_S for o in known})
-    residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
+    days = len({o.at // DAY_S for o in known})
+    residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(told_s / HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
     shift = compute_residual_quantiles(residuals, days, _LEVELS) if enough else None
     low, middle, high = told_s.T
@@ -106,10 +105,10 @@ def _round_short_waits(seconds: Floats) -> Floats:
 
 
 def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
-    """As the last weeks ask for; as it is where nobody can say."""
+    """Return the forecast, moved as the last weeks ask for; unchanged if nobody can say."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast
     told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)
-    hours = np.expm1(np.log1p(told_s / _HOUR_S) + np.array(quality.shift))
-    p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * _HOUR_S).round().tolist()
+    hours = np.expm1(np.log1p(told_s / HOUR_S) + np.array(quality.shift))
+    p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * HOUR_S).round().tolist()
     return replace(forecast, p10_s=p10, p50_s=p50, p90_s=p90)

@@ -1,22 +1,24 @@
-"""What like jobs' waits foretell of each new job, kept until its own wait is known.
+"""Keeps what like jobs' waits foretell of each new job, until its own wait is known.
 
-It is a whole distribution, of what had started before the job was submitted; so jobs that start at
-once are in it as well as those that are seen to wait. Beside it stands the start that Slurm planned
-for the job when the queue first showed it. How that is another thing than the trials of
-`services.judging` says `store.foretold`.
+The forecast is a whole distribution: the waits of jobs that had started before the job was
+submitted. So jobs that start at once are in it as well as jobs that are seen to wait. Beside it
+stands the start that Slurm planned for the job when the queue first showed it.
+`store.forecasts.job_forecasts` says why these are not the trials of `forecast_calibration`.
 """
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
+from mirage.domain.decision import RECENT_JOBS
 from mirage.domain.job import Job
-from mirage.domain.snapshot import Ints, Queue
+from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import DAY_S
 from mirage.features.twin_features import LEVELS
 from mirage.policy.rules.lead_rules import sample_like_waits
 from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.forecasts.new_jobs import sample_new_jobs
-from mirage.services.provision.decision_context import RECENT_JOBS
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import job_forecasts
 from mirage.store.forecasts.job_forecasts import JobForecast, JobForecastOutcome
@@ -26,11 +28,10 @@ MOST = 60
 """New jobs of one look that something is foretold of."""
 LEAST_SAMPLES = 20
 _FORGOTTEN_S = 90 * 86400
-_DAY_S = 86400
 
 
 class JobForecastRecorder:
-    """Of one cluster's worker: it remembers which jobs the last look showed."""
+    """Foretells new jobs for one cluster's worker; remembers which jobs the last look showed."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -84,7 +85,7 @@ def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:
-        day = outcome.foretold.submit // _DAY_S * _DAY_S
+        day = outcome.foretold.submit // DAY_S * DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
         tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))

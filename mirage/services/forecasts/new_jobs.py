@@ -12,7 +12,7 @@ _LATE_S = 120
 
 
 def sample_new_jobs(queue: Queue, before: Queue, most: int) -> list[Job]:
-    """Of the plain jobs that are new since the look before: `most` at most."""
+    """Return at most `most` of the plain jobs that are new since the look before."""
     return sample_evenly([job for job in list_new_jobs(queue, before) if is_plain(job)], most)
 
 

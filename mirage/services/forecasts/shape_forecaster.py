@@ -44,7 +44,7 @@ AGAIN_S = 3600
 
 @dataclass(slots=True)
 class ShapeForecaster:
-    """How much time there is to ask in, and what was seen last."""
+    """Asks the twin about job shapes, in the time that each tick brings; keeps the last queue."""
 
     budget_s: float = BUDGET_S
     """That a tick brings."""
@@ -56,7 +56,7 @@ class ShapeForecaster:
     def run_tick(
         self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
     ) -> None:
-        """What a tick has time for."""
+        """Record trials, look after the usual shapes, and forecast what the tick has time for."""
         now = snapshot.queue.taken_at
         self._record_trials(store, cluster_id, snapshot.queue)
         if self._usual_at is None or now >= self._usual_at + AGAIN_S:
@@ -112,7 +112,7 @@ class ShapeForecaster:
 
     @property
     def _longest_s(self) -> float:
-        """That a round takes, but for its last answer."""
+        """Return the seconds that a round takes at most, but for its last answer."""
         return LONGEST_SAVING * self.budget_s
 
 
@@ -185,7 +185,7 @@ def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
 def _refresh_usual_shapes(
     tx: Transaction, cluster_id: int, now: int, observer: Observer | None
 ) -> None:
-    """Which shapes are usual; none where nobody can be asked about them."""
+    """Follow the shapes that are usual now; none if nobody can be asked about them."""
     found: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR

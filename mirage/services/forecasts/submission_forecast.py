@@ -7,8 +7,9 @@ for a job of this shape, nor one near it, what like jobs waited lately is told.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirage.domain.decision import Forecast
+from mirage.domain.decision import RECENT_JOBS, Forecast
 from mirage.domain.job_shape import WHOLE_NODES, ForecastAccuracy, JobShape, ShapeForecast
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NeverStarts, NotFound, TooMany
 from mirage.policy.rules.lead_rules import Likeness, classify_likeness, forecast_wait
@@ -17,7 +18,6 @@ from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
 from mirage.store.jobs import job_history, queue_summary
 
-RECENT_JOBS = 1000
 FRESH_S = 1800
 """An older answer of the twin is not shown."""
 NEAR = 1.0
@@ -32,7 +32,6 @@ JUDGED_S = 2 * 86400
 TWIN, QUANTILE = "twin", "quantile"
 
 
-_MINUTE_S = 60
 _FAR = 2**62
 _MEANT = 0.8
 """Of the waits lie between p10 and p90."""
@@ -40,7 +39,7 @@ _MEANT = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """Of a partition, as far as whoever asks may know them."""
+    """The bounds of a partition, as far as the person who asks may know them."""
 
     sees_nodes: bool = True
     """To whom nodes are private, a refusal would tell how many there are."""
@@ -50,7 +49,7 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Of whom something is asked, and how much at most."""
+    """A user who asks for forecasts, and how many shapes they may ask about."""
 
     uid: int
     most: int
@@ -59,7 +58,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionForecast:
-    """What would be told to somebody who submits a job of the shape now."""
+    """A forecast as it is told to a user who would submit a job of the shape now."""
 
     shape: JobShape
     source: str
@@ -212,7 +211,10 @@ def _compute_distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, b
 def _forecast_from_like(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
-    """From what like jobs of the partition waited lately."""
+    """Return the forecast from what like jobs of the partition waited lately, and their likeness.
+
+    Raises NotFound if no started jobs of the partition are known, or fewer like ones than `least`.
+    """
     waits = job_history.read_waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
     if made is None:
@@ -223,7 +225,7 @@ def _forecast_from_like(
 
 
 def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
-    """Who says so, of what, and how sure that is."""
+    """Return sentences: who made the forecast, of which job, and how sure it is."""
     return tuple(
         filter(
             None,
@@ -242,7 +244,7 @@ _LIKE = {
 def _describe_source(found: SubmissionForecast, now: int) -> str:
     if found.likeness is not None:
         return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
-    ago = max(0, now - found.at) // _MINUTE_S
+    ago = max(0, now - found.at) // MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
 

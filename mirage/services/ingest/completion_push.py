@@ -25,7 +25,7 @@ LOOK_SOON_S = 10
 
 @dataclass(frozen=True, slots=True)
 class PollingCadence:
-    """When to look at the queue next; seconds of the cluster's clock."""
+    """Says when to look at the queue next, in seconds of the cluster's clock."""
 
     every_s: int
     pushed_every_s: int
@@ -40,7 +40,7 @@ class PollingCadence:
 
 
 def is_push_working(told: PushTimes, now: int) -> bool:
-    """Whether pushes get through, as far as is known."""
+    """Return whether pushes get through, as far as is known."""
     lately = told.last is not None and now - told.last <= TRUSTED_S
     failed = told.missed is not None and now - told.missed <= TRUSTED_S
     return lately and not failed
@@ -52,9 +52,9 @@ def list_running_links(tx: Transaction, cluster_id: int) -> list[Link]:
 
 
 def check_missed_pushes(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
-    """Whether the ends of those that ran at the last look were told.
+    """Record a missed push if the end of a link that ran at the last look was not told.
 
-    Run after `link_sync.sync_links`.
+    Run this after `link_sync.sync_links`.
     """
     told = push_times.read_push_times(tx, cluster_id)
     if told.last is None or not ran:

@@ -51,13 +51,13 @@ def find_changed_jobs(queue: Queue, before: Queue | None) -> Iterator[Job]:
 
 
 def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
-    """What of each job becomes history; plans, priorities and reasons come and go."""
+    """Yield what of each job becomes history; plans, priorities and reasons come and go."""
     columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
     return zip(*(column.tolist() for column in columns), queue.state, strict=True)
 
 
 def summarize_snapshot(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
-    """What is kept of a snapshot for ever: sums a person reads."""
+    """Return what is kept of a snapshot for ever: sums that a person reads."""
     pending, running = queue.pending_mask, queue.running_mask
     kept: dict[str, Any] = {
         "pending_jobs": int(pending.sum()),

@@ -34,7 +34,7 @@ def sum_queue(queue: Queue) -> list[PartitionQueue]:
 
 
 def map_planned_starts(queue: Queue) -> dict[int, int]:
-    """By job id, the start that Slurm plans."""
+    """Return the start that Slurm plans, by job id; jobs without a plan are left out."""
     known = queue.planned_start != UNKNOWN
     ids, starts = queue.job_id[known], queue.planned_start[known]
     return dict(zip(ids.tolist(), starts.tolist(), strict=True))

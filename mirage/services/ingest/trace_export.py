@@ -29,7 +29,7 @@ def write_history(
     since: int,
     told: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the jobs submitted at `since` or later: parquet, docs/traces.md's columns.
+    """Write the jobs submitted at `since` or later: parquet, docs/reference/traces.md's columns.
 
     `told` hears how many more are written. Returns how many there are. Raises InputError where
     `path` cannot be written.

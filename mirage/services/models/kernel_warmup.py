@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
+from mirage.domain.time_units import HOUR_S
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.feature_vector import SnapshotObserver
@@ -24,8 +25,7 @@ from mirage.policy.twin.twin_forecast import Twin
 from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import load_cluster_file
 
-_HOUR_S = 3600
-_NOW = 1000 * _HOUR_S
+_NOW = 1000 * HOUR_S
 
 
 def main(words: Sequence[str]) -> int:
@@ -42,13 +42,13 @@ def main(words: Sequence[str]) -> int:
 def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
     """Foretell one hand-over on a cluster where a job runs and another one waits."""
     names = node_names or [f"n{number}" for number in range(params.nodes)]
-    waits = _build_job(params, 1, _NOW - _HOUR_S, JobState.PENDING)
-    runs = _complete_job(_build_job(params, 2, _NOW - _HOUR_S, JobState.RUNNING), 2 * _HOUR_S)
+    waits = _build_job(params, 1, _NOW - HOUR_S, JobState.PENDING)
+    runs = _complete_job(_build_job(params, 2, _NOW - HOUR_S, JobState.RUNNING), 2 * HOUR_S)
     runs = replace(runs, node_list=names[0])
     hours = range(24, 24 * 14, 6)
     past = [
         _complete_job(
-            _build_job(params, hour, _NOW - hour * _HOUR_S, JobState.COMPLETED), _HOUR_S // 2
+            _build_job(params, hour, _NOW - hour * HOUR_S, JobState.COMPLETED), HOUR_S // 2
         )
         for hour in hours
     ]
@@ -63,7 +63,7 @@ def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
         cpus=1,
         predecessor_submit=runs.submit,
         predecessor_start=runs.submit,
-        predecessor_end=_NOW + _HOUR_S,
+        predecessor_end=_NOW + HOUR_S,
     )
     look.observe_link(link)
     history = SubmissionHistory.from_accounting(params, past, past[-1].submit, _NOW)
@@ -78,7 +78,7 @@ def _build_job(params: Params, job_id: int, at: int, state: JobState) -> Job:
         state=state,
         user="alice",
         partition=params.partitions[0].name,
-        time_limit_s=2 * _HOUR_S,
+        time_limit_s=2 * HOUR_S,
         cpus=1,
         priority=1,
     )

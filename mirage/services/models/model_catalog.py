@@ -61,7 +61,10 @@ def _format_load(table: Mapping[str, Any]) -> str:
 
 
 def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """Where it comes from, and how much of the gap it closed on later weeks. Raises UnfitModel."""
+    """Return what a model was trained on, and how much of the gap it closed on later weeks.
+
+    Raises UnfitModel if the card does not tell.
+    """
     learned = card.get("trained_on", [])
     spans = (
         f"{t['trace']} {t['nodes']} node(s) "

@@ -1,6 +1,7 @@
-"""Whether a model may take another's place: both judged on days that neither has seen.
+"""Judges whether a model may take another's place, on days that neither has seen.
 
-The command and the API both promote through `judge_promotion`; what is then written is theirs.
+The command and the API both promote through `judge_promotion`. Each of them then writes its own
+result.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,10 @@ from mirage.ports import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What the new version and the one in use cost on the same hand-overs, at the usual price."""
+    """The costs of the new version and of the one in use, on the same hand-overs.
+
+    The costs are at the usual price.
+    """
 
     new: str
     old: str
@@ -31,7 +35,10 @@ class Comparison:
     difference: PairedDifference
 
     def build_figures(self) -> dict[str, Any]:
-        """For --json. Costs are means per hand-over; difference_h is new less old."""
+        """Return the figures for --json. Costs are means per hand-over.
+
+        `difference_h` is the cost of the new version less that of the old one.
+        """
         found = self.difference
         return {
             "cost_h": self.cost_h,
@@ -69,7 +76,7 @@ TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionReview:
-    """What is to be done, and why."""
+    """A judged promotion: what is to be done, and why."""
 
     folder: Path
     """The new version's."""
@@ -85,7 +92,7 @@ class PromotionReview:
         return None if self.comparison is None else self.comparison.explain_refusal()
 
     def build_evidence(self) -> dict[str, Any]:
-        """For --json, the API and the record beside the model."""
+        """Return the evidence for --json, the API and the record beside the model."""
         told = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
         return told if self.comparison is None else told | self.comparison.build_figures()
 
@@ -93,10 +100,10 @@ class PromotionReview:
 def judge_promotion(
     model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: TwinTableFiller
 ) -> PromotionReview:
-    """Whether models/NAME/VERSION may take the place of the version in use. Changes nothing.
+    """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
 
-    `force`: it may, whatever the one in use would do. Raises InputError for no model, for one that
-    cannot be used, and where tables are missing or of no use.
+    `force`: it may, whatever the one in use would do. Raises InputError if there is no such model,
+    if a model cannot be used, and if tables are missing or of no use.
     """
     new = registry.load_model(model, under)
     folder = registry.resolve_folder(model, under)

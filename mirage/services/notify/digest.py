@@ -47,7 +47,7 @@ class Digest:
         return "\n".join(escape_unprintable(line) for line in lines) + "\n"
 
     def build_body(self) -> dict[str, Any]:
-        """For a webhook; `render_text` is what chat services show."""
+        """Return the body for a webhook; chat services show its `text` (`render_text`)."""
         return {
             "version": 1,
             "cluster": self.cluster,

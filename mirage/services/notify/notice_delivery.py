@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from mirage.domain.chain import ChainId
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError, MirageError
 from mirage.services.notify.digest import Digest
 from mirage.services.notify.notices import URGENCY
@@ -28,7 +29,6 @@ _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 60, 3600
 MAX_TRIES = 12
 """Over about seven hours."""
 _KEPT_S = 30 * 86400
-_HOUR_S = 3600
 _LOOK_EVERY_S = 5.0
 
 Send = Callable[[Digest, int], None]
@@ -68,7 +68,7 @@ class Courier:
         now = self.clock()
         with self.store.read() as tx:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
-            before = outbox.count_digests_since(tx, self.cluster_id, now - _HOUR_S)
+            before = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
         sent, late = Counter(before), Counter[str]()
         for channel, chain_id in waiting:
             if stop is not None and stop.is_set():
@@ -85,7 +85,11 @@ class Courier:
         return sent.total() - sum(before.values())
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:
-        """What may go; nothing where its chain was told of lately, or another process has it."""
+        """Claim the notices of a chain that may be sent on a channel.
+
+        If the chain was told of lately, the notices are put off and the list is empty. It is also
+        empty if another process has the notices.
+        """
         now = self.clock()
         with self.store.begin() as tx:
             last = outbox.read_last_sent_at(tx, self.cluster_id, channel, chain_id)

@@ -1,7 +1,7 @@
-"""What people are told of chains: found by comparing how each stands with how it stood.
+"""Finds what people are told of chains, by comparing how each stands with how it stood.
 
-Run in the transaction that moves the chains on, so that a change and its notices are stored
-together; what users asked for in between (`lifecycle.request_state`) is found at the next tick.
+It runs in the transaction that moves the chains on, so that a change and its notices are stored
+together. What users asked for in between (`lifecycle.request_state`) is found at the next tick.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from enum import StrEnum
 
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.chain_cause import Risk
+from mirage.domain.time_units import HOUR_S
 from mirage.services.chains import explanations, link_risks
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 from mirage.store.events import outbox
 from mirage.store.events.outbox import Notice, Situation
 
-_HOUR_S = 3600
 _NEW_S = 86400
 """A chain that was made earlier and never looked at was there before notices were turned on:
 what it went through then is not news."""
@@ -52,10 +52,10 @@ URGENCY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who is told, and from which interruption on (seconds)."""
+    """Says who is told, and how long (in seconds) an interruption lasts before it is told."""
 
     channels: tuple[Channel, ...]
-    interruption_s: float = _HOUR_S
+    interruption_s: float = HOUR_S
 
     def record_news(self, tx: Transaction, cluster_id: int, now: int) -> None:
         """Write down what is new of the cluster's chains, once for each channel."""
@@ -95,9 +95,12 @@ class Watch:
 
 
 def build_situation(
-    chain: Chain, idle_since: int | None, now: int, interruption_s: float = _HOUR_S
+    chain: Chain, idle_since: int | None, now: int, interruption_s: float = HOUR_S
 ) -> Situation:
-    """How it stands. `idle_since`: when its last link ended; None while one runs, or none has."""
+    """Return how the chain stands.
+
+    `idle_since`: when its last link ended; None while one runs, or if none has ended.
+    """
     waits = chain.state is ChainState.ACTIVE and idle_since is not None
     return Situation(
         state=chain.state,
@@ -107,7 +110,7 @@ def build_situation(
 
 
 def find_news(
-    chain: Chain, was: Situation, now: Situation, interruption_s: float = _HOUR_S
+    chain: Chain, was: Situation, now: Situation, interruption_s: float = HOUR_S
 ) -> list[tuple[NoticeEvent, str]]:
     """(what happened, in a sentence), of one chain between two looks."""
     found = []
@@ -123,7 +126,7 @@ def find_news(
         of = explanations.explain_risk(chain.at_risk) if chain.at_risk else now.at_risk
         found.append((event, _join_sentence(of, link_risks.get_advice(now.at_risk), ". ")))
     if now.interrupted and not was.interrupted:
-        hours = interruption_s / _HOUR_S
+        hours = interruption_s / HOUR_S
         found.append((NoticeEvent.INTERRUPTED, f"no link has run for more than {hours:g} h"))
     if not found and _is_troubled(was) and not _is_troubled(now) and not now.state.is_over:
         found.append(

@@ -1,7 +1,7 @@
-"""What trained models see of the live cluster: this tick's queue and nodes, the cluster file, and
-what the history remembers. Nothing is worked out before a model asks for it.
+"""Builds what trained models see of the live cluster, once a model asks for it.
 
-Where something is missing there is no observation, and the reason is said in the decision.
+An observation is made of this tick's queue and nodes, the cluster file, and what the history
+remembers. If something is missing there is no observation, and the decision says why.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.chain import Link
 from mirage.domain.snapshot import Node, Snapshot
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
-from mirage.services.control.limits import DAY_S
 from mirage.services.observation.observation_window import ObservationWindow
 from mirage.services.observation.twin_cache import HISTORY_S, TwinCache
 from mirage.sim.types import Params
@@ -55,7 +55,7 @@ def _is_always_compiled() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """What is known of the cluster beside what it shows."""
+    """Observes the cluster, with what is known of it beside what Slurm shows."""
 
     params: Params
     node_names: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Observer:
     def observe_cluster(
         self, tx: Transaction, cluster_id: int, snapshot: Snapshot
     ) -> "SnapshotObserver":
-        """What links can be observed with in this tick. Raises MirageError where they cannot."""
+        """Return what to observe links with in this tick. Raises MirageError if that fails."""
         if not self.is_compiled():
             raise InputError("the simulator is being compiled, once after an installation")
         from mirage.features.observation.feature_vector import SnapshotObserver  # noqa: PLC0415
@@ -87,14 +87,14 @@ class Observer:
         return SnapshotObserver(self.order_nodes(snapshot), self.params, memory)
 
     def order_nodes(self, snapshot: Snapshot) -> Snapshot:
-        """With nodes in the cluster file's order."""
+        """Return the snapshot with its nodes in the cluster file's order."""
         nodes = _order_nodes(snapshot.nodes, self.node_names, self.params.nodes)
         return Snapshot(queue=snapshot.queue, nodes=nodes)
 
     def read_history(
         self, tx: Transaction, cluster_id: int, snapshot: Snapshot
     ) -> "SubmissionHistory":
-        """What the twin's futures are made of."""
+        """Read the submission history that the twin's futures are made of."""
         from mirage.features.futures.submission_history import SubmissionHistory  # noqa: PLC0415 - see above
 
         now = snapshot.queue.taken_at
@@ -204,7 +204,10 @@ class TickObservations:
 
 
 def _try_observing(make: Callable[[], _T]) -> _T | str:
-    """What is made, or why not. The rule that decides then needs nothing of what failed here."""
+    """Return what `make` makes, or why it did not.
+
+    The rule that decides then needs nothing of what failed here.
+    """
     try:
         return make()
     except MirageError as error:
@@ -215,7 +218,7 @@ def _try_observing(make: Callable[[], _T]) -> _T | str:
 
 
 def _count_unseen_nodes(snapshot: Snapshot) -> int:
-    """How many nodes are busy with nothing to be seen on them; 0 where it is but a few."""
+    """Count the busy nodes on which no job is seen; 0 if they are only a few."""
     queue = snapshot.queue
     seen = {
         n for names in queue.node_list[queue.running_mask] for n in hostlist.expand_hostlist(names)
@@ -235,7 +238,11 @@ def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
 
 
 def _order_nodes(nodes: Sequence[Node], names: Sequence[str], count: int) -> tuple[Node, ...]:
-    """As the cluster file numbers them; one that Slurm does not show any more is down."""
+    """Return the nodes as the cluster file numbers them; one that Slurm no longer shows is down.
+
+    Raises InputError if the file has no names and another number of nodes, or none of the nodes
+    shown.
+    """
     if not names:
         if len(nodes) != count:
             raise InputError(f"the cluster file has {count} nodes, and Slurm shows {len(nodes)}")

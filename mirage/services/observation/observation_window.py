@@ -1,15 +1,17 @@
-"""What was observed of each hand-over so far: the window of models that look back.
+"""Keeps what was observed of each hand-over so far: the window of models that look back.
 
-In training observations lie ten minutes apart, the last one being the present one. Here those are
-kept that come ten minutes after the one kept before; a service that starts anew begins anew, and so
-does a hand-over that was not observed for a while: the model is told how far back is known.
+In training, observations lie ten minutes apart, and the last one is the present one. Here an
+observation is kept if it comes ten minutes or more after the one kept before. A service that starts
+anew begins with an empty window, and so does a hand-over that was not observed for a while. The
+model is told how far back is known.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mirage.domain.arrays import Observation
 
 STEP_S = 600
 GAP_S = 2 * STEP_S
@@ -17,12 +19,10 @@ GAP_S = 2 * STEP_S
 LONGEST = 144
 """Observations: a day."""
 
-Observation = NDArray[np.float32]
-
 
 @dataclass(slots=True)
 class ObservationWindow:
-    """By hand-over: when, and what."""
+    """The observations of each hand-over, with the instant of each."""
 
     _kept: dict[Hashable, list[tuple[int, Observation]]] = field(default_factory=dict)
     _tick: int = 0

@@ -1,10 +1,11 @@
-"""How long is kept what grows without end, and the worker's hourly tidying of it."""
+"""Sets how long data that grows without end is kept; the worker tidies it up every hour."""
 
 from dataclasses import dataclass
 
 import structlog
 
 from mirage.domain.decision import Action
+from mirage.domain.time_units import DAY_S
 from mirage.services.chains import chain_ownership, link_sync, request_enforcement
 from mirage.store.access import idempotency
 from mirage.store.database import pruning
@@ -14,7 +15,6 @@ from mirage.store.jobs import snapshots
 
 _log = structlog.get_logger(__name__)
 
-_DAY_S = 86400
 BATCH = 5000
 """Rows of each kind that go in an hour: SQLite's one writer is held for a moment, and 120,000 a day
 are more than anybody may cause (`services.quotas`)."""
@@ -40,7 +40,7 @@ did, tokens and sessions, who was refused what, marks on others' jobs."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """As configured ([retention], mirage/config/quota_settings.py); days."""
+    """Retention times in days, as configured ([retention], mirage/config/quota_settings.py)."""
 
     audit_days: int = 180
     audit_admin_days: int = 1095
@@ -54,13 +54,13 @@ def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> N
     with store.begin() as tx:
         idempotency.forget_expired_keys(tx, now)
     with store.begin() as tx:
-        before = now - keep.empty_chains_days * _DAY_S
+        before = now - keep.empty_chains_days * DAY_S
         empty = pruning.prune_empty_chains(tx, cluster_id, before, BATCH)
     with store.begin() as tx:
-        before = now - keep.audit_days * _DAY_S
+        before = now - keep.audit_days * DAY_S
         rows = pruning.prune_audit(tx, cluster_id, before, BATCH, events=ROUTINE)
     with store.begin() as tx:
-        before = now - max(keep.audit_days, keep.audit_admin_days) * _DAY_S
+        before = now - max(keep.audit_days, keep.audit_admin_days) * DAY_S
         rows += pruning.prune_audit(tx, cluster_id, before, BATCH)
     if empty or rows:
         _log.info("tidied", chains_without_links=empty, rows_of_the_audit=rows)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from mirage.cluster.call_stats import CallTotals
+from mirage.domain.time_units import HOUR_S
 from mirage.store.database.engine import Transaction, read_schema_version
 from mirage.store.database.tables import SCHEMA
 from mirage.store.operations import telemetry
 from mirage.store.operations.telemetry import CallCounts, WorkerTick
 
-HOUR_S = telemetry.HOUR_S
 _PACKAGE = "mirage-provisioner"
 
 
@@ -54,7 +54,7 @@ def get_own_version() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """What asking Slurm one kind of question has cost."""
+    """The cost of asking Slurm one kind of question."""
 
     command: str
     calls: int
@@ -68,7 +68,7 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingCost:
-    """What asking Slurm has cost, in whole hours."""
+    """The cost of asking Slurm, in whole hours."""
 
     since: int
     until: int
@@ -80,7 +80,7 @@ class PollingCost:
 
 
 def read_polling_cost(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> PollingCost:
-    """Of the last `hours` hours, the present one among them."""
+    """Return the cost of asking Slurm in the last `hours` hours, the present one among them."""
     since = now - now % HOUR_S - (hours - 1) * HOUR_S
     by_command = telemetry.sum_calls_by_command(tx, cluster_id, since)
     by_hour = telemetry.sum_calls_by_hour(tx, cluster_id, since)

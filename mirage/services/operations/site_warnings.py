@@ -1,4 +1,4 @@
-"""What of Slurm's own settings an admin should hear of: said once, in the log."""
+"""Tells an admin, once and in the log, what to know of Slurm's own settings."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""What Mirage's user has cost slurmctld, by slurmctld's own count: asked seldom, kept for pages."""
+"""Records what Mirage's user has cost slurmctld, by slurmctld's own count.
+
+slurmctld is asked seldom, and its answer is kept for pages.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,7 +24,7 @@ DiagnosisReader = Callable[[], tuple[Diagnosis, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcUsage:
-    """Of the user that Mirage runs as, whoever ran what; and of all users."""
+    """The calls of the user that Mirage runs as, whoever made them, and those of all users."""
 
     at: int
     since: int | None
@@ -35,7 +38,7 @@ class RpcUsage:
 
     @property
     def share(self) -> float | None:
-        """Of the calls; None where there were none."""
+        """Return the share of the calls that are Mirage's user's; None if there were no calls."""
         return self.calls / self.all_calls if self.all_calls else None
 
     @property

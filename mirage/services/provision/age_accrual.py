@@ -1,4 +1,7 @@
-"""What a limit on earning age means for one standby, in words for `mirage chain explain`."""
+"""Says in words what a limit on earning age means for one standby.
+
+`mirage chain explain` shows the words.
+"""
 
 import numpy as np
 
@@ -10,7 +13,7 @@ _NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdm
 
 
 def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
-    """Of the tightest of its limits; empty where there is none."""
+    """Describe the tightest of the standby's limits on earning age; empty if it has none."""
     found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
     left = [(limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in found]
     if not left:

@@ -1,9 +1,9 @@
-"""When the simple rules would have freed a standby, and Mirage itself where it does not act.
+"""Records when the simple rules, or a Mirage that does not act, would have freed a standby.
 
-They are asked in the same ticks, on the same view. Until its time has come a rule's instant is what
-it now expects: its own lead before the predecessor's end. Then it stands. So it is also known where
-Mirage has freed the standby before. What it would have come to is worked out once the hand-over is
-over (`services.outcomes`).
+The rules are asked in the same ticks, on the same view. Until its time has come, a rule's instant
+is what the rule now expects: its own lead before the predecessor's end. Then the instant stands. So
+it is also known if Mirage has freed the standby before. What the hand-over would have come to is
+worked out once it is over (`services.reports.handover_outcomes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class BaselineCounterfactuals:
         """Chain, the standby's index, policy, instant."""
 
     def ask_rules(self, handover: OpenHandover, view: PolicyView) -> None:
-        """What is new is added to `found`."""
+        """Ask each rule when it would free the standby; what is new is added to `found`."""
         for policy, lead_s in self._get_leads(view).items():
             self._record_free_at(handover, policy, view.predecessor_end - round(lead_s), view.now)
 

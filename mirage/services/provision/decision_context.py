@@ -1,4 +1,4 @@
-"""Where each hand-over is decided: what the policies of a tick are shown, and what they answer."""
+"""Decides each hand-over: prepares what a tick's policies are shown, and takes their answers."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,15 @@ import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
 from mirage.domain.chain import LinkState, Planner, Position
-from mirage.domain.decision import Action, Decision, Mode, PolicyView, Waits
+from mirage.domain.decision import (
+    RECENT_HANDOVERS,
+    RECENT_JOBS,
+    Action,
+    Decision,
+    Mode,
+    PolicyView,
+    Waits,
+)
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
@@ -19,6 +27,7 @@ from mirage.policy.registry import is_model
 from mirage.ports import NextLink, Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
+from mirage.services.chains.request_enforcement import ASK_AGAIN_S
 from mirage.services.control.limits import Limits, Spent, apply_limits, compute_worst_overlap
 from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations
@@ -41,11 +50,6 @@ from mirage.store.jobs import job_history
 
 _log = structlog.get_logger(__name__)
 
-RECENT_JOBS = 1000
-RECENT_HANDOVERS = 100
-
-ASK_AGAIN_S = 900
-"""A move that Slurm refused is not asked for again sooner."""
 
 AWAITED_SHARE = 0.25
 """Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
@@ -77,7 +81,7 @@ def _skip_submission(_: NextLink) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who decides, and within what."""
+    """The rules of a tick: who decides, and within which limits."""
 
     policy: Callable[[str], Policy]
     """By name; raises NotFound."""
@@ -97,7 +101,7 @@ class Rules:
 
 
 class DecisionContext:
-    """What is looked up once a tick for all hand-overs."""
+    """Decides the hand-overs of one tick; what they share is looked up once."""
 
     def __init__(
         self,
@@ -166,7 +170,7 @@ class DecisionContext:
         )
 
     def _add_accrual_note(self, decision: Decision, handover: OpenHandover) -> Decision:
-        """With what keeps the standby from earning age, wherever it stands."""
+        """Add to the reason which limit on earning age the standby has, wherever it stands."""
         shown = self._snapshot.queue.find_job(handover.standby.job_id)
         limits = self._rules.accrual()
         if shown is None or handover.submits or limits is NO_LIMITS:
@@ -175,7 +179,11 @@ class DecisionContext:
         return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
 
     def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
-        """Where Slurm would refuse each move. What is submitted by the user's own hand is not."""
+        """Return a wait if Slurm would refuse each move of the standby; None if it would not.
+
+        A link that is still to be submitted is not concerned: it is submitted by its user's own
+        hand.
+        """
         standby, reach = handover.standby, self._rules.reach()
         if handover.submits or not can_move_early(standby, handover.predecessor):
             return None
@@ -184,11 +192,12 @@ class DecisionContext:
         return preconditions.build_out_of_reach(standby.account, reach)
 
     def decide_retreat(self, handover: OpenHandover) -> Decision | None:
-        """Where Mirage does not act any more: what it has pinned goes back behind its predecessor,
-        and what it has planned waits for its predecessor's end.
+        """Return the move that takes Mirage's own back where it does not act any more; else None.
 
-        Slurm alone could not let it off a node that does not come back. A plan of a chain of which
-        nobody told the service is that user's.
+        A standby that Mirage has pinned goes back behind its predecessor: Slurm alone could not let
+        it off a node that does not come back. A standby whose release Mirage has planned waits for
+        its predecessor's end. If nobody told the service of a chain, a plan that the service did
+        not write is that user's, and stays.
         """
         predecessor, standby = handover.predecessor, handover.standby
         pinned = standby.position is Position.PINNED
@@ -202,7 +211,7 @@ class DecisionContext:
         return guarded or _NO_MORE
 
     def build_record(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
-        """What is stored of it."""
+        """Return the record of a decision as it is stored."""
         now, standby = self._snapshot.queue.taken_at, handover.standby
         unborn = handover.submits
         inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
@@ -266,8 +275,13 @@ class DecisionContext:
         return replace(view, observation=observation, unobserved=why, window=window)
 
     def _can_be_moved(self, handover: OpenHandover) -> bool:
-        """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and
-        of a standby that is not shown the user's own dependencies are not known."""
+        """Return whether the hand-over can be moved: the queue must show both jobs.
+
+        A dependency on a job that Slurm has forgotten frees the standby. If the queue does not show
+        the standby, its user's own dependencies are not known. A predecessor that has ended need
+        not be shown. A move that Slurm has refused lately is not made again yet, and no link is
+        submitted twice.
+        """
         predecessor, standby = handover.predecessor, handover.standby
         if (standby.chain_id, standby.index) in self._refused:
             return False
@@ -349,7 +363,7 @@ class DecisionContext:
         return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
 
     def _record_spending(self, account: str, node_h: float) -> None:
-        """What this tick frees counts against what it frees next."""
+        """Count what this tick frees against what it frees next."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
 

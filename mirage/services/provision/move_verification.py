@@ -1,9 +1,9 @@
-"""Whether Slurm has kept a move that it took, by the next look at its queue: no call of its own.
+"""Checks by the next look at the queue that Slurm has kept a move: no call of its own.
 
-An answer of 0 or of HTTP 200 is no proof: backfill has undone updates that were made while it had
+An answer of 0 or of HTTP 200 is no proof. Backfill has undone updates that were made while it had
 let go of its locks, and slurmrestd takes fields that it does not know. A move that was not kept
-counts as failed, so that it is decided anew, and made again where the reason for it still stands.
-If Slurm does not keep that one either, it counts as refused, and is not made again for a while.
+counts as failed. So it is decided anew, and made again if the reason for it still stands. If Slurm
+does not keep the second move either, that one counts as refused, and is not made again for a while.
 """
 
 from dataclasses import replace
@@ -60,8 +60,11 @@ def verify_moves(
 
 
 def _is_kept(row: DecisionRow, queue: Queue) -> bool:
-    """By the dependency alone: the queue does not show which nodes a job asks for. Where it cannot
-    tell, the move counts as kept: a dependency on what has ended is gone, by whomever."""
+    """Return whether the queue shows the move; True if the queue cannot tell.
+
+    Only the dependency is compared: the queue does not show which nodes a job asks for. A
+    dependency on a job that has ended is gone, whoever removed it, so such a move counts as kept.
+    """
     predecessor = JobId(row.inputs.get("predecessor") or 0)
     shown, before = queue.find_job(row.inputs["standby"]), queue.find_job(predecessor)
     if shown is None or before is None or before.state.has_ended:
@@ -109,7 +112,7 @@ def _find_planner_before(standby: Link, past: list[DecisionRow]) -> Planner | No
 
 
 def _restore_link(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
-    """Where it stands still: held, or where the move before had put it."""
+    """Return the standby where it still stands: held, or where the move before had put it."""
     if row.action is Action.PLAN:
         return replace(standby, planned_by=_find_planner_before(standby, past))
     if row.action is not Action.HOLD:

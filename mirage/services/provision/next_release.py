@@ -1,9 +1,9 @@
-"""What the running link of a chain with standbys is told: the lead to plan for its next link.
+"""Tells the running link of a chain with standbys which lead to plan for its next link.
 
 The link asks as it starts, before its standby stands, and again before it plans anew. Nothing is
-asked of Slurm, of the twin or of a model, for the link waits two seconds: a rule says when the
-release would be, from what is stored. The service's next ticks move the plan where its policy knows
-better (`services.planning`).
+asked of Slurm, of the twin or of a model, for the link waits two seconds. A rule says from stored
+data when the release would be. The service's next ticks move the plan if their policy knows better
+(`services.provision.release_planning`).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from mirage.domain.chain import (
     Position,
     Presubmit,
 )
-from mirage.domain.decision import Action, Mode, PolicyView
+from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, Mode, PolicyView
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
@@ -33,8 +33,6 @@ from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 
-RECENT_JOBS = 1000
-RECENT_HANDOVERS = 100
 _THIRD = 3
 """A link asks again after that part of the time that it has left: it plans anew twice at most."""
 _LATEST_S = 6 * 3600
@@ -123,7 +121,10 @@ def _can_plan(chain: Chain, asks: Link, links: Sequence[Link]) -> bool:
 
 
 def _has_started_alone(asks: Link) -> bool:
-    """What nothing had released started since its predecessor had ended, seen or not."""
+    """Return whether the link started only since its predecessor had ended, or has none.
+
+    Nothing had released such a link, whether or not a look has shown that end.
+    """
     return asks.index == 1 or (asks.position is Position.HELD and asks.planned_release is None)
 
 

@@ -1,25 +1,25 @@
-"""How early a chain lets its next link start: `--max-overlap` and `--never-overlap`.
+"""Bounds how early a chain lets its next link start: `--max-overlap` and `--never-overlap`.
 
-A link that starts earlier than that before its predecessor's end is sent back behind it by its own
-guard, once a hand-over, and the age that it had earned is lost: such a start costs nodes for a
-moment and gains nothing. What must not be early is the start, not the move: a standby that will
-wait for ten hours may be freed ten hours before the time. So it is freed while no more is left than
-the allowed overlap and the wait that nine of ten forecasts agree on (p10). Of a policy that tells
-no p10, a wait of nothing is expected. One in ten is sent back then, which costs no more than plain
-Slurm does; waiting for certainty would cost every other hand-over its lead. One that was sent back
-is freed again when it cannot be too early any more: a link that is early twice waits in its place.
+A link that starts earlier than the chain allows is sent back behind its predecessor by its own
+guard, once a hand-over. The age that the link had earned is lost: such a start costs nodes for a
+moment and gains nothing. The start must not be early, but the move may be: a standby that will wait
+for ten hours may be freed ten hours before the time. So a standby is freed once the time left is no
+more than the allowed overlap plus p10. Nine of ten forecasts agree on a wait of at least p10. If a
+policy tells no p10, a wait of nothing is expected. One in ten is sent back then, which costs no
+more than plain Slurm does; waiting for certainty would cost every other hand-over its lead. A link
+that was sent back is freed again when it cannot be too early any more: a link that is early twice
+waits in its place.
 
-A chain that never overlaps is never freed before its predecessor's end. Pinned to whole nodes it
-cannot start early, and earns its age: that is what stands in for freeing, where the admin allows
-it. Else it stays held.
+A link of a chain that never overlaps is never freed before its predecessor's end. Pinned to whole
+nodes it cannot start early, and earns its age. So such a link is pinned instead if the admin allows
+it. Otherwise it stays held.
 """
 
 from dataclasses import replace
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, PolicyView
-
-_HOUR_S = 3600.0
+from mirage.domain.time_units import HOUR_S
 
 
 def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
@@ -33,15 +33,18 @@ def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
     if view.time_left_s <= cap_s + least_wait_s:
         return decision
     reason = (
-        f"not yet: {view.time_left_s / _HOUR_S:.1f} h are left, the chain allows "
-        f"{cap_s / _HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
-        f"{least_wait_s / _HOUR_S:.1f} h"
+        f"not yet: {view.time_left_s / HOUR_S:.1f} h are left, the chain allows "
+        f"{cap_s / HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
+        f"{least_wait_s / HOUR_S:.1f} h"
     )
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
 def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
-    """How long before its predecessor's end a standby may be released; None: nothing bounds it."""
+    """Return the seconds before its predecessor's end that a standby may be released at most.
+
+    None: nothing bounds them.
+    """
     cap_s = view.max_overlap_s
     return cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mirage.domain.chain import Link, LinkState
-from mirage.services.control.limits import DAY_S, compute_overlap
+from mirage.domain.time_units import DAY_S
+from mirage.services.control.limits import compute_overlap
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import list_overlapping_chains
 from mirage.store.database.engine import Transaction

@@ -48,7 +48,10 @@ class Pinning:
 
     @property
     def is_allowed(self) -> bool:
-        """By the admin and by Slurm; where it is pinned already, whatever that has cost."""
+        """Return whether the admin and Slurm allow the pin.
+
+        A standby that is pinned already may stay so, however many moves it has cost.
+        """
         room = not self.refused and self.touches + _UNDOING < self.limits.max_touches
         return self.limits.allow_pin and (room or self.standby.position is Position.PINNED)
 
@@ -80,7 +83,10 @@ class Pinning:
 
 
 def _can_fit_both(node: Node, predecessor: Job, standby: Job) -> bool:
-    """Whether the node could run both at once; jobs are taken to be spread evenly."""
+    """Return whether the node could run both jobs at once.
+
+    Each job is taken to be spread evenly over its nodes.
+    """
     cpus = predecessor.cpus / predecessor.nodes + standby.cpus / standby.nodes
     gpus = predecessor.gpus / predecessor.nodes + standby.gpus / standby.nodes
     return cpus <= node.cpus and gpus <= node.gpus

@@ -1,4 +1,4 @@
-"""What is decided of a hand-over before any policy is asked."""
+"""Decides what is settled of a hand-over before any policy is asked."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ def _guard_unreleased(
 
 
 def build_out_of_reach(account: str, reach: MoveScope) -> Decision:
-    """Of a standby that the service's account may not move."""
+    """Return the wait of a standby that the service's account may not move."""
     whose = f"of account {account}" if account else "of this user"
     reason = (
         f"the service may not move jobs {whose}, so plain Slurm starts it when its predecessor "
@@ -78,7 +78,7 @@ def build_out_of_reach(account: str, reach: MoveScope) -> Decision:
 
 
 def can_move_early(standby: Link, predecessor: Link) -> bool:
-    """Whether a policy has a say: the standby may still be moved before its predecessor's end."""
+    """Return whether a policy has a say: the standby can move before its predecessor ends."""
     runs = predecessor.state is LinkState.RUNNING and predecessor.get_planned_end() is not None
     return runs and standby.position is not Position.FREE
 
@@ -100,7 +100,10 @@ def _take_plan_back(decision: Decision) -> Decision:
 
 
 def _wait_for_earlier_link(beside: Link) -> Decision:
-    """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
-    and on a queue that has just cleared the whole chain would run at once."""
+    """Return the wait of a standby while a link before its predecessor still runs.
+
+    If waits are forecast to outlast a link, every link would otherwise be freed as soon as it
+    stands. On a queue that has just cleared, the whole chain would then run at once.
+    """
     reason = f"link {beside.index} still runs: one hand-over at a time"
     return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)

@@ -13,6 +13,7 @@ import structlog
 
 from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.job import compute_wait_s
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.policy.registry import is_model
@@ -97,7 +98,10 @@ def demote_on_errors(tx: Transaction, cluster_id: int, now: int, rules: Rules) -
 
 
 def _get_forecast_source(rules: Rules) -> str:
-    """What the default policy's forecasts are stored under: of a model, the version in use."""
+    """Return the name that the default policy's forecasts are stored under.
+
+    For a model that is the version in use.
+    """
     return resolve_policy(rules, rules.default).name if is_model(rules.default) else rules.default
 
 
@@ -132,7 +136,7 @@ def _record_decisions(
     made: Sequence[tuple[OpenHandover, NewDecision]],
     foregone: BaselineCounterfactuals,
 ) -> Iterator[tuple[OpenHandover, Decision, int]]:
-    """What Slurm is to be told."""
+    """Store what was decided; yield each move that Slurm is to be told, with its decision's id."""
     news = [new for _, new in made]
     ids = decisions.record_decisions(tx, cluster_id, news)
     told = [row for pair in made for row in _build_forecast_rows(*pair, foregone)]
@@ -208,7 +212,7 @@ def format_audit_event(action: Action, effect: Effect) -> str:
 def apply_move(
     standby: Link, action: Action, now: int, release_at: int | None, minutes: int | None
 ) -> Link:
-    """Where it stands after the move; `release_at` and `minutes` of a plan."""
+    """Return the standby as it stands after the move; a plan has `release_at` and `minutes`."""
     if action is Action.PLAN:
         if standby.freed_at is not None:  # Slurm has carried it out since
             return replace(standby, freed_by=Planner.SERVICE)
@@ -223,7 +227,7 @@ def apply_move(
 
 
 def apply_recorded_move(row: DecisionRow, standby: Link) -> Link:
-    """Where it stands after a move that is written down."""
+    """Return the standby as it stands after a move that is written down."""
     return apply_move(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
 
 
@@ -234,7 +238,10 @@ def _send_move(
     handover: OpenHandover,
     decision: Decision,
 ) -> tuple[Effect, str]:
-    """What became of it, and Slurm's words; intended without any: it is left to the link."""
+    """Make the move in Slurm; return what became of it, and Slurm's words.
+
+    INTENDED without any words: the move is left to the running link.
+    """
     try:
         if decision.action is Action.SUBMIT:
             there = rules.submit(_build_next_link(handover))
@@ -292,7 +299,7 @@ def _move_standby(
 
 
 def _has_taken_effect(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
-    """Whether the move is what Slurm shows."""
+    """Return whether Slurm shows that the move was made."""
     if row.action is Action.SUBMIT:
         # The running link may have put it behind itself, as its last act or for want of an answer.
         return standby.position is Position.FREE and standby.submit >= row.at - CLOCKS_DIFFER_S
@@ -341,10 +348,8 @@ def reconcile_intentions(
             chains.save_link(tx, cluster_id, apply_recorded_move(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
-                since = max(row.at, standby.submit)
-                handover_forecasts.settle_forecast(
-                    tx, row.chain_id, row.index, max(0, standby.start - since)
-                )
+                wait_s = compute_wait_s(standby.start, standby.submit, row.at)
+                handover_forecasts.settle_forecast(tx, row.chain_id, row.index, wait_s)
         entry = AuditEntry(
             at=now,
             actor="mirage",

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.lead_rules import forecast_wait
 from mirage.services.control.limits import Limits, Spent, apply_limits
 from mirage.services.provision.overlap_bound import compute_max_lead_s
 
-_HOUR_S = 3600.0
-_MINUTE_S = 60
 _SOON_S = 600
 """A plan that happens so soon is held to its bound by the minute."""
 _RELEASE = 1
@@ -84,7 +83,10 @@ class Planning:
         return None if at is None else max(at, view.now)
 
     def _compute_wanted(self, decision: Decision, view: PolicyView) -> WantedRelease:
-        """By the policy, within what bounds a release. Without its word what stands may stand."""
+        """Return the release that the policy asks for, within what bounds a release.
+
+        If the policy asks for none, the release that stands may stand.
+        """
         if decision.release_at is None:
             return WantedRelease(self._get_standing_release(view), "")
         most_s = compute_max_lead_s(decision, view)
@@ -97,35 +99,38 @@ class Planning:
         allowed = apply_limits(asked, replace(view, now=at), self.limits, self.spent)
         if allowed.action is not Action.FREE:
             return WantedRelease(None, allowed.reason, binds=self.spent.is_over(self.limits))
-        if at <= view.now + _MINUTE_S:
+        if at <= view.now + MINUTE_S:
             return WantedRelease(
                 self._get_standing_release(view), ""
             )  # the release itself is at hand
-        left_h = (view.predecessor_end - at) / _HOUR_S
+        left_h = (view.predecessor_end - at) / HOUR_S
         return WantedRelease(at, f"planned in Slurm for {left_h:.1f} h before the end")
 
     def _explain_too_early(self, decision: Decision, view: PolicyView) -> str:
-        """How the plan that stands breaks the bound of a release by now; empty: it does not."""
+        """Return how the standing plan now breaks the bound of a release; empty if it does not."""
         most_s, stands = compute_max_lead_s(decision, view), self._get_standing_release(view)
         if most_s is None or stands is None:
             return ""
         beyond_s = view.predecessor_end - stands - most_s
-        slack_s = self.limits.replan_gain_h * _HOUR_S
+        slack_s = self.limits.replan_gain_h * HOUR_S
         if stands - view.now <= _SOON_S or most_s == 0:
-            slack_s = _MINUTE_S
+            slack_s = MINUTE_S
         return "it would be earlier than max-overlap allows" if beyond_s > slack_s else ""
 
 
 def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: PolicyView) -> float:
-    """What the hand-over is expected to cost, hours; None: released by its predecessor's end."""
+    """Return the expected cost of the hand-over, in hours.
+
+    `release_at`: None if the standby is released by its predecessor's end.
+    """
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
-        return view.overlap_price * lead_s / _HOUR_S
+        return view.overlap_price * lead_s / HOUR_S
     p10_s, p50_s, p90_s = forecast.p10_s, forecast.p50_s, forecast.p90_s
     waits = (p50_s if p10_s is None else p10_s, p50_s, p50_s if p90_s is None else p90_s)
     late_s = sum(w * max(0.0, wait - lead_s) for w, wait in zip(_SWANSON, waits, strict=True))
     early_s = sum(w * max(0.0, lead_s - wait) for w, wait in zip(_SWANSON, waits, strict=True))
-    return (late_s + view.overlap_price * early_s) / _HOUR_S
+    return (late_s + view.overlap_price * early_s) / HOUR_S
 
 
 def _take_plan_back(decision: Decision, why: str) -> Decision:
@@ -142,7 +147,7 @@ def compute_plan_minutes(decision: Decision, predecessor: Link) -> int | None:
 
 
 def has_mirage_plan(standby: Link) -> bool:
-    """Whether a plan stands that is Mirage's, and not its owner's."""
+    """Return whether a plan stands that is Mirage's, and not the owner's."""
     held = standby.position is Position.HELD and standby.plan_min is not None
     return held and standby.planned_by is not Planner.USER
 
@@ -151,4 +156,4 @@ def _round_to_minutes(view: PolicyView, at: int) -> int:
     """Slurm counts them from the predecessor's start; never earlier than asked."""
     start = view.predecessor_start
     began = view.predecessor_end - view.time_limit_s if start is None else start
-    return began + max(1, -(-(at - began) // _MINUTE_S)) * _MINUTE_S
+    return began + max(1, -(-(at - began) // MINUTE_S)) * MINUTE_S

@@ -7,20 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
+from mirage.services.replay.simulation import ProgressCallback
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration import inferred_cluster
-from mirage.traces.calibration.fidelity import (
-    DAY_S,
-    Fidelity,
-    Whole,
-    Window,
-    choose_window,
-    measure_fidelity,
-)
+from mirage.traces.calibration.fidelity import Fidelity, Window, choose_window, measure_fidelity
 from mirage.traces.calibration.inferred_cluster import HiddenChains, Levels
 from mirage.traces.calibration.search_space import (
     SEARCH_SETTINGS,
@@ -32,7 +28,6 @@ from mirage.traces.calibration.search_space import (
 )
 from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
-ProgressCallback = Callable[[float], None]
 """Hears how much has been done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
 
@@ -68,7 +63,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationPlan:
-    """What is fitted on, and how long is searched."""
+    """The plan of a calibration: what is fitted on, and how long is searched."""
 
     begin: int
     until: int
@@ -82,7 +77,7 @@ class CalibrationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What is read from the log directly."""
+    """The facts that are read from the log directly."""
 
     nodes: int
     levels: Levels
@@ -176,15 +171,18 @@ def calibrate_params(
 def _choose_likelier_bench(
     replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
 ) -> "_Bench":
-    """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
-    which way the replay is nearer to the log, before anything is searched for; if neither, no."""
+    """Return the bench whose replay is nearer to the log, before anything is searched for.
+
+    In one of the two, jobs that were cancelled while they waited would have run
+    (`cancelled_jobs_run`). If neither is nearer, they would not have run.
+    """
     ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
     benches = [_Bench(recompute_cancelled_runs(replay, way), way, plan, told) for way in ways]
     return max(benches, key=lambda bench: bench.first.score)
 
 
 def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
-    """What the log shows by itself of the time before `plan.until`."""
+    """Return what the log shows by itself of the time before `plan.until`."""
     jobs, logged = replay.workload.jobs, replay.logged
     submit = replay.workload.submit
     nodes = np.array([job.nodes for job in jobs], np.int64)
@@ -221,8 +219,11 @@ def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
 
 
 def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
-    """With this limit, if any, on the running jobs of a user: where there are QOS only theirs
-    count, and jobs are in the first unless the log says otherwise."""
+    """Return the parameters with this limit, if any, on the running jobs of a user.
+
+    If there are QOS, only their limits count, and jobs are in the first unless the log says
+    otherwise.
+    """
     if not max_jobs_pu:
         return params
     if not params.qos:
@@ -232,7 +233,10 @@ def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
 
 
 def score_fidelity(found: Fidelity) -> float:
-    """What is made large: rank correlation of waits, less their mean difference's logarithm."""
+    """Return the score, which the search makes large.
+
+    It is the rank correlation of waits, less the weighted logarithm of their mean difference.
+    """
     if found.spearman is None or found.wait_mae_h is None:
         return _UNSCORED
     return found.spearman - _PER_LOG_HOUR * math.log(found.wait_mae_h + _TRIFLE_H)
@@ -265,7 +269,7 @@ class _Bench:
             end=replay.logged.end[rows],
             suspect=replay.logged.suspect[rows],
         )
-        self._known: dict[tuple[int, ...], Whole] = {}
+        self._known: dict[tuple[int, ...], Ints] = {}
         self._told, self._runs = told, 0
         self._expected = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
@@ -286,7 +290,7 @@ class _Bench:
     def score_early_weeks(self, values: Mapping[str, int]) -> float:
         return self.score_values(values, self.early)
 
-    def _get_starts(self, values: Mapping[str, int]) -> Whole:
+    def _get_starts(self, values: Mapping[str, int]) -> Ints:
         key = tuple(values[knob.name] for knob in SEARCH_SETTINGS)
         if key not in self._known:
             self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
@@ -357,14 +361,14 @@ def _build_fitted_setting(
     )
 
 
-def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
+def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Ints:
     sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     return sim.start
 
 
 def _compare_fidelity(
-    replay: Replay, before: Whole, after: Whole, window: Window
+    replay: Replay, before: Ints, after: Ints, window: Window
 ) -> dict[str, Fidelity]:
     submit, logged = replay.workload.submit, replay.logged
     return {

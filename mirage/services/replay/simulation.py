@@ -10,15 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirage.domain.job import JobState
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.errors import InputError
 from mirage.sim.packing.packed_params import compute_least_resources
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.traces.calibration.fidelity import (
-    DAY_S,
-    HOUR_S,
     RAMP_UP_S,
-    WEEK_S,
     Fidelity,
     Window,
     choose_window,
@@ -32,7 +30,7 @@ ProgressCallback = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitHours:
-    """Of the jobs that started in the replay; None where none did."""
+    """The waits, in hours, of the jobs that started in the replay; None if none did."""
 
     mean: float | None
     median: float | None
@@ -41,7 +39,7 @@ class WaitHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
-    """What `mirage simulate` tells. Seconds are of the cluster but for `wall_s`."""
+    """The report of `mirage simulate`. Seconds are of the cluster's time but for `wall_s`."""
 
     jobs: int
     started: int
@@ -133,7 +131,8 @@ def _compute_wait_hours(waits_h: np.ndarray) -> WaitHours:
 
 
 def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
-    """The replay's jobs as a trace: parquet, docs/traces.md's columns and the log's own starts.
+    """The replay's jobs as a trace: parquet, docs/reference/traces.md's columns and the log's
+    own starts.
 
     Raises InputError where `path` cannot be written.
     """

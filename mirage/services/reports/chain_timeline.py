@@ -44,7 +44,7 @@ class TimelineHandover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoursePoint:
-    """What was forecast at one instant, all in epoch seconds: the start, were it eligible then."""
+    """A forecast at one instant: the start, if the link were eligible then, in epoch seconds."""
 
     at: int
     p10: int
@@ -54,7 +54,7 @@ class CoursePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How the forecast of one hand-over went."""
+    """The course of one hand-over's forecast."""
 
     handover: TimelineHandover
     points: Sequence[CoursePoint]
@@ -62,7 +62,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLog:
-    """Where a link's output is."""
+    """The file that a link writes its output to."""
 
     index: int
     job_id: JobId
@@ -144,7 +144,10 @@ def _build_point(row: DecisionRow) -> CoursePoint | None:
 def list_logs(
     tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]
 ) -> list[LinkLog]:
-    """Of every link that has run, in order; for those alone whom the chain obeys."""
+    """List the logs of all links that have run, in order.
+
+    Only users whom the chain obeys may see them.
+    """
     ran = [link for link in links if link.state is not LinkState.PENDING and not link.has_vanished]
     lines = job_history.read_submit_lines(
         tx, cluster_id, [(link.job_id, link.submit) for link in ran]

@@ -1,4 +1,4 @@
-"""What was foretold against what happened: read from sums that the worker keeps."""
+"""Compares what was foretold with what happened, by sums that the worker keeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ import numpy as np
 
 from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
 from mirage.domain.job_shape import ForecastAccuracy
+from mirage.domain.time_units import DAY_S, WEEK_S
 from mirage.features.twin_features import LEVELS
 from mirage.services.forecasts.accuracy_tally import Tally, compute_median, compute_pinball_loss
 from mirage.services.forecasts.submission_forecast import JUDGED_S
@@ -22,11 +23,9 @@ FEWEST_SHOWN = 10
 NOMINAL = 0.8
 """That p10 to p90 is to hold."""
 
-_DAY_S = 86400
-_WEEK_S = 7 * _DAY_S
-_MONDAY_S = 4 * _DAY_S
+_MONDAY_S = 4 * DAY_S
 """The epoch was a Thursday."""
-_BY_DAY_S = 31 * _DAY_S
+_BY_DAY_S = 31 * DAY_S
 """A longer range is shown by week."""
 _HANDOVERS = 2000
 
@@ -44,7 +43,7 @@ class AccuracyPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideSlurm:
-    """Of the jobs for which Slurm planned a start at the same look: median |forecast - wait|."""
+    """The median |forecast - wait| of jobs for which Slurm planned a start at the same look."""
 
     count: int
     median_s: float | None
@@ -81,7 +80,10 @@ class PartitionAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQuality:
-    """What users are told who ask before they submit (`services.judging`), by source."""
+    """The quality of one source's forecasts, as users are told who ask before they submit.
+
+    `services.forecasts.forecast_calibration` judges the sources.
+    """
 
     source: str
     quality: ForecastAccuracy
@@ -121,9 +123,12 @@ DayTally = tuple[int, str, Tally]
 def build_accuracy(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Accuracy:
-    """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
-    step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
-    since -= since % _DAY_S
+    """Build the accuracy for jobs submitted, and hand-overs decided, in [since, until).
+
+    Days are whole ones, UTC.
+    """
+    step_s = DAY_S if until - since <= _BY_DAY_S else WEEK_S
+    since -= since % DAY_S
     stored = job_forecasts.list_tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.from_stored(tally)) for day, name, tally in stored]
     still = job_forecasts.count_open_forecasts(tx, cluster_id, since)
@@ -173,7 +178,7 @@ def _build_place(
 ) -> PartitionAccuracy:
     found = _merge_days(days)
     whole = _hide_few_results(found, least)
-    daily = [_merge_days(part) for _, part in _group_by_step(days, _DAY_S)]
+    daily = [_merge_days(part) for _, part in _group_by_step(days, DAY_S)]
     counts = [float(tally.count) for tally in daily]
     known = whole.count > 0
     both = _hide_few_beside(whole, least)
@@ -214,8 +219,8 @@ def _merge_days(days: Sequence[DayTally]) -> Tally:
 
 
 def _group_by_step(days: Sequence[DayTally], step_s: int) -> list[tuple[int, list[DayTally]]]:
-    """By the day or the week that they lie in, oldest first; weeks begin on Mondays."""
-    shift = _MONDAY_S if step_s == _WEEK_S else 0
+    """Group the days by the day or week that they lie in, oldest first; weeks begin on Mondays."""
+    shift = _MONDAY_S if step_s == WEEK_S else 0
     found: dict[int, list[DayTally]] = {}
     for day in days:
         begin = (day[0] - shift) // step_s * step_s + shift

@@ -1,15 +1,16 @@
-"""What complete hand-overs came to, and would have come to under each policy: worked out once.
+"""Works out, once, what complete hand-overs came to, and would have under each policy.
 
-What nobody can observe is the wait under another moment of eligibility. It is taken to have been as
-long as it was: a successor that waited w once eligible, and becomes eligible `lead` before its
-predecessor's end, starts w - lead after that end. That says nothing of one that stood pinned, or
-was hindered (a hold, a limit, maintenance): those are compared with nothing.
+Nobody can observe the wait under another moment of eligibility. That wait is taken to be as long as
+the real one was. So a successor that waited w once eligible, and becomes eligible `lead` before its
+predecessor's end, starts w - lead after that end. This says nothing of a successor that stood
+pinned, or was hindered (a hold, a limit, maintenance): such hand-overs are compared with nothing.
 """
 
 from collections.abc import Mapping
 
 from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Mode
+from mirage.domain.job import compute_wait_s
 from mirage.services.provision import baseline_counterfactuals
 from mirage.store.chains import chains, decisions, handover_outcomes
 from mirage.store.chains.chains import HandoverRow
@@ -78,7 +79,7 @@ def _compute_by_policy(
     end, start = before.end or 0, after.start or 0
     eligible = end if after.freed_at is None else min(after.freed_at, end)
     # Slurm's own instant is later where a hold was lifted in between.
-    wait_s = max(0, start - max(eligible, after.eligible or 0))
+    wait_s = compute_wait_s(start, eligible, after.eligible)
 
     def split_if_freed_by(policy: str) -> Parted:
         at = would.get(policy, end)

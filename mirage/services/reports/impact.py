@@ -1,10 +1,11 @@
-"""What Mirage has saved and spent (act), and would have (shadow), over a range of days."""
+"""Sums up what Mirage has saved and spent (act), or would have (shadow), over some days."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from mirage.domain.access.caller import PARTITIONS, Principal
+from mirage.domain.time_units import HOUR_S
 from mirage.services.reports.daily_bootstrap import Interval, bootstrap_sum
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import (
@@ -22,8 +23,6 @@ LEAST_HANDOVERS = 20
 LEAST_DAYS = 7
 SHOWN = 20
 """Payers, and chains: those that spent most."""
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ class PartitionImpact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payer:
-    """Of mode act: an account's user, or a chain."""
+    """A spender of overlap in mode act: an account's user, or a chain."""
 
     account: str = ""
     chain_id: str = ""
@@ -114,7 +113,7 @@ class Impact:
 def build_impact(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Impact:
-    """Of hand-overs that were complete in [since, until)."""
+    """Build the impact of hand-overs that were complete in [since, until)."""
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until, own=own)
     daily = handover_outcomes.sum_by_day(tx, span)
@@ -158,12 +157,12 @@ def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
     by_day = [_sum_all(g.sums for g in mine) for mine in _group_by_key(groups, lambda g: g.key[0])]
     return HandoverTotals(
         handovers=whole.count,
-        interruption_h=whole.interruption_s / _HOUR_S,
-        overlap_node_h=whole.overlap_node_s / _HOUR_S,
+        interruption_h=whole.interruption_s / HOUR_S,
+        overlap_node_h=whole.overlap_node_s / HOUR_S,
         compared=whole.compared,
-        mirage_interruption_h=whole.under[MIRAGE][0] / _HOUR_S,
-        mirage_overlap_h=whole.under[MIRAGE][1] / _HOUR_S,
-        mirage_overlap_node_h=whole.mirage_overlap_node_s / _HOUR_S,
+        mirage_interruption_h=whole.under[MIRAGE][0] / HOUR_S,
+        mirage_overlap_h=whole.under[MIRAGE][1] / HOUR_S,
+        mirage_overlap_node_h=whole.mirage_overlap_node_s / HOUR_S,
         saved=tuple(_build_saving(name, whole, by_day) for name in BASELINES)
         if whole.compared
         else (),
@@ -174,8 +173,8 @@ def _build_saving(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSum
     interruption_s, overlap_s = whole.under[baseline]
     return Saving(
         baseline=baseline,
-        baseline_interruption_h=interruption_s / _HOUR_S,
-        baseline_overlap_h=overlap_s / _HOUR_S,
+        baseline_interruption_h=interruption_s / HOUR_S,
+        baseline_overlap_h=overlap_s / HOUR_S,
         interruption_saved_h=_compute_saved_h(whole, baseline),
         interruption_saved_h_ci=bootstrap_sum(
             [_compute_saved_h(s, baseline) for s in by_day if s.compared]
@@ -184,7 +183,7 @@ def _build_saving(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSum
 
 
 def _compute_saved_h(sums: OutcomeSums, baseline: str) -> float:
-    return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / _HOUR_S
+    return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / HOUR_S
 
 
 def _sum_all(parts: Iterable[OutcomeSums]) -> OutcomeSums:
@@ -248,8 +247,8 @@ def _build_payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
     return Payer(
         user=user,
         handovers=sums.count,
-        interruption_h=sums.interruption_s / _HOUR_S,
-        overlap_node_h=sums.overlap_node_s / _HOUR_S,
+        interruption_h=sums.interruption_s / HOUR_S,
+        overlap_node_h=sums.overlap_node_s / HOUR_S,
         saved_h=_compute_saved_h(sums, "reactive") if sums.compared else None,
         **whose,
     )
@@ -263,5 +262,5 @@ def _build_days(daily: Sequence[OutcomeGroup]) -> Iterator[DayImpact]:
             at=groups[0].key[0],
             act_saved_h=_compute_saved_h(act, "reactive"),
             shadow_saved_h=_compute_saved_h(shadow, "reactive"),
-            overlap_node_h=act.overlap_node_s / _HOUR_S,
+            overlap_node_h=act.overlap_node_s / HOUR_S,
         )

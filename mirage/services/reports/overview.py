@@ -1,4 +1,4 @@
-"""What goes on now: chains by risk, the next hand-overs, and what Mirage is about to do and why."""
+"""Shows what goes on now: chains by risk, the next hand-overs, Mirage's next moves and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SOON = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRange:
-    """When a successor may start: epoch seconds, by a forecast of its wait."""
+    """The range in which a successor may start: epoch seconds, by a forecast of its wait."""
 
     p10: int
     p50: int
@@ -41,7 +41,7 @@ class UpcomingHandover:
 
     @property
     def ends(self) -> int | None:
-        """When the predecessor ends: it has, or at the latest."""
+        """Return when the predecessor ended, or ends at the latest; None if that is not known."""
         predecessor = self.handover.predecessor
         return predecessor.end if predecessor.end is not None else predecessor.get_planned_end()
 
@@ -53,7 +53,7 @@ class UpcomingHandover:
 
     @property
     def planned_release(self) -> int | None:
-        """When Slurm makes the standby eligible by itself; None: when its predecessor ends."""
+        """Return when Slurm releases the standby by itself; None: when its predecessor ends."""
         standby = self.handover.standby
         return standby.planned_release if standby.position is Position.HELD else None
 
@@ -68,7 +68,10 @@ class UpcomingHandover:
 
 
 def compute_start_range(standby: Link, forecast: ForecastRow) -> StartRange:
-    """By the newest forecast: the one in force at the move, where it has been moved."""
+    """Return the range of the standby's start by its newest forecast.
+
+    For a standby that has been moved, that is the forecast in force at the move.
+    """
     made = forecast.forecast
     freed = standby.freed_at if standby.position is not Position.HELD else None
     since = forecast.at if freed is None else freed
@@ -102,7 +105,7 @@ class ChainRow:
 
     @property
     def risk(self) -> str:
-        """In words; empty where there is none."""
+        """Return what the chain is at risk of, in words; empty if it is not at risk."""
         return explanations.explain_risk(self.chain.at_risk) if self.chain.at_risk else ""
 
     @property

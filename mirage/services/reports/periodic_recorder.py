@@ -1,4 +1,4 @@
-"""What the worker writes down for those who look later: forecasts and what became of them."""
+"""Writes down forecasts and what became of them: the worker's record for later readers."""
 
 import structlog
 
@@ -19,7 +19,10 @@ AGAIN_S = 3600
 
 
 class PeriodicRecorder:
-    """Of one cluster. Nothing waits for it: what fails is logged, and tried again."""
+    """Records forecasts and outcomes of one cluster.
+
+    Nothing waits for this recorder: what fails is logged, and tried again.
+    """
 
     def __init__(self, store: Store, cluster_id: int) -> None:
         self._store, self._cluster_id = store, cluster_id

@@ -39,7 +39,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatus:
-    """How the queue stands."""
+    """The queue as it stands, in sums."""
 
     at: int | None
     """When it was looked at; None: not yet."""
@@ -53,7 +53,7 @@ NOTHING = QueueStatus(at=None, nodes_at=None, whole=None, partitions=())
 
 
 def read_queue_status(tx: Transaction, cluster_id: int, reader: Principal) -> QueueStatus:
-    """What this reader may see of it."""
+    """Return what this reader may see of the queue."""
     found = queue_summary.find_summary(tx, cluster_id)
     if found is None:
         return NOTHING

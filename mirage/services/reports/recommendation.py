@@ -1,7 +1,8 @@
-"""What an admin is advised after `had Mirage acted`: rules with stated thresholds, no effects.
+"""Advises an admin after `had Mirage acted`: rules with stated thresholds, no effects.
 
-The doubt counts against Mirage. It is recommended only where it is cheaper than plain Slurm, and
-than Slurm with one flag set, by more than luck and by more than anybody would notice.
+The doubt counts against Mirage. Mirage is recommended only if it is cheaper than plain Slurm, and
+than Slurm with one flag set. Mirage must be cheaper by more than luck, and by enough for people to
+notice.
 """
 
 import math
@@ -48,7 +49,10 @@ class ReportVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationEvidence:
-    """What the rules go by. Differences are means a hand-over over the very same hand-overs."""
+    """The evidence that the rules go by.
+
+    Differences are means per hand-over, over the very same hand-overs.
+    """
 
     days: int
     """That have start points."""
@@ -70,7 +74,10 @@ class RecommendationEvidence:
     def from_handovers(
         cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float
     ) -> Self:
-        """From what REACTIVE, EARLY and OURS came to on the same hand-overs, one at least."""
+        """Build the evidence from what REACTIVE, EARLY and OURS came to on the same hand-overs.
+
+        At least one hand-over is needed.
+        """
         reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
         return cls(
             days=count_days(reactive.start_point),
@@ -94,7 +101,7 @@ class Recommendation:
 
 
 def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
-    """The first rule that applies, in the order of docs/report.md."""
+    """The first rule that applies, in the order of docs/admin/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
         return build_too_little(seen.days, seen.handovers)
     if seen.reactive_h < SHORT_H:
@@ -112,12 +119,12 @@ def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
 
 
 def is_worthwhile(difference: PairedDifference) -> bool:
-    """Whether the new is cheaper than the old by LEAST_GAIN_H in the mean, and not by luck."""
+    """Return whether the new is cheaper by LEAST_GAIN_H in the mean, and not by luck."""
     return difference.is_cheaper and -difference.mean_h >= LEAST_GAIN_H
 
 
 def is_at_most_as_good(new: PairedDifference) -> bool:
-    """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
+    """Return whether the whole interval says: the new is cheaper by no more than LEAST_GAIN_H."""
     return new.interval_h[0] >= -LEAST_GAIN_H
 
 
@@ -176,7 +183,7 @@ def _build_undecided(seen: RecommendationEvidence) -> Recommendation:
 
 
 def _estimate_needed_history(difference: PairedDifference) -> str:
-    """How much history would do: an interval narrows with the root of it."""
+    """Estimate how much history would do: an interval narrows with the root of the history."""
     low, high = difference.interval_h
     times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
     if times <= 1.0:

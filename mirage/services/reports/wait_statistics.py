@@ -1,4 +1,4 @@
-"""How long jobs waited, over time and by class: from sums that the worker keeps up to date."""
+"""Tells how long jobs waited, over time and by class: the worker keeps sums up to date."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.domain.wait_buckets import LIMITS, SIZES, LimitClass, SizeClass
 from mirage.domain.wait_histogram import BINS, WaitSummary, summarize_waits
 from mirage.errors import InputError
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import wait_marks, wait_sums
-from mirage.store.jobs.wait_marks import DAY_S, HOUR_S
 from mirage.store.jobs.wait_sums import WaitCells
 
 LEAST: Final = 10
@@ -35,7 +35,7 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitQuery:
-    """Of which jobs, and since when. Empty fields do not filter."""
+    """A query for waits: of which jobs, and since when. Empty fields do not filter."""
 
     since: int
     until: int

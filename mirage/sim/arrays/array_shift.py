@@ -1,7 +1,7 @@
 """Moving the entries of an array by one place."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel
-from mirage.sim.arrays.layout import Ints
 
 
 @inline_kernel

@@ -1,7 +1,8 @@
 """The events to come: a binary heap by (instant, rank)."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import kernel
-from mirage.sim.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, Ints, section
+from mirage.sim.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, section
 
 
 @kernel

@@ -9,12 +9,8 @@ one row a job, the *feed*.
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import expand_inline, inline_kernel
-
-Ints = NDArray[np.int64]
 
 FAR: Final = 1 << 61
 """Later than any instant."""

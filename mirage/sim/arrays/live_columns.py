@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import RECORD, Ints, get_section
+from mirage.sim.arrays.layout import RECORD, get_section
 
 
 @dataclass(frozen=True, slots=True)

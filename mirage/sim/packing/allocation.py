@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.event_heap import push_event
-from mirage.sim.arrays.layout import FAR, NONE, RECORD, Ints, get_section
+from mirage.sim.arrays.layout import FAR, NONE, RECORD, get_section
 from mirage.sim.packing.name_table import NameTable
 from mirage.sim.packing.packed_params import build_bitmap, pack_sections
 from mirage.sim.types import Outage, Params

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from mirage.domain.arrays import Ints
 from mirage.errors import ConfigError
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, FRACTION_BITS, Ints
+from mirage.sim.arrays.layout import FAR, FRACTION_BITS
 from mirage.sim.slurm_release import find_release
 from mirage.sim.state.node_selection import WORD
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, SelectType
@@ -66,7 +67,8 @@ def compute_least_resources(params: Params, partition: Partition) -> tuple[int, 
 
 
 def should_plan_by_name(params: Params) -> bool:
-    """Whether it matters which nodes are free, and not only how many (docs/simulator.md 7)."""
+    """Whether it matters which nodes are free, and not only how many
+    (docs/reference/simulator.md 7)."""
     whole = all(len(list_partition_nodes(params, p)) == params.nodes for p in params.partitions)
     return params.select_type is SelectType.CONS_TRES or not whole or bool(params.reservations)
 

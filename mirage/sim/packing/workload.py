@@ -9,8 +9,9 @@ from typing import Any, Final, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
-from mirage.sim.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
+from mirage.sim.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD
 from mirage.sim.packing.name_table import NameTable
 from mirage.sim.packing.packed_params import (
     check_params,
@@ -181,7 +182,8 @@ class RecordBuilder:
         )
 
     def _compute_static_priority(self, job: SimJob, partition: int, qos: int) -> int:
-        """The part of priority that never changes, in fixed point (docs/simulator.md 3)."""
+        """The part of priority that never changes, in fixed point (docs/reference/simulator.md
+        3)."""
         p = self.params
         size = p.nodes - job.nodes if p.priority_favor_small else job.nodes
         value = (p.priority_weight_job_size << FRACTION_BITS) * size // p.nodes

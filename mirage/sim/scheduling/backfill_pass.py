@@ -1,7 +1,8 @@
-"""Slurm's backfill pass (docs/simulator.md 7)."""
+"""Slurm's backfill pass (docs/reference/simulator.md 7)."""
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import expand_inline, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     BACKFILL_AT,
@@ -40,7 +41,6 @@ from mirage.sim.arrays.layout import (
     WALK_YOUNG,
     WANTED,
     WHOLE,
-    Ints,
     column,
     copy_into,
     section,

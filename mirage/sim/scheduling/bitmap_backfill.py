@@ -1,4 +1,5 @@
-"""Planning by name, after Slurm's backfill over node bitmaps (docs/simulator.md 7, "By name").
+"""Planning by name, after Slurm's backfill over node bitmaps (docs/reference/simulator.md 7, "By
+name").
 
 Planned jobs stand in *maps*: spans of time with the nodes not promised in them, in order. What
 running jobs leave, and when, is in tables.py.
@@ -6,6 +7,7 @@ running jobs leave, and when, is in tables.py.
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
@@ -42,7 +44,6 @@ from mirage.sim.arrays.layout import (
     USABLE,
     WANTED,
     WHOLE,
-    Ints,
     copy_into,
     section,
 )
@@ -137,7 +138,7 @@ def find_first_group(
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit, where one comes.
 
-    Not every end is looked at: see docs/simulator.md, "The ends that are looked at".
+    Not every end is looked at: see docs/reference/simulator.md, "The ends that are looked at".
     """
     words, groups = usable.size, work[GROUPS]
     ensure_pieces(state, work)

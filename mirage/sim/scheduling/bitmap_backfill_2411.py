@@ -1,9 +1,11 @@
-"""Planning by name as slurmctld 24.11 and later do it (docs/simulator.md 7, "By release").
+"""Planning by name as slurmctld 24.11 and later do it (docs/reference/simulator.md 7, "By
+release").
 
 The search for a start begins anew at each `later`, looks at once at what is free there, and goes
 no further than the next `later`.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
@@ -39,7 +41,6 @@ from mirage.sim.arrays.layout import (
     USABLE,
     WANTED,
     WHOLE,
-    Ints,
     section,
 )
 from mirage.sim.scheduling import bitmap_backfill

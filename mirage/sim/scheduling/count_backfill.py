@@ -1,11 +1,12 @@
 """Planning by number: nodes are alike, so a plan is a step function of how many are free.
 
-docs/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until `times[i + 1]`; the
-last step lasts for ever.
+docs/reference/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until
+`times[i + 1]`; the last step lasts for ever.
 """
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_back
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
@@ -36,7 +37,6 @@ from mirage.sim.arrays.layout import (
     TIMES,
     UP_BITS,
     WANTED,
-    Ints,
     column,
     section,
 )

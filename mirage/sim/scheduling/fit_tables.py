@@ -1,9 +1,10 @@
-"""Which nodes would fit a kind of job once running jobs have ended (docs/simulator.md 7).
+"""Which nodes would fit a kind of job once running jobs have ended (docs/reference/simulator.md 7).
 
 Running jobs are looked through in the order of their ends; a *table* has a bitmap of nodes
 for each end, and there is one a kind of job, built when first asked for.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -49,7 +50,6 @@ from mirage.sim.arrays.layout import (
     THEN_JOBS,
     THEN_MEMORY,
     WHOLE,
-    Ints,
     copy_into,
     section,
 )

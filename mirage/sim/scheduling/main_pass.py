@@ -1,5 +1,6 @@
-"""Slurm's main scheduling pass (docs/simulator.md 6)."""
+"""Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
@@ -37,7 +38,6 @@ from mirage.sim.arrays.layout import (
     WANTED,
     WHOLE,
     YOUNG_FIRST,
-    Ints,
     column,
     copy_into,
     section,

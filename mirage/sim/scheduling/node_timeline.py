@@ -1,8 +1,10 @@
-"""Maps: spans of time with the nodes not promised in them (docs/simulator.md 7, "By name").
+"""Maps: spans of time with the nodes not promised in them (docs/reference/simulator.md 7, "By
+name").
 
 In order: map m is of [at[m], at[m + 1]); two that follow each other differ.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
@@ -22,7 +24,6 @@ from mirage.sim.arrays.layout import (
     SITE_RESERVATIONS,
     SITE_WORDS,
     UP_BITS,
-    Ints,
     section,
 )
 from mirage.sim.slurm_release import V24_11

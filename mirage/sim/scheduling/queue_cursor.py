@@ -1,5 +1,6 @@
 """Down the queue in order: a pass takes turns from its two parts (queue.py), merged as it goes."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     LAST_OLD,
@@ -21,7 +22,6 @@ from mirage.sim.arrays.layout import (
     WALK_OLD,
     WALK_YOUNG,
     YOUNG_FIRST,
-    Ints,
     column,
 )
 from mirage.sim.state.priority_queue import get_part_bounds, refresh_saturated

@@ -1,5 +1,7 @@
-"""Whether a pending job is eligible: dependencies, holds, begin times (docs/simulator.md 2)."""
+"""Whether a pending job is eligible: dependencies, holds, begin times
+(docs/reference/simulator.md 2)."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
@@ -39,7 +41,6 @@ from mirage.sim.arrays.layout import (
     UNMET,
     VERSION,
     WAITING,
-    Ints,
     copy_into,
     section,
 )

@@ -1,4 +1,4 @@
-"""Slurm's fair tree over accounts and users (docs/simulator.md 3, "Fair share").
+"""Slurm's fair tree over accounts and users (docs/reference/simulator.md 3, "Fair share").
 
 Usage grows in weight instead of decaying, which leaves every comparison as it would be and costs
 nothing for those who do not run.
@@ -7,8 +7,8 @@ nothing for those who do not run.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ACCOUNT_RAW,
@@ -33,12 +33,8 @@ from mirage.sim.arrays.layout import (
     SITE_HALF_LIFE,
     START,
     TICK_AT,
-    Ints,
     section,
 )
-
-Floats = NDArray[np.float64]
-
 
 MOST_HALF_LIVES: Final = 256
 """So long usage grows in weight before it is brought down again."""

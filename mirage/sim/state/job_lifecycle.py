@@ -1,5 +1,6 @@
 """What happens to one job: it arrives, becomes eligible, starts, ends, waits again."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import kernel
 from mirage.sim.arrays.layout import (
@@ -75,7 +76,6 @@ from mirage.sim.arrays.layout import (
     WATCHED,
     WATCHED_START,
     WHOLE,
-    Ints,
     copy_into,
     section,
 )

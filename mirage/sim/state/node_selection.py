@@ -1,4 +1,5 @@
-"""Nodes: which a job fits on, which it is given, and taking and giving back (docs/simulator.md 5).
+"""Nodes: which a job fits on, which it is given, and taking and giving back
+(docs/reference/simulator.md 5).
 
 A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of it. A job's own nodes are
 a chain of cells, so that their room grows with the jobs and not with the machine.
@@ -6,6 +7,7 @@ a chain of cells, so that their room grows with the jobs and not with the machin
 
 from typing import Final
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -40,7 +42,6 @@ from mirage.sim.arrays.layout import (
     SITE_WORDS,
     UP,
     WHOLE,
-    Ints,
     column,
     get_queue_place,
     section,

@@ -1,4 +1,5 @@
-"""The eligible pending jobs in priority order, packed for the passes (docs/simulator.md 3).
+"""The eligible pending jobs in priority order, packed for the passes
+(docs/reference/simulator.md 3).
 
 The order of two jobs whose ages still grow never changes, nor that of two whose ages are at their
 maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*,
@@ -10,6 +11,7 @@ Both parts lie in the same columns, the old before the young, with room ahead, b
 who comes or goes moves only those between its place and the nearer end of its part.
 """
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_ahead, shift_back
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
@@ -55,7 +57,6 @@ from mirage.sim.arrays.layout import (
     SUBMIT,
     TIER_SHIFT,
     YOUNG_FIRST,
-    Ints,
     column,
     section,
 )

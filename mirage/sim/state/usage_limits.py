@@ -1,5 +1,7 @@
-"""Limits per user and QOS, of arrays, and of tests in a pass (docs/simulator.md 4 and 7)."""
+"""Limits per user and QOS, of arrays, and of tests in a pass (docs/reference/simulator.md 4 and
+7)."""
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -44,7 +46,6 @@ from mirage.sim.arrays.layout import (
     USE_SUBMITTED,
     USER,
     WHOLE,
-    Ints,
     column,
     section,
 )

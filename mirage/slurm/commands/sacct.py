@@ -32,7 +32,7 @@ from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
 KEY = ("JobIDRaw", "Submit", "UID")
 """Names one record, whose it is included."""
 
-Key = tuple[str, ...]
+RecordKey = tuple[str, ...]
 """The cells of `KEY`."""
 
 _FACTS: tuple[tuple[str, ...], ...] = (
@@ -118,7 +118,9 @@ def build_argv(names: Sequence[str], which: Sequence[str], separator: str = SEPA
     return ["sacct", *options, *form, *which]
 
 
-def parse_facts(answer: str, names: Sequence[str], unread: Unread | None = None) -> dict[Key, Row]:
+def parse_facts(
+    answer: str, names: Sequence[str], unread: Unread | None = None
+) -> dict[RecordKey, Row]:
     """The first answer: each record once.
 
     Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own. Rows
@@ -136,7 +138,7 @@ def parse_facts(answer: str, names: Sequence[str], unread: Unread | None = None)
     return facts
 
 
-def _attach_key(row: Row) -> tuple[Key, Row]:
+def _attach_key(row: Row) -> tuple[RecordKey, Row]:
     parse_optional_integer(row["UID"])
     return build_key(row), row
 
@@ -147,12 +149,12 @@ def _name_record(row: Row) -> UnreadRow:
     return replace(found, job_id=JobId(int(leader))) if _is_component(row) else found
 
 
-def build_key(row: Row) -> Key:
+def build_key(row: Row) -> RecordKey:
     return tuple(row[name] for name in KEY)
 
 
 def build_jobs(
-    facts: Mapping[Key, Row], texts: Mapping[Key, Row], unread: Unread | None = None
+    facts: Mapping[RecordKey, Row], texts: Mapping[RecordKey, Row], unread: Unread | None = None
 ) -> list[Job]:
     """Both answers as jobs, het components merged into their leaders.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from mirage.domain import tres
 from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, has_not_run
 from mirage.domain.timelimit import parse_time_limit
+from mirage.domain.tres import SUFFIXES
 from mirage.errors import MalformedText
 from mirage.slurm.text import hostlist
 from mirage.slurm.text.delimited_rows import parse_job_state, parse_text
@@ -34,14 +35,12 @@ LONGER = "ran longer by ElapsedRaw than from Start to End: ElapsedRaw counts"
 
 _NODES = ("allocnodes", "nnodes")
 _CPUS = ("alloccpus", "ncpus")
-_MINUTE_S = 60
 _TOLERANCE_S = 60
 _LONGEST = 18
 """Digits of a number that means anything."""
 _ABSENT = frozenset({"", "unknown", "none", "none assigned", "n/a", "(null)"})
 _WORD = re.compile(r"[A-Z_]+\+?(?: |$)")
 _COUNT = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII | re.IGNORECASE)
-_POWERS = {suffix: 1 << 10 * i for i, suffix in enumerate(("", "K", "M", "G", "T", "P"))}
 
 
 class BadField(MalformedText):
@@ -189,7 +188,7 @@ def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
     number, suffix = _parse_number(cell, what)
-    amount = number * _POWERS[suffix]
+    amount = number * SUFFIXES[suffix]
     if not suffix and not amount.is_integer():
         raise BadField(f"{what} is not a number", cell)
     if "." in cell and suffix:

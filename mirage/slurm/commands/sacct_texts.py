@@ -14,25 +14,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirage.errors import MalformedText
-from mirage.slurm.commands.sacct import KEY, Key
+from mirage.slurm.commands.sacct import KEY, RecordKey
 from mirage.slurm.text.delimited_rows import Row
 
 
 @dataclass(slots=True)
-class Texts:
-    found: dict[Key, list[Row]] = field(default_factory=lambda: defaultdict(list))
+class JobTexts:
+    found: dict[RecordKey, list[Row]] = field(default_factory=lambda: defaultdict(list))
     """The differing texts that the answer gives for each known record. Empty: a row of another
     length than Slurm's, since its user wrote the separator into it."""
     odd: int = 0
     """Rows of a known job under another user."""
 
-    def select_settled(self) -> dict[Key, Row]:
+    def select_settled(self) -> dict[RecordKey, Row]:
         """Of the records about which the answer says one thing."""
         return {named: rows[0] for named, rows in self.found.items() if _is_settled(rows)}
 
-    def group_contested(self) -> dict[str, list[Key]]:
+    def group_contested(self) -> dict[str, list[RecordKey]]:
         """The other records, by their owners' uids."""
-        by_owner: dict[str, list[Key]] = defaultdict(list)
+        by_owner: dict[str, list[RecordKey]] = defaultdict(list)
         for named, rows in self.found.items():
             if not _is_settled(rows):
                 by_owner[_get_owner(named)].append(named)
@@ -43,7 +43,9 @@ class Texts:
         return {_get_owner(named) for named, rows in self.found.items() if {} in rows}
 
 
-def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collection[Key]) -> Texts:
+def parse_texts(
+    answer: str, names: Sequence[str], separator: str, known: Collection[RecordKey]
+) -> JobTexts:
     """Rows of `names`, which begin with `KEY`; those of records that are not `known` are left out.
 
     Raises MalformedText for an answer that was cut short, or has no header.
@@ -55,7 +57,7 @@ def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collec
     for job_id, _, uid in known:
         # Numbers are used again: a job of that number may have been another user's.
         owners[job_id].add(uid)
-    texts = Texts()
+    texts = JobTexts()
     # A text may begin with a newline as well, so a row is told by its key: Slurm's own rows are
     # always among those that begin with a known one.
     for i in range(width, len(cells) - 1):
@@ -90,5 +92,5 @@ def _is_of_other_user(cells: Sequence[str], owners: Mapping[str, set[str]]) -> b
     return job_id in owners and uid not in owners[job_id]
 
 
-def _get_owner(named: Key) -> str:
+def _get_owner(named: RecordKey) -> str:
     return named[KEY.index("UID")]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from mirage.domain.tres import parse_tres
 from mirage.errors import MalformedText
-
-Row = dict[str, str]
+from mirage.slurm.text.delimited_rows import Row
 
 _QOS_COLUMNS = frozenset({"Name", "Priority"})
 _ASSOCIATION_COLUMNS = frozenset({"Cluster", "Account", "User", "Share"})

@@ -4,17 +4,22 @@ Keys that are not known here are left alone; later releases have more of them.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
-from mirage.slurm.commands.scontrol_records import parse_records
 from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.hostlist import expand_hostlist
 
 _ALL = "ALL"
 _KEPT_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
+_KEY = re.compile(r"(?:^|\s)(?P<key>[A-Z][A-Za-z_/:]*)=")
+"""Values may hold blanks, keys never do: a key begins a line or follows a blank."""
+_FREE_TEXT = re.compile(r"\s(?:Reason|Comment|Extra)=")
+_UNSET = frozenset({"(null)", "N/A", "NONE"})
 _OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "MAINT"})
 
 
@@ -85,7 +90,7 @@ def build_show_reservations_argv() -> list[str]:
 def parse_nodes(answer: str) -> tuple[NodeRecord, ...]:
     """In slurmctld's order. Raises MalformedText where there is none, or a number does not read."""
     shown = [
-        r for r in parse_records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")
+        r for r in _parse_records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")
     ]
     if not shown:
         raise MalformedText(f"not scontrol's show node: {answer[:80]!r}")
@@ -133,7 +138,7 @@ _NARROWING = {
 
 def parse_partitions(answer: str) -> tuple[PartitionRecord, ...]:
     """In slurmctld's order. Raises MalformedText where there is none."""
-    shown = parse_records(answer, "PartitionName")
+    shown = _parse_records(answer, "PartitionName")
     if not shown:
         raise MalformedText(f"not scontrol's show partition: {answer[:80]!r}")
     return tuple(_parse_partition(record) for record in shown)
@@ -164,7 +169,7 @@ def _parse_partition(record: Mapping[str, str]) -> PartitionRecord:
 
 def parse_reservations(answer: str) -> tuple[ReservationRecord, ...]:
     """None is an answer too: `No reservations in the system`."""
-    return tuple(_parse_reservation(record) for record in parse_records(answer, "ReservationName"))
+    return tuple(_parse_reservation(record) for record in _parse_records(answer, "ReservationName"))
 
 
 def _parse_reservation(record: Mapping[str, str]) -> ReservationRecord:
@@ -188,3 +193,42 @@ def _parse_number(record: Mapping[str, str], key: str, default: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise MalformedText(f"{key}={text[:40]} is not a number")
     return int(text)
+
+
+def _parse_records(answer: str, first_key: str) -> list[dict[str, str]]:
+    """Parse `Key=value` after `Key=value` into a record for each `first_key=`. Unset values are
+    empty; other text is left out.
+
+    With `-o` a record is a line; without it (captured texts) it ends at a blank line.
+
+    Free text (Reason, Comment) comes after the facts and may hold anything, a newline and other
+    records too: no key counts from there on. Raises MalformedText where two records have one name.
+    """
+    lines = answer.split("\n")
+    starts = [i for i, line in enumerate(lines) if line.startswith(f"{first_key}=")]
+    spans = pairwise([*starts, len(lines)])
+    found = [_parse_record(_join_lines(lines[i:j])) for i, j in spans]
+    for name, times in Counter(record[first_key] for record in found).items():
+        if times > 1:
+            raise MalformedText(f"{times} records are {first_key}={name[:80]}")
+    return found
+
+
+def _join_lines(lines: list[str]) -> str:
+    kept: list[str] = []
+    for line in lines:
+        if not line.strip():
+            break
+        kept.append(line.strip())
+    return " ".join(kept)
+
+
+def _parse_record(text: str) -> dict[str, str]:
+    text = _FREE_TEXT.split(text, 1)[0]
+    keys = list(_KEY.finditer(text))
+    ends = [key.start() for key in keys[1:]] + [len(text)]
+    values: dict[str, str] = {}
+    for key, end in zip(keys, ends, strict=True):
+        value = text[key.end() : end].strip()
+        values.setdefault(key["key"], "" if value in _UNSET else value)
+    return values

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirage.domain.job import JobId
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
 from mirage.slurm.text.unread_rows import UnreadRow, quote_cell
@@ -24,7 +25,7 @@ Payload = Mapping[str, Any]
 EARLIEST = "v0.0.38"
 """Slurm 22.05's: numbers are plain, keys are sbatch's options, and `argv` ends slurmrestd."""
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
-"""Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
+"""Versions that were tried on a real slurmrestd (docs/admin/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
 """Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
 KNOWN = TRIED + UNTRIED
@@ -48,7 +49,6 @@ _IGNORED = re.compile(
 that a field is to go one day, or that the job has to wait."""
 
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
-_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ def parse_limit_s(value: Any) -> int | None:
     if infinite:
         return UNLIMITED
     minutes = parse_number(value)
-    return None if minutes is None else minutes * _MINUTE
+    return None if minutes is None else minutes * MINUTE_S
 
 
 def parse_words(value: Any) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import InputError, MalformedText
 from mirage.slurm.text import hostlist
@@ -15,7 +16,6 @@ from mirage.slurm.text import hostlist
 OptionConverter = Callable[[str], dict[str, Any]]
 """From an option's value to what it is told as."""
 
-_MINUTE = 60
 _NO_LIMIT = frozenset({UNLIMITED, 0})
 """To sbatch 0 is no limit as well."""
 _SIZE = re.compile(r"(?P<n>\d{1,12})(?P<unit>[KMGT]?)B?", re.IGNORECASE)
@@ -82,7 +82,7 @@ def _parse_minutes(text: str) -> int:
     seconds = parse_time_limit(text)
     if seconds is None or seconds in _NO_LIMIT:
         raise ValueError
-    return -(-seconds // _MINUTE)
+    return -(-seconds // MINUTE_S)
 
 
 def _build_triple(number: int) -> dict[str, Any]:

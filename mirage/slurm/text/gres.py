@@ -6,6 +6,7 @@ A term is `NAME[:TYPE][:no_consume]:COUNT[K|M|G|T|P]`, with sockets (`(S:0-1)`) 
 
 import re
 
+from mirage.domain.tres import SUFFIXES
 from mirage.errors import MalformedText
 
 _ASIDE = re.compile(r"\([^()]*\)")
@@ -14,7 +15,6 @@ _PER = re.compile(r"(?:^|,)PER_(JOB|NODE|SOCKET|TASK):", re.ASCII)
 _GPU = "gpu"
 _COUNT = re.compile(r"(\d{1,15})([KMGTP]?)", re.ASCII | re.IGNORECASE)
 _TYPE = re.compile(r"[\w.-]+", re.ASCII)
-_POWERS = {suffix: 1 << 10 * i for i, suffix in enumerate(("", "K", "M", "G", "T", "P"))}
 _NO_TYPE = frozenset({"no_consume", ""})
 """Jobs take nothing of one that is no_consume, and it is there all the same. Where there is no type
 Slurm may write `gpu:(null):4`."""
@@ -55,4 +55,4 @@ def _count_term_gpus(term: str) -> int:
         words.append(last)
     if len(words) > 1 or not all(_TYPE.fullmatch(word) for word in words):
         raise MalformedText(f"not GPUs as gres.conf has them: {term.strip()[:40]!r}")
-    return 1 if count is None else int(count[1]) * _POWERS[count[2].upper()]
+    return 1 if count is None else int(count[1]) * SUFFIXES[count[2].upper()]

@@ -3,29 +3,30 @@
 import re
 from collections.abc import Iterator
 
-Release = tuple[int, int, int]
+SlurmRelease = tuple[int, int, int]
 
-TRIED: tuple[Release, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
-"""With the tests that need a real Slurm; docs/install.md has the table, and when that was."""
+TRIED: tuple[SlurmRelease, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
+"""With the tests that need a real Slurm; docs/admin/install.md has the table, and when that was."""
 
 _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
-_SAFE: tuple[Release, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
+_SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """With the fixes of 2 September 2026, each in its series; later series have them from the start."""
 _CVE = (
     "it lacks the fixes of 2 September 2026: there an Operator, as this account {is_one}, can "
     "alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
-    "make the account a coordinator instead (docs/install.md). A distribution's package may have "
+    "make the account a coordinator instead (docs/admin/install.md). "
+    "A distribution's package may have "
     "the fix and keep the old number: its changelog says so"
 )
 
 
-def parse_release(told: str) -> Release | None:
+def parse_release(told: str) -> SlurmRelease | None:
     """Of `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for anything else."""
     found = _VERSION.search(told)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
-def list_known_faults(release: Release, *, operator: bool | None) -> Iterator[str]:
+def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterator[str]:
     """A sentence each. `operator`: whether the service's account is one; None: nobody says."""
     if operator is not False and not _is_safe(release):
         yield _CVE.format(is_one="is" if operator else "may be")
@@ -43,7 +44,7 @@ def list_known_faults(release: Release, *, operator: bool | None) -> Iterator[st
         )
 
 
-def describe_untested(release: Release) -> str:
+def describe_untested(release: SlurmRelease) -> str:
     """A sentence; empty for a series that was tried."""
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
@@ -51,21 +52,21 @@ def describe_untested(release: Release) -> str:
     return f"Mirage was not tried on {format_series(release)}: it was on {releases}"
 
 
-def describe_tested_match(release: Release) -> str:
+def describe_tested_match(release: SlurmRelease) -> str:
     """What stands for it among those that were tried: itself, or others of its series."""
     if release in TRIED:
         return "it"
     return ", ".join(format_release(tried) for tried in TRIED if tried[:2] == release[:2])
 
 
-def format_series(release: Release) -> str:
+def format_series(release: SlurmRelease) -> str:
     return f"{release[0]}.{release[1]:02}"
 
 
-def format_release(release: Release) -> str:
+def format_release(release: SlurmRelease) -> str:
     return f"{format_series(release)}.{release[2]}"
 
 
-def _is_safe(release: Release) -> bool:
+def _is_safe(release: SlurmRelease) -> bool:
     fixed = [safe for safe in _SAFE if safe[:2] == release[:2]]
     return release >= fixed[0] if fixed else release > _SAFE[-1]

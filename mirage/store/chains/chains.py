@@ -10,7 +10,6 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
-    case,
     func,
     or_,
     select,
@@ -28,10 +27,9 @@ from mirage.domain.chain import (
     Planner,
     Position,
 )
-from mirage.domain.chain_cause import Risk
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
-from mirage.domain.snapshot import UNKNOWN
+from mirage.domain.snapshot import UNKNOWN, compute_waits_s
 from mirage.errors import NotFound
 from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
@@ -167,58 +165,6 @@ def _build_conditions(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
         yield select(links.c.id).where(links.c.chain_id == table.c.chain_id, *of_link).exists()
 
 
-def count_chains_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
-    """Every state, also those that no chain is in."""
-    table = tables.chains
-    query = select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id)
-    found = {ChainState(state): n for state, n in tx.execute(query.group_by(table.c.state))}
-    return {state: found.get(state, 0) for state in ChainState}
-
-
-def count_live_chains(tx: Transaction, cluster_id: int, uid: int) -> int:
-    """That user's chains that are not over."""
-    table = tables.chains
-    query = select(func.count()).where(
-        table.c.cluster_id == cluster_id, table.c.uid == uid, table.c.state.not_in(OVER)
-    )
-    return int(tx.execute(query).scalar_one())
-
-
-def count_unseen_chains(tx: Transaction, cluster_id: int, uid: int) -> int:
-    """That user's live chains of which no link is known."""
-    table, links = tables.chains, tables.links
-    query = select(func.count()).where(
-        table.c.cluster_id == cluster_id,
-        table.c.uid == uid,
-        table.c.state.not_in(OVER),
-        ~select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
-    )
-    return int(tx.execute(query).scalar_one())
-
-
-def has_seen_chain(tx: Transaction, cluster_id: int, uid: int) -> bool:
-    """Whether Slurm has shown a job of a live chain of that user."""
-    table, links = tables.chains, tables.links
-    query = select(table.c.chain_id).where(
-        table.c.cluster_id == cluster_id,
-        table.c.uid == uid,
-        table.c.state.not_in(OVER),
-        select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
-    )
-    return tx.execute(query.limit(1)).first() is not None
-
-
-def count_chains_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
-    """Live chains at risk, by what of (`ChainRisk.word`)."""
-    table = tables.chains
-    hindered = table.c.at_risk == Risk.HINDERED.value
-    word = case((hindered, table.c.risk_detail), else_=table.c.at_risk)
-    query = select(word, func.count()).where(
-        table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(OVER)
-    )
-    return {str(word): int(n) for word, n in tx.execute(query.group_by(word))}
-
-
 def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     """Store the link under its chain and index: a replaced standby takes the row over.
 
@@ -306,7 +252,7 @@ def read_handover_waits(
     eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
     eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
     # Slurm's own instant is later where a hold was lifted in between: a pause is no wait.
-    wait_s = np.maximum(start - np.maximum(eligible, by_slurm), 0)
+    wait_s = compute_waits_s(start, eligible, by_slurm)
     return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
 
 

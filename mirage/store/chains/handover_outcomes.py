@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, false, func, literal_column, or_, select
 
 from mirage.domain.access.caller import NOBODY_UID, OwnRows
 from mirage.domain.chain import ChainId
+from mirage.domain.time_units import DAY_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey, match_links
 from mirage.store.database.read_model_tables import outcomes, would_free
@@ -18,7 +19,6 @@ MIRAGE = "mirage"
 """Whatever decided: in mode act as it was, in mode shadow as it would have been."""
 POLICIES = (MIRAGE, "reactive", "fixed-lead", "average", "slurm-estimate")
 
-_DAY_S = 86400
 
 Parted = tuple[int, int]
 """Interruption and overlap, seconds."""
@@ -122,7 +122,7 @@ def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
 def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
     """Sums by (day, kind, partition), oldest first; a day is its first second, UTC."""
     # A literal: the same bound parameter twice is two expressions to PostgreSQL.
-    day = (outcomes.c.at - outcomes.c.at % literal_column(str(_DAY_S))).label("day")
+    day = (outcomes.c.at - outcomes.c.at % literal_column(str(DAY_S))).label("day")
     columns = (day, outcomes.c.kind, outcomes.c.partition)
     query = _select_sums(columns, span).group_by(*columns).order_by(day)
     return list(_iter_groups(tx, query, len(columns)))

@@ -1,4 +1,4 @@
-"""What slurmctld told of itself: that jobs have ended (docs/chains.md, completions)."""
+"""What slurmctld told of itself: that jobs have ended (docs/reference/chains.md, completions)."""
 
 from typing import NamedTuple
 

@@ -7,7 +7,7 @@ from sqlalchemy import JSON, BigInteger, Column, Float, ForeignKey, Index, Large
 
 from mirage.store.database.tables import make_cluster_column, metadata
 
-# What pages show of waits and of the queue, summed up by the worker (docs/forecast.md).
+# What pages show of waits and of the queue, summed up by the worker (docs/concepts/forecast.md).
 
 wait_sums = Table(
     "wait_sums",

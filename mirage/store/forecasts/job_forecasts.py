@@ -27,7 +27,7 @@ from mirage.store.jobs.job_times import build_never_ran, build_waited_s
 
 _CHUNK = 5000
 
-Key = tuple[int, int]
+ForecastKey = tuple[int, int]
 """Job id and submission."""
 
 
@@ -44,7 +44,7 @@ class JobForecast:
     """By the start that Slurm planned at the same look; None: it planned none."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ForecastKey:
         return self.job_id, self.submit
 
 
@@ -105,7 +105,7 @@ def _build_outcome(row: RowMapping) -> JobForecastOutcome:
     return JobForecastOutcome(made, row["waited_s"])
 
 
-def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:
+def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[ForecastKey]) -> None:
     named = tuple_(foretold.c.job_id, foretold.c.submit)
     for begin in range(0, len(keys), _CHUNK):
         some = named.in_(keys[begin : begin + _CHUNK])

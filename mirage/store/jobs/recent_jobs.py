@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, or_, select
 
+from mirage.domain.arrays import Ints
 from mirage.domain.job import JobState
 from mirage.domain.recent_history import RecentHistory, to_text_column
-from mirage.domain.snapshot import Ints
+from mirage.domain.time_units import DAY_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import jobs
 from mirage.store.jobs.job_times import build_waited_s
 
-DAY_S = 86400
 STARTS = 256
 """The latest of a day: more are not looked at."""
 ENDS = 50_000

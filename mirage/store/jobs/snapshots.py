@@ -11,6 +11,7 @@ from sqlalchemy import func, null, or_, select, update
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import UNKNOWN, Node, Queue
+from mirage.domain.time_units import DAY_S
 from mirage.errors import NotFound
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import snapshots
@@ -18,7 +19,6 @@ from mirage.store.database.upsert import put_row_if_absent
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
-DAY_S = 86400
 THINNED_FOR_S = 30 * DAY_S
 """After this the raw columns go altogether."""
 

@@ -4,12 +4,10 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, func, select
 
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import wait_marks
 from mirage.store.database.upsert import build_insert
-
-HOUR_S = 3600
-DAY_S = 86400
 
 
 def mark_hours(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, func, select
 
-from mirage.domain.snapshot import UNKNOWN, Ints
+from mirage.domain.arrays import Ints
+from mirage.domain.snapshot import UNKNOWN
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.domain.wait_buckets import assign_limit_codes, assign_size_codes
 from mirage.domain.wait_histogram import assign_bins
 from mirage.store.database.engine import Transaction
@@ -19,7 +21,6 @@ from mirage.store.database.read_model_tables import wait_sums
 from mirage.store.database.tables import clusters, jobs
 from mirage.store.database.upsert import put_rows
 from mirage.store.jobs.job_times import build_waited_s
-from mirage.store.jobs.wait_marks import DAY_S, HOUR_S
 
 _CELL = np.dtype(
     [("partition", "<u2"), ("size", "u1"), ("limit", "u1"), ("bin", "u1"), ("jobs", "<u4")]

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, delete, func, select, text
 
+from mirage.domain.time_units import HOUR_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import leases, slurm_calls, ticks
 from mirage.store.database.upsert import build_insert, put_row
 
-HOUR_S = 3600
 _COUNTED = ("calls", "failures", "seconds", "unread")
 KEPT_S = 30 * 86400
 """Hours of calls are kept so long."""

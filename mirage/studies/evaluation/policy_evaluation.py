@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
-from mirage.episodes.judge.evaluation import Floats, HandoverOutcomes
+from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -18,6 +19,7 @@ from mirage.policy.registry import get_policy, is_model
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
 from mirage.studies.study_output import StudyOutput
+from mirage.studies.tables.table_plan import warn_if_beyond_trace
 from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 ORACLE = "oracle"
@@ -61,6 +63,15 @@ class Evaluation:
         return join_handovers(
             [self.tables[k] for k in at], [chosen[k] for k in at], 0.0
         ).interruption_h
+
+
+def load_judged_table(path: Path, output: StudyOutput) -> EpisodeTable:
+    """Load a table to judge policies on. Raises InputError for one without an episode."""
+    table = EpisodeTable.load(path)
+    if not len(table):
+        raise InputError(f"{path} holds no episode")
+    warn_if_beyond_trace(path, table, output)
+    return table
 
 
 def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluation:

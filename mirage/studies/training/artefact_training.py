@@ -37,9 +37,10 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
     for path, table in zip(request.paths, tables, strict=True):
         warn_if_beyond_trace(path, table, output)
     _check_loads(request.paths, tables)
+    models = request.find_models()
     all_asked = all(table.twins is not None for table in tables)
     with_twin = all_asked if request.twin is None else request.twin
-    trainer = _create_trainer(request, twin=with_twin)
+    trainer = _create_trainer(request, models, twin=with_twin)
     if with_twin:
         for path, table in zip(request.paths, tables, strict=True):
             add_twin_forecasts(path, table, output)
@@ -72,12 +73,12 @@ def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
     return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
 
 
-def _create_trainer(request: TrainingRequest, *, twin: bool) -> Trainer:
+def _create_trainer(request: TrainingRequest, models: Path, *, twin: bool) -> Trainer:
     family, seed = request.family, request.seed
     settings = load_settings(request.settings)
     if family in _AGENTS:
         init = request.init
-        start = None if init is None else registry.resolve_folder(init, request.models)
+        start = None if init is None else registry.resolve_folder(init, models)
         chosen = request.encoder or EncoderName.MLP
         return AgentTrainer(family, chosen, settings, seed, init=start, twin=twin)
     if request.encoder or request.init:

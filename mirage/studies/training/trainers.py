@@ -1,7 +1,7 @@
 """How each kind of model is trained."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -51,8 +51,8 @@ class TrainingRequest:
     """Of the episode tables."""
     out: Path
     """Its folder, which is not there yet."""
-    models: Path
-    """The folder of models, in which `init` is."""
+    find_models: Callable[[], Path]
+    """Gives the folder of models, in which `init` is. Asked once `out` and the tables are good."""
     encoder: EncoderName | None = None
     init: str | None = None
     """An agent that training goes on from."""

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Flags, Floats, Ints
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.traces.workloads.replay import LoggedOutcomes
 
-HOUR_S = 3600
-DAY_S = 86400
-WEEK_S = 7 * DAY_S
 RAMP_UP_S = 6 * DAY_S
 """Not judged: a log begins with what started then, the jobs that ran already are missing."""
 _MONDAY_S = 4 * DAY_S
@@ -17,10 +15,6 @@ _MONDAY_S = 4 * DAY_S
 _LATE_S = 60
 _LEAST = 2
 """Points that a correlation needs."""
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +24,7 @@ class Window:
     begin: int
     end: int
 
-    def mask_submissions(self, submit: Whole) -> Mask:
+    def mask_submissions(self, submit: Ints) -> Flags:
         return (submit >= self.begin) & (submit < self.end)
 
     def has_most_of(self, week: "Week") -> bool:
@@ -71,21 +65,19 @@ class Fidelity:
     """Those of which at least half lies in the window."""
 
 
-def choose_window(submit: Whole, logged: LoggedOutcomes) -> Window:
+def choose_window(submit: Ints, logged: LoggedOutcomes) -> Window:
     """All submissions from `RAMP_UP_S` after the first logged start on."""
     started = logged.start[logged.start >= 0]
     begin = int(started.min()) if len(started) else int(submit.min(initial=0))
     return Window(begin=begin + RAMP_UP_S, end=int(submit.max(initial=0)) + 1)
 
 
-def mask_judged_jobs(submit: Whole, start: Whole, logged: LoggedOutcomes, window: Window) -> Mask:
+def mask_judged_jobs(submit: Ints, start: Ints, logged: LoggedOutcomes, window: Window) -> Flags:
     """The rows that count: started in both, not suspect, submitted in the window."""
     return (start >= 0) & (logged.start >= 0) & ~logged.suspect & window.mask_submissions(submit)
 
 
-def measure_fidelity(
-    submit: Whole, start: Whole, logged: LoggedOutcomes, window: Window
-) -> Fidelity:
+def measure_fidelity(submit: Ints, start: Ints, logged: LoggedOutcomes, window: Window) -> Fidelity:
     """The figures for a replay's starts (-1: never), row for row with the log's."""
     rows = mask_judged_jobs(submit, start, logged, window)
     at = submit[rows]
@@ -106,12 +98,12 @@ def measure_fidelity(
     )
 
 
-def _count_late(submit: Whole, eligible: Whole) -> int | None:
+def _count_late(submit: Ints, eligible: Ints) -> int | None:
     known = eligible >= 0
     return int((eligible - submit > _LATE_S)[known].sum()) if known.any() else None
 
 
-def summarize_weeks(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:
+def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, ...]:
     """Mean waits by week of submission, for weeks that have jobs."""
     begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
     weeks, which, jobs = np.unique(begins, return_inverse=True, return_counts=True)
@@ -128,15 +120,15 @@ def summarize_weeks(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ..
     )
 
 
-def rank_values(values: Array) -> Array:
+def rank_values(values: Floats) -> Floats:
     """Ranks from 1; equal values share the mean of theirs."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    shared: Array = (last - (counts - 1) / 2)[which]
+    shared: Floats = (last - (counts - 1) / 2)[which]
     return shared
 
 
-def compute_correlation(a: Array, b: Array) -> float | None:
+def compute_correlation(a: Floats, b: Floats) -> float | None:
     """Pearson's; None for fewer than two points, or where one side does not vary."""
     if len(a) < _LEAST or not np.ptp(a) or not np.ptp(b):
         return None

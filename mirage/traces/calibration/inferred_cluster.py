@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.sim.types import NodeEvent, Outage, SimJob
-from mirage.traces.calibration.fidelity import DAY_S, HOUR_S, Whole
 from mirage.traces.workloads.replay import LoggedOutcomes
 
 _GRID_S = 600
@@ -60,7 +61,7 @@ class HiddenChains:
 
 
 def infer_node_levels(
-    submit: Whole, nodes: Whole, users: Whole, logged: LoggedOutcomes, until: int
+    submit: Ints, nodes: Ints, users: Ints, logged: LoggedOutcomes, until: int
 ) -> Levels:
     """Nodes there were, by when they were all busy while small jobs of several users waited.
 
@@ -125,7 +126,7 @@ def _diff_outages(
             yield NodeEvent(at, node, now.get(node, Outage.RESUME))
 
 
-def infer_running_limit(users: Whole, logged: LoggedOutcomes, until: int) -> int:
+def infer_running_limit(users: Ints, logged: LoggedOutcomes, until: int) -> int:
     """MaxJobsPU: the most jobs any user ever had running, where several users had just that
     many; else 0."""
     most: list[int] = []
@@ -168,7 +169,7 @@ def _select_followers(rows: list[int], jobs: Sequence[SimJob], logged: LoggedOut
     return [row for row, _ in pairs] if is_chain else []
 
 
-def _sum_over(grid: Whole, begin: Whole, end: Whole, amount: Whole) -> Whole:
+def _sum_over(grid: Ints, begin: Ints, end: Ints, amount: Ints) -> Ints:
     """The sum of amounts in [begin, end) at each point of the grid."""
     change = np.zeros(len(grid) + 1, np.int64)
     np.add.at(change, np.searchsorted(grid, begin), amount)
@@ -177,7 +178,7 @@ def _sum_over(grid: Whole, begin: Whole, end: Whole, amount: Whole) -> Whole:
 
 
 def _mark_pressure(
-    grid: Whole, submit: Whole, start: Whole, users: Whole, rows: NDArray[np.bool_]
+    grid: Ints, submit: Ints, start: Ints, users: Ints, rows: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Where these rows' jobs of several users waited."""
     waiting = np.zeros(len(grid), np.int64)
@@ -188,7 +189,7 @@ def _mark_pressure(
     return waiting >= _UNDER_PRESSURE
 
 
-def _compute_widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
+def _compute_widest(grid: Ints, submit: Ints, start: Ints, nodes: Ints) -> Ints:
     """The most nodes that a waiting job asks for."""
     widest = np.zeros(len(grid), np.int64)
     first, last = np.searchsorted(grid, submit), np.searchsorted(grid, start)
@@ -199,7 +200,7 @@ def _compute_widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> W
 
 
 def _build_blocks(
-    grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole
+    grid: Ints, busy: Ints, pressure: NDArray[np.bool_], widest: Ints
 ) -> list[BusyBlock]:
     size = _BLOCK_S // _GRID_S
     blocks = []
@@ -240,7 +241,7 @@ def _compute_height(run: list[BusyBlock]) -> int:
     return round(max(n for n in nodes if n <= middle + _SAME))
 
 
-def _join_levels(runs: list[list[BusyBlock]], grid: Whole, busy: Whole) -> Levels:
+def _join_levels(runs: list[list[BusyBlock]], grid: Ints, busy: Ints) -> Levels:
     levels: list[tuple[int, int]] = []
     heights = [_compute_height(run) for run in runs]
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):

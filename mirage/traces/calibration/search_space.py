@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.sim.types import OFF, Params
-
-_HOUR_S = 3600
-_DAY_S = 86400
 
 
 class SearchSetting(NamedTuple):
@@ -35,8 +33,8 @@ AGE_WEIGHT = 10000
 SEARCH_SETTINGS = (
     SearchSetting("PriorityWeightFairshare", "priority_weight_fairshare", 30, 300000),
     SearchSetting("PriorityWeightJobSize", "priority_weight_job_size", 30, 100000),
-    SearchSetting("PriorityMaxAge", "priority_max_age_s", 12 * _HOUR_S, 30 * _DAY_S),
-    SearchSetting("PriorityDecayHalfLife", "priority_decay_half_life_s", 6 * _HOUR_S, 30 * _DAY_S),
+    SearchSetting("PriorityMaxAge", "priority_max_age_s", 12 * HOUR_S, 30 * DAY_S),
+    SearchSetting("PriorityDecayHalfLife", "priority_decay_half_life_s", 6 * HOUR_S, 30 * DAY_S),
     SearchSetting("bf_max_job_test", "bf_max_job_test", 20, 1000),
     SearchSetting("bf_interval", "bf_interval_s", 30, 300),
 )

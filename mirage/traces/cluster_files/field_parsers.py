@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
 from mirage.sim.slurm_release import is_version
@@ -17,7 +18,6 @@ from mirage.slurm.text.hostlist import expand_hostlist
 
 FieldParser = Callable[[Any], Any]
 
-_MINUTE_S = 60
 _LONGEST_NAME = 40
 """Of a ClusterName in Slurm, and so in the database."""
 _LARGEST = 1 << 40
@@ -55,7 +55,7 @@ def parse_weight(value: Any) -> int:
 
 def build_minutes_parser(least: int) -> Callable[[Any], int]:
     """A whole number of minutes from `least` on, as seconds."""
-    return lambda value: int(build_count_parser(least)(value)) * _MINUTE_S
+    return lambda value: int(build_count_parser(least)(value)) * MINUTE_S
 
 
 def parse_cluster_name(value: Any) -> str:

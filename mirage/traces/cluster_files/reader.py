@@ -1,6 +1,6 @@
 """Cluster files (C.toml): a machine and its scheduler's settings under slurm.conf's own names.
 
-One key is the replay's own. Every key, with its unit and default: docs/clusters.md.
+One key is the replay's own. Every key, with its unit and default: docs/admin/clusters.md.
 """
 
 import tomllib
@@ -27,7 +27,7 @@ from mirage.slurm.text.hostlist import MOST_HOSTS
 from mirage.traces.cluster_files import field_parsers as values
 from mirage.traces.cluster_files.field_parsers import FieldParser
 
-Keys = Mapping[str, tuple[str, FieldParser]]
+FieldParsers = Mapping[str, tuple[str, FieldParser]]
 """By key: the field it becomes, and its reader."""
 Table = dict[str, Any]
 
@@ -85,7 +85,7 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
     return ClusterFile(params=params, node_names=reading.node_names, warnings=warnings)
 
 
-_CLUSTER: Keys = {
+_CLUSTER: FieldParsers = {
     "name": ("name", values.parse_cluster_name),
     "nodes": ("nodes", values.build_count_parser(1, MOST_HOSTS)),
     "gpus_per_node": ("gpus_per_node", values.build_count_parser(0)),
@@ -94,7 +94,7 @@ _CLUSTER: Keys = {
     "node_names": ("node_names", values.parse_host_names),
     "cancelled_jobs_run": ("cancelled_jobs_run", values.parse_yes_no),
 }
-_SCHEDULER: Keys = {
+_SCHEDULER: FieldParsers = {
     "SLURM_VERSION": ("slurm_version", values.parse_slurm_version),
     "PriorityWeightAge": ("priority_weight_age", values.parse_weight),
     "PriorityMaxAge": ("priority_max_age_s", values.parse_duration),
@@ -118,13 +118,13 @@ _SCHEDULER: Keys = {
     "bf_max_job_user": ("bf_max_job_user", values.build_count_parser(0)),
     "bf_continue": ("", values.require_true),
 }
-_NODES: Keys = {
+_NODES: FieldParsers = {
     "count": ("count", values.build_count_parser(1)),
     "CPUs": ("cpus", values.build_count_parser(1)),
     "RealMemory": ("memory_mib", values.build_count_parser(0)),
     "Gres": ("gpus", values.parse_gpus),
 }
-_QOS: Keys = {
+_QOS: FieldParsers = {
     "Name": ("name", values.parse_name),
     "Priority": ("priority", values.build_count_parser(0)),
     "Flags": ("overrides_max_time", values.parse_qos_flags),
@@ -132,11 +132,11 @@ _QOS: Keys = {
     "MaxSubmitJobsPU": ("max_submit_pu", values.build_count_parser(0)),
     "MaxTRESPU": ("tres", values.parse_tres_limits),
 }
-_ACCOUNT: Keys = {
+_ACCOUNT: FieldParsers = {
     "Account": ("account", values.parse_text),
     "Fairshare": ("shares", values.build_count_parser(0)),
 }
-_CAPACITY: Keys = {
+_CAPACITY: FieldParsers = {
     "from": ("at", values.parse_instant),
     "nodes": ("nodes", values.build_count_parser(0)),
 }
@@ -144,7 +144,7 @@ _SECTIONS = ("cluster", "scheduler")
 _LISTS = ("nodes", "partitions", "qos", "reservations", "outages", "capacity", "accounts")
 
 
-def _build_partition_keys(nodes: FieldParser) -> Keys:
+def _build_partition_keys(nodes: FieldParser) -> FieldParsers:
     return {
         "PartitionName": ("name", values.parse_name),
         "Nodes": ("nodes", nodes),
@@ -155,7 +155,7 @@ def _build_partition_keys(nodes: FieldParser) -> Keys:
     }
 
 
-def _build_period_keys(nodes: FieldParser) -> Keys:
+def _build_period_keys(nodes: FieldParser) -> FieldParsers:
     return {
         "StartTime": ("start", values.parse_instant),
         "EndTime": ("end", values.parse_instant),
@@ -249,14 +249,14 @@ class _DocumentReader:
             before = now
         return events
 
-    def _parse_section(self, name: str, keys: Keys, needed: Sequence[str] = ()) -> Table:
+    def _parse_section(self, name: str, keys: FieldParsers, needed: Sequence[str] = ()) -> Table:
         table = self._document.get(name, {})
         if not isinstance(table, dict):
             self.faults.append(f"{name}: must be a section")
             return {}
         return self._parse_table(f"[{name}]", table, keys, needed)
 
-    def _parse_rows(self, name: str, keys: Keys, needed: Sequence[str]) -> list[Table]:
+    def _parse_rows(self, name: str, keys: FieldParsers, needed: Sequence[str]) -> list[Table]:
         """The rows of a list; those with a fault are left out, so that the rest can be checked."""
         listed = self._document.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
@@ -271,7 +271,7 @@ class _DocumentReader:
         return found
 
     def _parse_table(
-        self, where: str, table: Mapping[str, Any], keys: Keys, needed: Sequence[str]
+        self, where: str, table: Mapping[str, Any], keys: FieldParsers, needed: Sequence[str]
     ) -> Table:
         known = {key.lower(): reading for key, reading in keys.items()}
         found: Table = {}

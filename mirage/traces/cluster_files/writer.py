@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from textwrap import TextWrapper
 
+from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import format_time_limit
 from mirage.sim.types import NodeEvent, Params, Partition, Qos, Reservation
 
-_MINUTE_S = 60
 _COMMENT = TextWrapper(
     width=118,
     initial_indent="# ",
@@ -87,11 +87,11 @@ def _build_scheduler(params: Params) -> Mapping[str, Value]:
         "PriorityCalcPeriod": _format_duration(params.priority_calc_period_s),
         "PriorityFlags": _quote_text("ACCRUE_ALWAYS" if params.accrue_always else ""),
         "MaxJobsPU": params.max_jobs_pu,
-        "OverTimeLimit": -(-params.over_time_limit_s // _MINUTE_S),
+        "OverTimeLimit": -(-params.over_time_limit_s // MINUTE_S),
         "sched_interval": params.sched_interval_s,
         "default_queue_depth": params.default_queue_depth,
         "bf_interval": params.bf_interval_s,
-        "bf_window": -(-params.bf_window_s // _MINUTE_S),
+        "bf_window": -(-params.bf_window_s // MINUTE_S),
         "bf_resolution": params.bf_resolution_s,
         "bf_max_job_test": params.bf_max_job_test,
         "bf_max_job_user": params.bf_max_job_user,

@@ -1,4 +1,4 @@
-"""Parquet files in Mirage's trace schema (docs/traces.md), a batch of rows at a time."""
+"""Parquet files in Mirage's trace schema (docs/reference/traces.md), a batch of rows at a time."""
 
 import math
 from collections.abc import Iterator
@@ -19,8 +19,10 @@ REQUIRED = (*_TEXTS, *_INTS)
 _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
+_SUSPECT_MARK = "_suspect"
+"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
 
-Row = dict[str, Any]
+RawRow = dict[str, Any]
 """A foreign row: values of the types that `_convert_column` has made sure of."""
 
 
@@ -93,7 +95,7 @@ def _is_fitting_type(name: str, kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_timestamp(kind))
 
 
-def _parse_record(row: Row) -> Record:
+def _parse_record(row: RawRow) -> Record:
     submit = _get_int(row, "submit")
     if submit is None:
         raise RowRefused("no submit time")
@@ -124,7 +126,7 @@ def _parse_record(row: Row) -> Record:
     return Record(job, (NO_NODES,) if nodes is None else ())
 
 
-def _get_int(row: Row, name: str) -> int | None:
+def _get_int(row: RawRow, name: str) -> int | None:
     value = row.get(name)
     if type(value) is int:  # nearly all are
         return value
@@ -133,7 +135,7 @@ def _get_int(row: Row, name: str) -> int | None:
     return parse_integer(value, name)
 
 
-def _get_text(row: Row, name: str) -> str:
+def _get_text(row: RawRow, name: str) -> str:
     value = row.get(name)
     if type(value) is str:
         return value
@@ -142,3 +144,20 @@ def _get_text(row: Row, name: str) -> str:
 
 def _get_first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0]
+
+
+def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
+    """Read (job id, submission) of the rows that say themselves that their wait is not only the
+    queue's; none where the file has no column `flags`.
+
+    `path` has been read as a trace before: it is in order.
+    """
+    if "flags" not in pq.read_schema(path).names:
+        return set()
+    table = pq.read_table(path, columns=["job_id", "submit", "flags"])
+    columns = (table.column(name).to_pylist() for name in ("job_id", "submit", "flags"))
+    return {
+        (int(job_id), int(submit))
+        for job_id, submit, flags in zip(*columns, strict=True)
+        if flags and any(flag.endswith(_SUSPECT_MARK) for flag in flags.split(";"))
+    }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import tzinfo
 
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.time_units import MINUTE_S
 from mirage.errors import UnknownFormat
 from mirage.slurm.commands.sacct_record import Record
 from mirage.traces.formats.site_clock import SiteClock, get_time_zone
@@ -18,7 +19,6 @@ HOME_ZONE = "America/Chicago"
 """TACC is in Austin, and the logs are in its local time."""
 
 _REQUIRED = ("JobID", "UID", "Start", "Submit", "End", "TimelimitRaw", "ExitCode", "NNodes")
-_MINUTE_S = 60
 
 
 class TaccLog:
@@ -35,7 +35,8 @@ class TaccLog:
         if missing:
             raise UnknownFormat(
                 f"{lines.path} is no TACC log: its header has no {', '.join(missing)}. "
-                "Of sacct a dump is read that was made with -P (docs/traces.md has the command)"
+                "Of sacct a dump is read that was made with -P "
+                "(docs/reference/traces.md has the command)"
             )
 
     def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:
@@ -55,7 +56,7 @@ class TaccLog:
             raise RowRefused("no submit time")
         start = self._clock.parse_epoch(field["Start"], "start", submit)
         end = self._clock.parse_epoch(field["End"], "end", start)
-        limit_s = parse_integer(field["TimelimitRaw"], "time limit") * _MINUTE_S
+        limit_s = parse_integer(field["TimelimitRaw"], "time limit") * MINUTE_S
         state = _infer_state(start, end, limit_s, field["ExitCode"])
         job = Job(
             job_id=JobId(parse_integer(field["JobID"], "job id")),

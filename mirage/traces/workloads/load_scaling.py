@@ -11,12 +11,12 @@ from math import ceil
 
 import numpy as np
 
+from mirage.domain.time_units import DAY_S, WEEK_S
 from mirage.sim.types import SimJob
 
 MOST = 4.0
 """Times the load; a queue that only grows teaches nothing."""
-_WEEK_S, _DAY_S = 7 * 86400, 86400
-_SHORT_S = 12 * _WEEK_S
+_SHORT_S = 12 * WEEK_S
 _LATER = (1, 2, 3)
 """Weeks after its job that a copy comes; days in a trace of less than twelve weeks."""
 _SEED = 20230213
@@ -51,7 +51,7 @@ def _iter_copies(
 ) -> Iterator[SimJob]:
     """Each of them once more, if that is before the last submission."""
     last = jobs[-1].submit
-    unit_s = _WEEK_S if last - jobs[0].submit >= _SHORT_S else _DAY_S
+    unit_s = WEEK_S if last - jobs[0].submit >= _SHORT_S else DAY_S
     for job, later in zip(chosen, dice.choice(_LATER, len(chosen)), strict=True):
         shift_s = unit_s * int(later)
         given_up = None if job.cancel_at is None else job.cancel_at + shift_s

@@ -14,7 +14,7 @@ from mirage.errors import InputError
 from mirage.sim.packing.packed_params import list_node_groups, list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, Partition, SelectType, SimJob
-from mirage.traces.formats.suspect_flags import list_suspect_rows
+from mirage.traces.formats.parquet import list_suspect_rows
 from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, TraceFormat, open_trace
 
 _NAMED = 10

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
 
@@ -69,10 +70,6 @@ _LARGEST_BURST = 0.35
 """Machine-days after which a burst is cut off: what limits per user do at a site."""
 _LOYALTY = 0.6
 """Correlation of a user's sessions in limit and in share of the limit used."""
-_HOUR_S, _DAY_S, _WEEK_S = 3600, 86400, 604800
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +138,8 @@ class _Generator:
         for week in range(-(-days // 7)):
             building = week < self._preset.build_up_weeks
             load = self._preset.build_up if building else self._preset.load
-            rows += self._generate_week(start + week * _WEEK_S, load * self._nodes * _WEEK_S)
-        end = start + days * _DAY_S
+            rows += self._generate_week(start + week * WEEK_S, load * self._nodes * WEEK_S)
+        end = start + days * DAY_S
         rows = sorted((r for r in rows if r[0] < end), key=lambda r: (r[0], r[2].user, r[1]))
         return [_build_job(i + 1, *row) for i, row in enumerate(rows)]
 
@@ -157,7 +154,7 @@ class _Generator:
             session = self._draw_session()
             work -= session.work
             hour = int(self._rng.choice(by_hour.size, p=by_hour))
-            at = start + hour * _HOUR_S + int(self._rng.integers(_HOUR_S))
+            at = start + hour * HOUR_S + int(self._rng.integers(HOUR_S))
             rows += [(at + int(gap), i, session) for i, gap in enumerate(session.gaps)]
         return rows
 
@@ -177,7 +174,7 @@ class _Generator:
         patience_s[rng.random(count) >= CANCELLED_SHARE] = 0
         gaps = np.cumsum(rng.exponential(_GAP_S, count)).astype(np.int64)
         work = np.cumsum(nodes * run_s) - nodes * run_s
-        kept = work < _LARGEST_BURST * self._nodes * _DAY_S
+        kept = work < _LARGEST_BURST * self._nodes * DAY_S
         return _Session(user, nodes, limit_s, gaps[kept], run_s[kept], patience_s[kept])
 
     def _draw_liking(self, taste: float) -> float:

@@ -2,7 +2,8 @@
 
 from markupsafe import Markup
 
-from mirage.services.operations.service_status import HOUR_S, PollingCost
+from mirage.domain.time_units import HOUR_S
+from mirage.services.operations.service_status import PollingCost
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale, TimeScale
 

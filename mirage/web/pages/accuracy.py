@@ -10,7 +10,7 @@ from mirage.services.reports import stored_report
 from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
 from mirage.services.reports.recommendation import ORDER
 from mirage.web.charts import accuracy_charts as charts
-from mirage.web.day_ranges import CHOICES, DAYS, Days
+from mirage.web.day_ranges import CHOICES, DAYS, DaysQuery
 from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
 
 ENTRY = NavigationEntry(name="Accuracy", path="/accuracy", order=3)
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/accuracy")
-def show_accuracy(look: CurrentPage, days: Days = DAYS) -> Response:
+def show_accuracy(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
     """Of the last `days` days."""
     span = (look.cluster_id, *get_recent_span(look.now, days))
     make = partial(_collect_values, look, span, days)

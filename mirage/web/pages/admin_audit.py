@@ -22,7 +22,7 @@ router = APIRouter(
 _ROWS = 50
 _DAY_S = 86400
 
-Word = Annotated[str, Query(max_length=256)]
+AuditWord = Annotated[str, Query(max_length=256)]
 
 
 @router.get("")
@@ -30,8 +30,8 @@ def show_audit(
     look: CurrentPage,
     who: Admin,  # noqa: ARG001 - asked for by being named
     *,
-    actor: Word = "",
-    event: Word = "",
+    actor: AuditWord = "",
+    event: AuditWord = "",
     chain: Annotated[str, Query(max_length=32)] = "",
     day: Annotated[str, Query(max_length=10)] = "",
     after: Annotated[str, Query(max_length=18)] = "",

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from mirage.errors import IllegalTransition, InputError
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Body
-from mirage.http.model_paths import ModelName, ModelVersion
+from mirage.http.model_paths import ModelNamePath, ModelVersionPath
 from mirage.web import formatting, forms
 from mirage.web.page_context import CurrentPage, PageContext
 
@@ -25,8 +25,8 @@ _OK, _CONFLICT = 200, 409
 
 @router.get("/{name}/{version}")
 def show_model(
-    name: ModelName,
-    version: ModelVersion,
+    name: ModelNamePath,
+    version: ModelVersionPath,
     look: CurrentPage,
     who: Admin,
     done: Annotated[str, Query(max_length=16)] = "",
@@ -37,7 +37,7 @@ def show_model(
 
 @router.post("/{name}/{version}/promote")
 def promote_model(
-    name: ModelName, version: ModelVersion, look: CurrentPage, who: AdminWriter, body: Body
+    name: ModelNamePath, version: ModelVersionPath, look: CurrentPage, who: AdminWriter, body: Body
 ) -> Response:
     """Judged, and put in use where it is better; else the page says why not, with the figures."""
     fields = forms.parse_form(look.request, body)

@@ -11,7 +11,7 @@ from mirage.http.response_cache import get_recent_span
 from mirage.services.reports import stored_report
 from mirage.services.reports.impact import SHOWN, build_impact
 from mirage.web.charts import impact_charts as charts
-from mirage.web.day_ranges import CHOICES, DAYS, Days
+from mirage.web.day_ranges import CHOICES, DAYS, DaysQuery
 from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
 
 ENTRY = NavigationEntry(name="Impact", path="/impact", order=4)
@@ -19,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/impact")
-def show_impact(look: CurrentPage, days: Days = DAYS) -> Response:
+def show_impact(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
     """Of hand-overs of the last `days` days; of one's own chains where usage is private."""
     require_identity(look.reader, JOBS, USAGE)
     span = (look.cluster_id, *get_recent_span(look.now, days))

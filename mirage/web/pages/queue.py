@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.time_units import DAY_S
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.http import quota
@@ -18,7 +19,6 @@ from mirage.services.forecasts.submission_forecast import Requester, SubmissionF
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import QueueStatus
 from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
-from mirage.store.jobs.wait_marks import DAY_S
 from mirage.web.charts import wait_charts
 from mirage.web.forecast_form import ForecastForm
 from mirage.web.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext
@@ -58,22 +58,22 @@ CURES = {
     "person": "somebody has to act",
 }
 
-Word = Annotated[str, Query(max_length=64)]
+QueryWord = Annotated[str, Query(max_length=64)]
 
 
 @router.get("/queue")
 def show_queue(
     look: CurrentPage,
     *,
-    over: Word = _USUAL_RANGE,
-    partition: Word = "",
-    size: Word = "",
-    limit: Word = "",
-    to: Word = "",
-    nodes: Word = "",
-    time: Word = "",
-    gpus: Word = "",
-    account: Word = "",
+    over: QueryWord = _USUAL_RANGE,
+    partition: QueryWord = "",
+    size: QueryWord = "",
+    limit: QueryWord = "",
+    to: QueryWord = "",
+    nodes: QueryWord = "",
+    time: QueryWord = "",
+    gpus: QueryWord = "",
+    account: QueryWord = "",
 ) -> Response:
     """What cannot be read of the forms is passed over, or said beside them."""
     asked = _build_waits_query(look, over, partition, size, limit)
@@ -113,11 +113,11 @@ def ask_forecast(
     who: Writer,
     tx: Writing,
     *,
-    to: Word = "",
-    nodes: Word = "",
-    time: Word = "",
-    gpus: Word = "",
-    account: Word = "",
+    to: QueryWord = "",
+    nodes: QueryWord = "",
+    time: QueryWord = "",
+    gpus: QueryWord = "",
+    account: QueryWord = "",
 ) -> Response:
     """Have the twin asked for exactly this job, and back to the page."""
     form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)

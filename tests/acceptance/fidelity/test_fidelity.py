@@ -1,4 +1,4 @@
-"""The simulator against the real slurmctld, in small: docs/fidelity.md has the long ones.
+"""The simulator against the real slurmctld, in small: docs/research/fidelity.md has the long ones.
 
 Each test records what slurmctld does and judges it at once.
 """

@@ -1,4 +1,5 @@
-"""What Slurm itself lets an Operator do, and a coordinator: what docs/security.md says of both."""
+"""What Slurm itself lets an Operator do, and a coordinator: what docs/admin/security.md says of
+both."""
 
 from __future__ import annotations
 

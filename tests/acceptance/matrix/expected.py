@@ -1,4 +1,5 @@
-"""Who may do what by which way: what is expected, and by which sentence of docs/identity.md."""
+"""Who may do what by which way: what is expected, and by which sentence of
+docs/admin/identity.md."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.support.paths import DOCS
 
-RULES = DOCS / "identity.md"
+RULES = DOCS / "admin" / "identity.md"
 
 ACTORS = {
     "no credential": "nobody says who asks",
@@ -170,7 +171,7 @@ class Expected:
     is_to_be: str
     """YES, NO or NONE."""
     why: str
-    """The sentence of docs/identity.md; of a cell without meaning, why it has none."""
+    """The sentence of docs/admin/identity.md; of a cell without meaning, why it has none."""
 
 
 def cells() -> list[Expected]:

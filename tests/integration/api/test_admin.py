@@ -17,8 +17,8 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.episodes.tables import MONDAY
+from tests.support.learn.committed import save
 from tests.support.learn.queue_tables import EACH_DAY, EPISODES, queue_table
-from tests.support.learn.trained import save
 
 KILL, RELEASE = "/api/v1/kill", "/api/v1/kill/release"
 LIMITS, MODELS = "/api/v1/limits", "/api/v1/models"

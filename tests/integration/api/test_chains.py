@@ -18,7 +18,7 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from tests.support.api.rows import add_chain, add_decision, add_links, look
 from tests.support.api.running import CHAIN, NOW, Client, Stage
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 
 PATH = "/api/v1/chains"
 

@@ -13,7 +13,7 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.store.chains import chains
 from mirage.store.jobs import job_history
 from tests.support.api.running import NOW
-from tests.support.web.looking import session_of
+from tests.support.web.credentials import session_of
 from tests.support.web.seeded import LOOKED_AT, Size
 from tests.support.web.seeded_chain import chain_id
 from tests.support.web.serving import Site, serving

@@ -3,7 +3,6 @@
 import json
 import os
 import pwd
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from mirage.services.access import tokens
 from mirage.store.access.tokens import Token
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store, Transaction
+from tests.support import mirage_process
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import add_chain, add_decision, add_links
 from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
@@ -68,14 +68,10 @@ def run(*words: str, url: str | None = None, **more: str) -> Answer:
 
 
 def run_process(*words: str, url: str | None = None, **more: str) -> Answer:
-    done = subprocess.run(
-        [sys.executable, "-m", "mirage", "chain", *words],
-        env=environment(url, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    told = environment(url, **more)
+    own = {name: value for name, value in told.items() if os.environ.get(name) != value}
+    done = mirage_process.run("chain", *words, **own)  # type: ignore[arg-type]
+    return Answer(done.code, done.out, done.err)
 
 
 @pytest.fixture

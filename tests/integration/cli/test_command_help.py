@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +15,7 @@ from mirage.cli.app import COMMANDS
 from mirage.cli.command_help import EXITS, MANUAL
 from mirage.cli.shell import man
 from tests.needed import absent
+from tests.support.mirage_process import run
 
 SECTIONS = ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "EXAMPLES", "SEE ALSO")
 
@@ -60,23 +60,17 @@ def test_an_example_parses(words: str, line: str) -> None:
 
 @pytest.mark.parametrize("words", [("chain", "show"), ("demo",), ("db", "upgrade")])
 def test_help_ends_with_examples_and_exit_codes(words: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mirage", *words, "--help"],
-        env={"PATH": "/bin:/usr/bin", "COLUMNS": "200", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run(*words, "--help", COLUMNS="200", LC_ALL="C.UTF-8")
+    assert done.code == 0, done.err
     for _, line in MANUAL[" ".join(words)].examples:
-        assert line in done.stdout
-    assert "Exit codes 0 done; 1 it failed" in done.stdout
+        assert line in done.out
+    assert "Exit codes 0 done; 1 it failed" in done.out
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     into = tmp_path_factory.mktemp("man")
-    command = [sys.executable, "-m", "mirage", "man", str(into)]
-    subprocess.run(command, capture_output=True, check=True)
+    assert run("man", str(into)).code == 0
     return into / "man1"
 
 

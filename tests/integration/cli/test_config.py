@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.admin import settings_reference
+from mirage.cli.admin.config import render_reference
 from tests.support.mirage_process import run
 
 WRONG = """colour = "red"
@@ -110,4 +110,4 @@ def test_other_passwords_in_addresses_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_reference() -> None:
-    assert run("config", "reference").out == settings_reference.render_reference()
+    assert run("config", "reference").out == render_reference()

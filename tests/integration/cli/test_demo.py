@@ -21,7 +21,7 @@ from mirage.sim.types import Params
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.database.engine import Store
 from mirage.store.operations import telemetry
-from mirage.studies import policy_comparison
+from mirage.studies.comparison import policy_comparison
 from tests.support import patient
 from tests.support.chains import make_chain, make_link
 from tests.support.mirage_process import MIRAGE, Answer, environment, run

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.diagnostics import host_checks
-from mirage.cli.diagnostics.doctor_result import Severity
 from mirage.config.paths import get_data_dir
-from tests.support.learn.trained import save
+from mirage.studies.diagnostics import host_checks
+from mirage.studies.diagnostics.finding import Severity
+from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 
 GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirage.slurm.commands.sacct_record import NO_NODES
-from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
+from tests.support.mirage_process import Answer, run
 from tests.support.paths import CHECKOUT
 
 LS6 = CHECKOUT.parent / "shared/traces/tacc-ls6-a100.parquet"
@@ -30,30 +28,22 @@ x|ann|1700000000|1700000300|1700000400|COMPLETED
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path / 'mirage.db'}"
-    schema_migrations.upgrade_schema(url, CHECKOUT / "migrations")
-    return url
+def database(sqlite_template: Path, tmp_path: Path) -> str:
+    shutil.copy(sqlite_template, tmp_path / "mirage.db")
+    return f"sqlite:///{tmp_path / 'mirage.db'}"
 
 
-def ingest(*args: str | Path, database: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mirage", "ingest", "--cluster", "ls6", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=CHECKOUT,
-        env=os.environ | {"MIRAGE_DATABASE_URL": database, "COLUMNS": "120", "TZ": "UTC"},
-        check=False,
-    )
+def ingest(*args: str | Path, database: str) -> Answer:
+    words = ("ingest", "--cluster", "ls6", *map(str, args))
+    return run(*words, cwd=CHECKOUT, MIRAGE_DATABASE_URL=database, COLUMNS="120", TZ="UTC")
 
 
 def refused(path: Path, *args: str, database: str) -> str:
     """The one sentence on standard error of an ingest that ends with code 2."""
     done = ingest(path, *args, database=database)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "Traceback" not in done.stderr
-    (line,) = done.stderr.strip().splitlines()
+    assert (done.code, done.out) == (2, ""), done.err
+    assert "Traceback" not in done.err
+    (line,) = done.err.strip().splitlines()
     return line
 
 
@@ -61,8 +51,8 @@ def test_counts_and_reasons_as_json_and_as_a_table(tmp_path: Path, database: str
     path = tmp_path / "dump.psv"
     path.write_text(DUMP)
     done = ingest(path, "--json", database=database)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {
         "read": 5,
         "added": 1,
         "updated": 0,
@@ -85,9 +75,9 @@ def test_counts_and_reasons_as_json_and_as_a_table(tmp_path: Path, database: str
         },
     }
     again = ingest(path, "--format", "sacct", database=database)
-    assert again.returncode == 0, again.stderr
+    assert again.code == 0, again.err
     for row in (("read", "5"), ("added", "0"), ("unchanged", "1"), ("end before start", "line 3")):
-        assert any(all(word in line for word in row) for line in again.stdout.splitlines())
+        assert any(all(word in line for word in row) for line in again.out.splitlines())
 
 
 WARNING = (
@@ -105,7 +95,7 @@ def test_rows_refused_beside_rows_taken_are_a_warning(
     for _ in range(2):
         done = ingest(path, *words, database=database)
         # Nothing else: no progress where there is no terminal.
-        assert (done.returncode, done.stderr) == (0, WARNING.format(path))
+        assert (done.code, done.err) == (0, WARNING.format(path))
 
 
 def test_rows_refused_and_none_taken_is_bad_input_with_its_counts(
@@ -118,13 +108,13 @@ def test_rows_refused_and_none_taken_is_bad_input_with_its_counts(
     ]
     path.write_text("\n".join(["JobID|Submit|State", *rows, ""]))
     done = ingest(path, "--json", database=database)
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert done.code == 2
+    assert done.err == (
         f"mirage: {path}: not one of 44 rows could be taken: array task without JobIDRaw (40), "
         "submit is not a time in epoch seconds or as 2023-03-01T12:00:00 (1), no submit time (1), "
         "other reasons (1)\n"
     )
-    counts = json.loads(done.stdout)
+    counts = json.loads(done.out)
     assert (counts["read"], counts["refused"], counts["skipped"]) == (44, 43, 1)
 
 
@@ -135,15 +125,15 @@ def test_an_hour_without_jobs_is_nothing_to_complain_of(
     path = tmp_path / "dump.psv"
     path.write_text(f"JobID|Submit|State\n{rows}")
     done = ingest(path, "--json", database=database)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
 
 
 def test_a_zone_is_applied_to_local_times(tmp_path: Path, database: str) -> None:
     path = tmp_path / "dump.psv"
     path.write_text("JobID|Submit|State\n1|2023-03-01T12:00:00|PENDING\n")
-    assert json.loads(ingest(path, "--json", database=database).stdout)["added"] == 1
+    assert json.loads(ingest(path, "--json", database=database).out)["added"] == 1
     there = ingest(path, "--json", "--timezone", "America/Chicago", database=database)
-    assert json.loads(there.stdout)["added"] == 1, "another submit time is another job"
+    assert json.loads(there.out)["added"] == 1, "another submit time is another job"
     assert "no time zone 'Mars'" in refused(path, "--timezone", "Mars", database=database)
 
 
@@ -216,8 +206,8 @@ def test_a_history_that_no_service_reads_is_told(tmp_path: Path, database: str) 
     config.write_text('[cluster]\nname = "gpu1"\n')
     for cluster, told in (("gpu2", True), ("gpu1", False)):
         done = ingest(path, "--cluster", cluster, "--config", config, database=database)
-        assert done.returncode == 0
-        assert ("cluster.name is gpu1" in done.stderr) is told
+        assert done.code == 0
+        assert ("cluster.name is gpu1" in done.err) is told
 
 
 def test_a_file_of_no_known_format(tmp_path: Path, database: str) -> None:
@@ -228,8 +218,8 @@ def test_a_file_of_no_known_format(tmp_path: Path, database: str) -> None:
 
 @pytest.mark.skipif(not LS6.exists(), reason=f"the Lonestar6 trace is not at {LS6}")
 def test_the_lonestar6_trace_twice_adds_nothing_the_second_time(database: str) -> None:
-    first = json.loads(ingest(LS6, "--json", database=database).stdout)
-    second = json.loads(ingest(LS6, "--json", database=database).stdout)
+    first = json.loads(ingest(LS6, "--json", database=database).out)
+    second = json.loads(ingest(LS6, "--json", database=database).out)
     assert first["added"] == first["read"] > 10_000
     assert (second["added"], second["updated"]) == (0, 0)
     assert second["unchanged"] == second["read"] == first["read"]
@@ -244,21 +234,21 @@ def test_rows_of_another_cluster_are_skipped_and_told(tmp_path: Path, database: 
     ]
     path.write_text(head + "".join(rows))
     done = ingest(path, "--json", database=database)
-    told = json.loads(done.stdout)
+    told = json.loads(done.out)
     assert (told["read"], told["added"], told["skipped"]) == (4, 2, 2)
     assert told["skipped_why"] == {"of another cluster": 2}
-    assert "2 of 4 rows were skipped: they are of another cluster: east, west" in done.stderr
+    assert "2 of 4 rows were skipped: they are of another cluster: east, west" in done.err
     path.write_text(head + rows[1])
     done = ingest(path, database=database)
-    assert done.returncode == 2
-    assert "1 of 1 are of cluster east. Name the cluster as Slurm does" in done.stderr
+    assert done.code == 2
+    assert "1 of 1 are of cluster east. Name the cluster as Slurm does" in done.err
 
 
 def test_ingest_knows_the_end_from_elapsed(tmp_path: Path, database: str) -> None:
     path = tmp_path / "dump.psv"
     columns = "JobIDRaw|State|Submit|Start|ElapsedRaw|NNodes\n"
     path.write_text(columns + "1|FAILED|1700000000|1700000000|90|1\n")
-    assert ingest(path, database=database).returncode == 0
+    assert ingest(path, database=database).code == 0
     with closing(Store(database)) as store, store.read() as tx:
         (job,) = next(job_history.iter_jobs(tx, 1, 0, 10))
     assert job.end == 1700000090

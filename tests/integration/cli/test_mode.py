@@ -8,7 +8,7 @@ from pathlib import Path
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.running import Client
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, run, serving
 
 __all__ = ["client", "context", "stage", "store"]

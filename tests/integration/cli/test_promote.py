@@ -7,8 +7,8 @@ import pytest
 
 from mirage.policy import registry
 from tests.support.episodes.tables import MONDAY
+from tests.support.learn.committed import save
 from tests.support.learn.queue_tables import EACH_DAY, EPISODES, queue_table
-from tests.support.learn.trained import save
 from tests.support.mirage_process import Answer, run
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400

@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.simulation.scenario import (
+from mirage.errors import InputError
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import NodeGroup, Params, Partition, SimJob
+from mirage.studies.comparison import policy_comparison
+from mirage.studies.comparison.policy_comparison import ComparisonPlan
+from mirage.studies.comparison.scenario import (
     WARM_UP_DAYS,
     Scenario,
     build_scenario,
     choose_window,
     with_room,
 )
-from mirage.errors import InputError
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import NodeGroup, Params, Partition, SimJob
-from mirage.studies import policy_comparison
-from mirage.studies.policy_comparison import ComparisonPlan
+from mirage.traces.cluster_files.reader import load_cluster_params
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
 PLAN = ComparisonPlan(policies=("reactive", "average"), time_limit_s=48 * 3600)
@@ -98,7 +99,7 @@ def test_links_have_at_most_the_nodes_of_the_cluster() -> None:
 @pytest.mark.parametrize(("preset", "seed"), [("heavy", None), (None, 1)])
 def test_a_replay_takes_no_option_of_a_synthetic_load(preset: str | None, seed: int | None) -> None:
     with pytest.raises(InputError, match="leave out either"):
-        build_scenario(preset, seed, Path("jobs.parquet"), Path("lab.toml"))
+        build_scenario(preset, seed, Path("jobs.parquet"), Path("lab.toml"), load_cluster_params)
 
 
 def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:

@@ -1,18 +1,15 @@
 """`mirage simulate` as a process: figures, the file it writes, bad rows and bad input."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads import replay
-from tests.support.paths import CHECKOUT
+from tests.support.mirage_process import Answer, run
+from tests.support.paths import CHECKOUT, SHARED
 
-SHARED = CHECKOUT.parent / "shared"
 LS6 = SHARED / "traces/tacc-ls6-a100.parquet"
 LS6_CLUSTER = SHARED / "clusters/ls6.toml"
 CLUSTER = """\
@@ -50,22 +47,14 @@ def dump(tmp_path: Path) -> Path:
     return path
 
 
-def simulate(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mirage", "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=CHECKOUT,
-        env=os.environ | {"COLUMNS": "120", "TZ": "UTC"},
-        check=False,
-    )
+def simulate(*args: str | Path) -> Answer:
+    return run("simulate", *map(str, args), cwd=CHECKOUT, COLUMNS="120", TZ="UTC")
 
 
 def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
     done = simulate(dump, "--cluster", cluster, "--json", "--from", "2023-11-01")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
     assert (told["jobs"], told["started"]) == (3, 3)
     assert told["simulated_s"] == 1700600500 + 3600 - 1700000000
     assert told["jobs_per_s"] == pytest.approx(3 / told["wall_s"])
@@ -86,13 +75,13 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
         "skipped": {},
         "assumed": {replay.NO_LIMIT: {"rows": 1, "first": [6]}},
     }
-    assert done.stderr.startswith(f"mirage: warning: {dump}: 3 of 6 rows were left out: ")
-    assert len(done.stderr.splitlines()) == 1
+    assert done.err.startswith(f"mirage: warning: {dump}: 3 of 6 rows were left out: ")
+    assert len(done.err.splitlines()) == 1
 
 
 def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
     done = simulate(dump, "--cluster", cluster, "--weekly", "--from", "2023-11-01")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     for row in (
         ("jobs", "3"),
         ("eligible over a minute after submission", "not in the log"),
@@ -101,29 +90,29 @@ def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
         (replay.LARGER, "1", "3"),
         (replay.NO_LIMIT, "1", "6"),
     ):
-        assert any(all(word in line for word in row) for line in done.stdout.splitlines()), row
+        assert any(all(word in line for word in row) for line in done.out.splitlines()), row
 
 
 def test_a_log_without_starts_has_no_fidelity(tmp_path: Path, cluster: Path) -> None:
     path = tmp_path / "queue.psv"
     path.write_text(HEADER + "1|ann|1|60|1700000000|||PENDING\n")
-    told = json.loads(simulate(path, "--cluster", cluster, "--json").stdout)
+    told = json.loads(simulate(path, "--cluster", cluster, "--json").out)
     assert (told["jobs"], told["fidelity"]) == (1, None)
     assert told["not_judged"] == "the log has no starts"
 
 
 def test_of_a_short_log_the_table_says_why_it_is_not_judged(dump: Path, cluster: Path) -> None:
     dump.write_text("".join(DUMP.splitlines(keepends=True)[:3]))
-    told = json.loads(simulate(dump, "--cluster", cluster, "--json").stdout)
+    told = json.loads(simulate(dump, "--cluster", cluster, "--json").out)
     assert (told["jobs"], told["fidelity"]) == (2, None)
     done = simulate(dump, "--cluster", cluster)
-    row = next(line for line in done.stdout.splitlines() if "not judged" in line)
+    row = next(line for line in done.out.splitlines() if "not judged" in line)
     assert told["not_judged"] in row
 
 
 def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path) -> None:
     out = tmp_path / "jobs.parquet"
-    assert simulate(dump, "--cluster", cluster, "--out", out).returncode == 0
+    assert simulate(dump, "--cluster", cluster, "--out", out).code == 0
     again = replay.load_replay(out, load_cluster_params(cluster))
     assert [job.job_id for job in again.workload.jobs] == [1, 2, 6]
     assert list(again.logged.start) == [1700000000, 1700003600, 1700600500]
@@ -143,9 +132,9 @@ def test_a_file_without_a_job_is_bad_input(
     path = tmp_path / "t.psv"
     path.write_text(rows)
     done = simulate(path, "--cluster", cluster)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_qos_with_partition_time_limit_has_longer_jobs_than_its_partition(
@@ -165,7 +154,7 @@ def test_a_qos_with_partition_time_limit_has_longer_jobs_than_its_partition(
         "3|u|cpu|normal|TIMEOUT|1700000000|1700000000|1700604800|20160|2\n"
     )
     done = simulate(log, "--cluster", site, "--json")
-    told = json.loads(done.stdout)
+    told = json.loads(done.out)
     assert told["jobs"] == 2
     assert [row["rows"] for row in told["rows"]["refused"].values()] == [1]
 
@@ -176,17 +165,17 @@ def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster: Pa
         (("--out", tmp_path / "no/such/jobs.parquet"), "cannot be written"),
     ):
         done = simulate(dump, "--cluster", cluster, *args)
-        assert done.returncode == 2, done.stderr
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
+        assert done.code == 2, done.err
+        assert words in done.err
+        assert "Traceback" not in done.err
 
 
 @pytest.mark.skipif(not LS6.exists(), reason="needs ../shared/traces: the LS6 log")
 def test_lonestar6_is_as_near_to_its_log_as_promised() -> None:
     span = ("--from", "2022-11-07", "--until", "2023-02-26")
     done = simulate(LS6, "--cluster", LS6_CLUSTER, "--json", *span)
-    assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    assert (done.code, done.err) == (0, "")
+    told = json.loads(done.out)
     assert told["jobs"] == 17300
     assert told["fidelity"]["spearman"] >= 0.50
     assert told["fidelity"]["weekly_corr"] >= 0.60

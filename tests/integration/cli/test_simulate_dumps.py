@@ -1,9 +1,6 @@
 """`mirage simulate` on dumps as sites make them: what is read, what is assumed, what is refused."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,8 @@ import pytest
 from mirage.slurm.commands import sacct_record
 from mirage.traces.formats import swf
 from mirage.traces.workloads import replay
+from tests.support import mirage_process
+from tests.support.mirage_process import Answer
 from tests.support.paths import CHECKOUT
 
 SITE = """\
@@ -57,7 +56,7 @@ class Told:
 
     json: dict[str, Any]
     jobs: dict[int, dict[str, Any]]
-    stderr: str
+    err: str
 
     def wait_s(self, job: int) -> int | None:
         row = self.jobs[job]
@@ -71,31 +70,23 @@ class Told:
         return {why: found["rows"] for why, found in self.json["rows"]["assumed"].items()}
 
 
-def run(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC") -> Any:
+def run(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC") -> Answer:
     (folder / "log.txt").write_text(log)
     (folder / "site.toml").write_text(site)
     args = [folder / "log.txt", "--cluster", folder / "site.toml", "--json", *more]
-    return subprocess.run(
-        [sys.executable, "-m", "mirage", "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=CHECKOUT,
-        env=os.environ | {"TZ": zone},
-        check=False,
-    )
+    return mirage_process.run("simulate", *map(str, args), cwd=CHECKOUT, TZ=zone)
 
 
 def simulated(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC") -> Told:
     out = folder / "o.parquet"
     done = run(folder, log, "--out", str(out), *more, site=site, zone=zone)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
     rows = told["rows"]
     left_out = [found["rows"] for kind in ("refused", "skipped") for found in rows[kind].values()]
     assert rows["read"] == told["jobs"] + sum(left_out), "the counts add up"
     jobs = {int(row["job_id"]): row for row in pq.read_table(out).to_pylist()}
-    return Told(told, jobs, done.stderr)
+    return Told(told, jobs, done.err)
 
 
 def test_nodes_are_counted_from_the_list(tmp_path: Path) -> None:
@@ -200,14 +191,14 @@ west|2|ann|cpu|COMPLETED|{T}|{T}|{T + 60}|60|1
 
 def test_a_dump_of_several_clusters_needs_a_name(tmp_path: Path) -> None:
     refused = run(tmp_path, SEVERAL)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "several clusters (east, west): name one with --cluster-name" in refused.stderr
+    assert (refused.code, refused.out) == (2, "")
+    assert "several clusters (east, west): name one with --cluster-name" in refused.err
     told = simulated(tmp_path, SEVERAL, "--cluster-name", "West")
     assert told.run_s(1) == 600
     assert told.json["rows"]["skipped"] == {"of another cluster": {"rows": 1, "first": [2]}}
     wrong = run(tmp_path, SEVERAL, "--cluster-name", "north")
-    assert wrong.returncode == 2
-    assert "no job of cluster north, only of east, west" in wrong.stderr
+    assert wrong.code == 2
+    assert "no job of cluster north, only of east, west" in wrong.err
 
 
 def test_a_workload_file_may_lack_any_field(tmp_path: Path) -> None:
@@ -246,17 +237,10 @@ def test_the_table_counts_too(tmp_path: Path) -> None:
     steps = SEVERAL.replace("east|1|", "west|2.batch|")
     (tmp_path / "log.txt").write_text(steps)
     (tmp_path / "site.toml").write_text(SITE)
-    done = subprocess.run(
-        [sys.executable, "-m", "mirage", "simulate", "log.txt", "--cluster", "site.toml"],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=tmp_path,
-        env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(CHECKOUT)},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    words = ("simulate", "log.txt", "--cluster", "site.toml")
+    done = mirage_process.run(*words, cwd=tmp_path, COLUMNS="120")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
     for told in (("read", "3"), ("replayed", "2"), ("skipped: job step", "1")):
         assert any(all(word in line for word in told) for line in lines), told
 
@@ -270,13 +254,6 @@ def test_a_dump_of_values_alone_says_how_to_make_it_with_a_header(
     to = ["--cluster", str(tmp_path / "site.toml")]
     if command == "ingest":
         to = ["--cluster", "campus", "--database", f"sqlite:///{tmp_path}/none.db"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mirage", command, str(tmp_path / "log.txt"), *to],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=CHECKOUT,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "make it without -n (--noheader)" in done.stderr
+    done = mirage_process.run(command, str(tmp_path / "log.txt"), *to, cwd=CHECKOUT)
+    assert done.code == 2
+    assert "make it without -n (--noheader)" in done.err

@@ -17,8 +17,8 @@ from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_training
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.agents_trained import BRIEF, EVERY, KINDS, fit, learned, named, plan, runs
-from tests.support.learn.queue_tables import EPISODES, queue_table, shuffled
+from tests.support.learn.agents_trained import BRIEF, EVERY, KINDS, fit, named, plan, runs
+from tests.support.learn.queue_tables import EPISODES, learned, queue_table, shuffled
 
 PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)

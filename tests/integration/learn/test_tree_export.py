@@ -6,8 +6,8 @@ import pytest
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_export
 from mirage.policy.models.onnx_session import LATE, WAIT
-from tests.support.learn.queue_tables import queue_table
-from tests.support.learn.trained import FAMILIES, Kind, fitted, graph, learned
+from tests.support.learn.queue_tables import learned, queue_table
+from tests.support.learn.trained import FAMILIES, Kind, fitted, graph
 
 MOST = 1e-5
 

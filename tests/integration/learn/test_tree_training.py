@@ -10,8 +10,8 @@ from mirage.learn.dataset import Rows
 from mirage.learn.trees import stopping, tree_export, tree_training
 from mirage.learn.trees.tree_families import Forest
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.queue_tables import EPISODES, LEFT_S, queue_table, shuffled
-from tests.support.learn.trained import FAMILIES, Kind, fitted, learned
+from tests.support.learn.queue_tables import EPISODES, LEFT_S, learned, queue_table, shuffled
+from tests.support.learn.trained import FAMILIES, Kind, fitted
 
 PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)

@@ -14,8 +14,8 @@ from mirage.errors import UnfitModel
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, Artefact
 from mirage.policy.models.model_policy import ModelPolicy
-from tests.support.learn.agents_trained import learned, named, save
-from tests.support.learn.queue_tables import LEFT_S, queue_table
+from tests.support.learn.agents_trained import named, save
+from tests.support.learn.queue_tables import LEFT_S, learned, queue_table
 from tests.support.policy.views import view, waits
 
 SERVED = [("dqn", "mlp"), ("policy-gradient", "transformer")]

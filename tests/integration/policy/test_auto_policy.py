@@ -15,7 +15,8 @@ from mirage.policy.models.artefact import CARD
 from mirage.policy.models.scope import Scope
 from mirage.policy.results.comparison import Results, Weighing, merge_results
 from mirage.ports import SimplePolicy
-from tests.support.learn.trained import learned, save
+from tests.support.learn.committed import save
+from tests.support.learn.queue_tables import learned
 from tests.support.policy.views import NOW, view, waits
 
 DAY_S = 86400

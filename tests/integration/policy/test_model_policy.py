@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mirage.domain.arrays import Observations
 from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.errors import InputError, UnfitModel
 from mirage.features.observation import spec
 from mirage.features.twin_features import LEVELS
-from mirage.learn.dataset import Observations, Rows
+from mirage.learn.dataset import Rows
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.models.unavailable_model import UnavailableModel
-from tests.support.learn.queue_tables import queue_table
-from tests.support.learn.trained import FAMILIES, fitted, learned, save
+from tests.support.learn.queue_tables import learned, queue_table
+from tests.support.learn.trained import FAMILIES, fitted, save
 from tests.support.policy.views import view, waits
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.shell import completion, completion_tree
-from tests.support.paths import CHECKOUT
+from tests.support.paths import CHECKOUT, DOCS
 
-PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
+PAGES = [CHECKOUT / "README.md", *sorted({*DOCS.rglob("*.md")} - {*DOCS.glob("decisions/*")})]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
 
@@ -74,12 +74,12 @@ def test_what_a_page_says_shows_something_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole() -> completion.Node:
+def whole() -> completion.CommandNode:
     return completion_tree.build_tree()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
-def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completion.Node) -> None:
+def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completion.CommandNode) -> None:
     node, place = whole, 0
     for word in shlex.split(line)[1:]:
         if node["commands"] and not word.startswith("-"):

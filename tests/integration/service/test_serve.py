@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mirage.cli.admin import serve
+from mirage.bootstrap import service_run
 from mirage.config.settings import ServiceSettings
 from tests.support import patient
 from tests.support.api.streams import listening
@@ -184,7 +184,7 @@ def test_nor_one_that_could_not_go_on(tmp_path: Path) -> None:
     settings = ServiceSettings(state_dir=tmp_path, socket=tmp_path / "socket")
 
     def fail() -> None:
-        with serve.publish_address(settings, own=True):
+        with service_run.publish_address(settings, own=True):
             assert (tmp_path / "url").exists()
             raise MemoryError
 

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.domain.arrays import Observation
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.job import JobState
@@ -62,7 +63,7 @@ def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Ob
     return Worker(store, cluster, cluster_id, rules=rules)
 
 
-def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[feature_vector.Observation]]:
+def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[Observation]]:
     """The predecessor's start, and the rows of an episode table at `AFTER_S`."""
     worlds = TraceReplay(params, jobs, PAIR)
     world, past = worlds.fork_at(POINT)
@@ -75,9 +76,7 @@ def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[feature_v
     return world.start, rows
 
 
-def in_service(
-    store: Store, params: Params, jobs: list[SimJob], start: int
-) -> list[feature_vector.Observation]:
+def in_service(store: Store, params: Params, jobs: list[SimJob], start: int) -> list[Observation]:
     """What a policy is shown of the same pair at the same instants, through queue and database."""
     cluster, watching = SimulatedCluster(params, jobs, now=BEGIN), Watching()
     ticking = worker(store, cluster, watching, Observer(params=params))
@@ -140,7 +139,7 @@ def test_a_later_links_predecessor_waited_since_it_was_eligible(sqlite_store: St
     assert second.eligible - second.submit > 11 * HOUR
 
 
-def planned(rows: list[feature_vector.Observation]) -> NDArray[np.float64]:
+def planned(rows: list[Observation]) -> NDArray[np.float64]:
     """The numbers of the plans, seconds."""
     return spec.invert_scaling(np.array(rows))[:, spec.get_group_slice("plan")]
 

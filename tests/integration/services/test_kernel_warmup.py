@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.admin.kernel_warmup import KernelCompiler
+from mirage.bootstrap.service_run import KernelCompiler
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError

@@ -8,8 +8,8 @@ from mirage.errors import InputError
 from mirage.learn.artefact.model_card import _describe_table
 from mirage.policy import registry
 from mirage.services.models import model_promotion
-from tests.support.learn.queue_tables import EPISODES, queue_table
-from tests.support.learn.trained import learned, save
+from tests.support.learn.committed import save
+from tests.support.learn.queue_tables import EPISODES, learned, queue_table
 
 LATER = learned().about.since + EPISODES * 4 * 3600 + 86400
 

@@ -19,7 +19,7 @@ from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Store
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 from tests.support.mirage_process import environment
 from tests.support.paths import CHECKOUT
 from tests.support.services.scene import Scene

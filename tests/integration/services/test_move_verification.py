@@ -4,7 +4,8 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Position
-from mirage.services.provision.decision_context import ASK_AGAIN_S, Rules
+from mirage.services.chains.request_enforcement import ASK_AGAIN_S
+from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import decisions

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays import jit
-from mirage.sim.arrays.layout import Ints
 
 
 def test_constants_of_one_kind_share_one_compilation(

@@ -1,4 +1,4 @@
-"""Instants, jobs and their order (docs/simulator.md, sections 1 to 3), each by hand."""
+"""Instants, jobs and their order (docs/reference/simulator.md, sections 1 to 3), each by hand."""
 
 from typing import Any
 

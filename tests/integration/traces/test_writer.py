@@ -23,7 +23,7 @@ from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import format_numbers, render_cluster_file
 from tests.support.paths import DOCS
 
-DOCS = DOCS / "clusters.md"
+CLUSTER_FILES = DOCS / "admin" / "clusters.md"
 
 
 def read_back(text: str) -> Params:
@@ -199,7 +199,7 @@ def test_whatever_stands_in_a_file_it_reads_or_its_faults_are_told(text: str) ->
 
 
 def documented() -> list[str]:
-    text = DOCS.read_text(encoding="utf-8")
+    text = CLUSTER_FILES.read_text(encoding="utf-8")
     return re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
 
 
@@ -208,7 +208,7 @@ def test_the_documented_defaults_are_the_defaults() -> None:
 
 
 def test_the_documented_example_reads_without_a_warning() -> None:
-    found = parse_cluster_file(documented()[1], "docs/clusters.md")
+    found = parse_cluster_file(documented()[1], "docs/admin/clusters.md")
     assert found.warnings == ()
     assert found.params.node_groups
     assert len(found.params.partitions) > 1

@@ -12,7 +12,7 @@ from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.operations import admin_overrides, clusters
 from tests.support.api.running import NOW
-from tests.support.learn.trained import save
+from tests.support.learn.committed import save
 from tests.support.services.scene import Scene
 from tests.support.web.looking import visiting
 from tests.support.web.seeded import EMPTY

@@ -13,7 +13,8 @@ from mirage.services.access import sessions, tokens
 from mirage.store.events import audit
 from tests.integration.web.over_https import over_https
 from tests.support.api.running import NOW
-from tests.support.web.looking import session_of, token_of, visiting
+from tests.support.web.credentials import session_of, token_of
+from tests.support.web.looking import visiting
 from tests.support.web.seeded import ONE
 from tests.support.web.seeded_chain import chain_id
 from tests.support.web.serving import Site, serving

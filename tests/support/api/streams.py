@@ -53,7 +53,7 @@ def listening(
 ) -> Iterator[Stream]:
     timeout = httpx.Timeout(patient.PATIENCE_S)
     with (
-        httpx.Client(trust_env=False, timeout=timeout) as http,
+        httpx.Client(trust_env=False, timeout=timeout, verify=patient.NO_ISSUER) as http,
         http.stream("GET", url + PATH, params=query, headers=headers) as answer,
     ):
         yield Stream(answer)

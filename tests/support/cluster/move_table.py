@@ -1,4 +1,4 @@
-"""Makes the table of docs/slurmrestd.md: what became of each move, by release and transport.
+"""Makes the table of docs/admin/slurmrestd.md: what became of each move, by release and transport.
 
 `.venv/bin/python -m tests.support.cluster.move_table`, as root, a minute, on each release; rows
 of other releases stay as they are. `make` has no part in it: it needs the releases' roots.

@@ -3,13 +3,13 @@
 from mirage.cluster.site_import.slurm_answers import QUESTIONS, SiteAnswers
 from tests.support.paths import DATA
 
-DATA = DATA / "slurm-22.05"
+SITE = DATA / "slurm-22.05"
 
 
 def config(**changed: str) -> str:
     """The testbed's configuration, with other values for some keys."""
     lines = []
-    for line in (DATA / "scontrol-show-config.txt").read_text().splitlines():
+    for line in (SITE / "scontrol-show-config.txt").read_text().splitlines():
         key = line.partition("=")[0].strip()
         lines.append(f"{key} = {changed.pop(key)}" if key in changed else line)
     assert not changed, f"the captured configuration has no {', '.join(changed)}"

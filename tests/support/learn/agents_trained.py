@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn import settings
 from mirage.learn.agents import agent_card, agent_export, agent_training
 from mirage.learn.agents.agent_training import Agent, AgentPlan
 from mirage.learn.agents.checkpoints import TrainingCheckpoints
 from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.artefact import model_card, safetensors_io
-from tests.support.learn.queue_tables import foretold, queue_table
+from tests.support.learn.queue_tables import foretold, learned
 
 # As `mirage train` has it: threads wait for each other more than they work.
 torch.set_num_threads(1)
@@ -52,11 +51,6 @@ def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: A
     for name, values in (changed or {}).items():
         made[name] |= values
     return AgentPlan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
-
-
-@cache
-def learned() -> EpisodeTable:
-    return queue_table()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,12 @@ def queue_table(
     )
     columns = {name: made._columns[name] for name in made._columns}
     return EpisodeTable(about, columns | {"observations": _seen(rng, waits_h)})
+
+
+@cache
+def learned() -> EpisodeTable:
+    """The one that models of tests have learned from, once a test run."""
+    return queue_table()
 
 
 def at_load(made: EpisodeTable, load: float) -> EpisodeTable:

@@ -4,23 +4,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.artefact import model_card
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_export, tree_training
 from mirage.learn.trees.ensemble import Ensemble
 from mirage.learn.trees.tree_families import Boosted, Forest
 from mirage.learn.trees.tree_training import TreePolicy
-from tests.support.learn.queue_tables import queue_table
+from tests.support.learn.queue_tables import learned
 
 Kind = Forest | Boosted | Ensemble
 _FOREST, _BOOSTED = Forest(trees=15), Boosted(trees=40, rate=0.15)
 FAMILIES: tuple[Kind, ...] = (_FOREST, _BOOSTED, Ensemble(_FOREST, _BOOSTED))
-
-
-@cache
-def learned() -> EpisodeTable:
-    return queue_table()
 
 
 @cache

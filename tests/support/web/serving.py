@@ -12,7 +12,7 @@ from mirage.store.database.engine import Store
 from mirage.web.app import mount_pages
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.paths import MODELS
-from tests.support.web.looking import session_of
+from tests.support.web.credentials import session_of
 from tests.support.web.seeded import Size, seed
 from tests.support.web.seeded_admin import told_limits
 

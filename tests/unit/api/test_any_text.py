@@ -9,7 +9,7 @@ from mirage.store.operations import clusters
 from mirage.web.app import mount_pages
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.fixtures.store import store
-from tests.support.web.looking import session_of
+from tests.support.web.credentials import session_of
 
 __all__ = ["store"]
 

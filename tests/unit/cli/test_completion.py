@@ -16,7 +16,6 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.cli.shell import completion, completion_tree
 from mirage.domain.chain import ChainState
-from mirage.policy import registry
 from mirage.store.database.engine import Store
 from tests.needed import absent
 from tests.support.api.fixtures import client, context, stage, store
@@ -57,10 +56,6 @@ def chain(store: Store, cluster_id: int) -> str:
 def test_the_tree_that_is_committed_is_the_commands_own() -> None:
     committed = json.loads(completion.TREE.read_text())
     assert committed == completion_tree.build_tree(), "make it again: make generated"
-
-
-def test_the_policies_are_those_that_there_are() -> None:
-    assert set(completion.RULES) == set(registry.NAMES)
 
 
 @pytest.mark.parametrize(

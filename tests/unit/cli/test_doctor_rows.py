@@ -7,12 +7,12 @@ from time import time
 
 import pytest
 
-from mirage.cli.diagnostics.doctor_result import Severity
-from mirage.cli.diagnostics.service_checks import check_unread_rows
 from mirage.config.settings import Settings
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
 from mirage.store.operations.telemetry import CallCounts
+from mirage.studies.diagnostics.finding import Severity
+from mirage.studies.diagnostics.service_checks import check_unread_rows
 
 
 @pytest.fixture

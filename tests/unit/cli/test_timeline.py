@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mirage.cli.chains import timeline, timeline_text
-from mirage.cli.chains.timeline import Timeline
+from mirage.cli.chains import timeline_text
+from mirage.studies.chain_timeline import Timeline, build_timeline
 
 NOW = 1_800_000_000
 HOUR = 3600
@@ -64,14 +64,14 @@ def forecast(*hours: float) -> list[dict[str, Any]]:
 
 def test_interruption_and_runs_are_to_scale() -> None:
     """40 h run and interrupted, 10 h left of the limit: 50 h in all."""
-    drawn = row(lines(timeline.build_timeline(LATE, newest=9)), 2)
+    drawn = row(lines(build_timeline(LATE, newest=9)), 2)
     for mark in "!#-":
         assert drawn.count(mark) == pytest.approx(CELLS * 10 / 50, abs=1)
     assert drawn.endswith("runs, 10.00 h interrupted")
 
 
 def test_overlap_is_marked_on_the_successor() -> None:
-    drawn = row(lines(timeline.build_timeline(EARLY, newest=9)), 2)
+    drawn = row(lines(build_timeline(EARLY, newest=9)), 2)
     assert drawn.count("%") == pytest.approx(CELLS * 10 / 40, abs=1)
     assert "10.00 h overlap" in drawn
     assert "!" not in drawn
@@ -79,11 +79,11 @@ def test_overlap_is_marked_on_the_successor() -> None:
 
 def test_a_short_interruption_is_still_seen() -> None:
     brief = chain(link(1, -400, -20), link(2, -20 + 1 / 60, None))
-    assert row(lines(timeline.build_timeline(brief, newest=9)), 2).count("!") == 1
+    assert row(lines(build_timeline(brief, newest=9)), 2).count("!") == 1
 
 
 def test_the_next_start_is_a_range() -> None:
-    drawn = row(lines(timeline.build_timeline(WAITING, forecast(1, 3, 6), newest=9)), 2)
+    drawn = row(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9)), 2)
     left, middle, right = (drawn.index(mark) for mark in "[+]")
     assert middle - left == pytest.approx(2 * CELLS / 20, abs=1)
     assert right - middle == pytest.approx(3 * CELLS / 20, abs=1)
@@ -91,46 +91,46 @@ def test_the_next_start_is_a_range() -> None:
 
 
 def test_a_start_that_is_overdue_is_expected_now() -> None:
-    overdue = timeline.build_timeline(WAITING, forecast(-3, -1, 2), newest=9).rows[1].forecast
+    overdue = build_timeline(WAITING, forecast(-3, -1, 2), newest=9).rows[1].forecast
     assert overdue == (NOW, NOW, NOW + 2 * HOUR)
 
 
 def test_without_a_forecast_none_is_drawn() -> None:
     handovers: list[dict[str, Any]] = [{"link": 2, "forecast": None}]
-    assert timeline.build_timeline(WAITING, handovers, newest=9).rows[1].forecast is None
+    assert build_timeline(WAITING, handovers, newest=9).rows[1].forecast is None
 
 
 def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:
     open_gap = chain(link(1, -40, -5), link(2, None, None))
-    shown = timeline.build_timeline(open_gap, newest=9).rows[1]
+    shown = build_timeline(open_gap, newest=9).rows[1]
     assert shown.interruption == (NOW - 5 * HOUR, NOW)
 
 
 def test_only_the_newest_links_are_drawn() -> None:
     many = chain(*(link(i, -100 + i, -99 + i) for i in range(1, 60)))
-    drawn = lines(timeline.build_timeline(many, newest=5))
+    drawn = lines(build_timeline(many, newest=5))
     assert [line.split()[0] for line in drawn if " 1" in line[:9]] == ["55", "56", "57", "58", "59"]
 
 
 @pytest.mark.parametrize("width", [20, NARROW, 60, 80, WIDE])
 def test_no_line_of_the_drawing_is_wider_than_the_terminal(width: int) -> None:
-    drawn = lines(timeline.build_timeline(WAITING, forecast(1, 2, 3), newest=9), width)
+    drawn = lines(build_timeline(WAITING, forecast(1, 2, 3), newest=9), width)
     assert max(map(len, drawn[: 2 + len(WAITING["links"])])) <= width
 
 
 def test_on_a_narrow_terminal_notes_stand_below() -> None:
-    drawn = lines(timeline.build_timeline(LATE, newest=9), NARROW)
+    drawn = lines(build_timeline(LATE, newest=9), NARROW)
     assert drawn[-1] == "link 2: runs, 10.00 h interrupted"
     assert len(row(drawn, 2)) == NARROW
 
 
 def test_ascii_is_ascii() -> None:
-    assert "".join(lines(timeline.build_timeline(WAITING, forecast(1, 3, 6), newest=9))).isascii()
-    assert not "".join(lines(timeline.build_timeline(LATE, newest=9), ascii_only=False)).isascii()
+    assert "".join(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9))).isascii()
+    assert not "".join(lines(build_timeline(LATE, newest=9), ascii_only=False)).isascii()
 
 
 def test_a_chain_without_links_draws_nothing() -> None:
-    assert lines(timeline.build_timeline(chain(), newest=9)) == []
+    assert lines(build_timeline(chain(), newest=9)) == []
 
 
 PROGRAM = """

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.features.observation import spec
 from mirage.features.observation.compute import (
     PendingColumns,

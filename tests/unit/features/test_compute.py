@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.domain.snapshot import Ints
+from mirage.domain.arrays import Ints
 from mirage.features.observation import spec
 from mirage.features.observation.compute import (
     PendingColumns,

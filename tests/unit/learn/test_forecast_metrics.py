@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mirage.learn.dataset import Floats
+from mirage.domain.arrays import Floats
 from mirage.learn.evaluation import forecast_metrics
 from mirage.policy.models.quantiles import LEVELS, invert_distribution, to_hours_after_shift
 

@@ -1,4 +1,4 @@
-"""The table of expectation is whole, and follows docs/identity.md word for word."""
+"""The table of expectation is whole, and follows docs/admin/identity.md word for word."""
 
 from tests.acceptance.matrix.expected import ACTIONS, ACTORS, NO, NONE, RULES, WAYS, YES, cells
 from tests.acceptance.matrix.trying import TRIALS

@@ -75,9 +75,9 @@ def test_who_may_move_what_is_read_from_the_roster() -> None:
     coordinator = compute_reach("co", known)
     assert coordinator.describe_scope() == "jobs of accounts that it coordinates (a, b)"
     assert (coordinator.can_move(0, "a"), coordinator.can_move(0, "d")) == (True, False)
-    nobody = compute_reach("nobody", known)
-    assert nobody.can_move(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
-    assert "neither Operator nor coordinator" in nobody.describe_scope()
+    daemon = compute_reach("daemon", known)
+    assert daemon.can_move(pwd.getpwnam("daemon").pw_uid, "d"), "its own"
+    assert "neither Operator nor coordinator" in daemon.describe_scope()
 
 
 def test_a_change_of_rights_is_said_once() -> None:

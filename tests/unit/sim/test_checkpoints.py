@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks import simulator_workloads as workloads
+from mirage.domain.time_units import DAY_S
 from mirage.sim.arrays.layout import ID
-from mirage.sim.checkpoints import DAY_S, ReplayCheckpoints
+from mirage.sim.checkpoints import ReplayCheckpoints
 from mirage.sim.simulator import Simulator
 from tests.support.sim.scenes import T0, job, site
 

@@ -1,4 +1,4 @@
-"""Limits and nodes (docs/simulator.md, sections 4 and 5), each by hand."""
+"""Limits and nodes (docs/reference/simulator.md, sections 4 and 5), each by hand."""
 
 from typing import Any
 

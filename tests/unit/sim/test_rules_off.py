@@ -1,4 +1,5 @@
-"""Either scheduler turned off, as -1 does in slurm.conf (docs/simulator.md, section 1)."""
+"""Either scheduler turned off, as -1 does in slurm.conf (docs/reference/simulator.md, section
+1)."""
 
 import pytest
 

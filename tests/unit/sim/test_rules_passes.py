@@ -1,4 +1,5 @@
-"""The two passes, the plan and the moves (docs/simulator.md, sections 6 to 8), each by hand."""
+"""The two passes, the plan and the moves (docs/reference/simulator.md, sections 6 to 8), each by
+hand."""
 
 import pytest
 

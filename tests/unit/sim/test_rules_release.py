@@ -1,4 +1,5 @@
-"""What differs from release to release (docs/simulator.md 7, "By release"), each by hand."""
+"""What differs from release to release (docs/reference/simulator.md 7, "By release"), each by
+hand."""
 
 import pytest
 

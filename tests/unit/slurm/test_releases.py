@@ -2,14 +2,14 @@
 
 import pytest
 
-from mirage.cli.diagnostics import permission_checks
 from mirage.slurm.text.releases import (
     TRIED,
-    Release,
+    SlurmRelease,
     describe_untested,
     list_known_faults,
     parse_release,
 )
+from mirage.studies.diagnostics import slurm_checks
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from mirage.slurm.text.releases import (
         ("of my own", None),
     ],
 )
-def test_a_version_is_read(told: str, release: Release | None) -> None:
+def test_a_version_is_read(told: str, release: SlurmRelease | None) -> None:
     assert parse_release(told) == release
 
 
@@ -42,7 +42,9 @@ def test_a_version_is_read(told: str, release: Release | None) -> None:
         ((26, 11, 0), False),
     ],
 )
-def test_an_operator_is_warned_where_the_fixes_are_not(release: Release, *, warned: bool) -> None:
+def test_an_operator_is_warned_where_the_fixes_are_not(
+    release: SlurmRelease, *, warned: bool
+) -> None:
     as_operator = [
         told for told in list_known_faults(release, operator=True) if "CVE-2026-65140" in told
     ]
@@ -70,7 +72,7 @@ def test_nobody_is_called_an_operator_unasked(operator: bool | None, words: str)
     ],
 )
 def test_a_releases_own_faults_are_told(
-    words: str, of: list[Release], without: list[Release]
+    words: str, of: list[SlurmRelease], without: list[SlurmRelease]
 ) -> None:
     for release in of:
         assert any(words in told for told in list_known_faults(release, operator=False))
@@ -88,5 +90,5 @@ def test_a_release_that_nobody_tried_is_told() -> None:
     ("told", "tried"), [("26.05.4", "26.05.5"), ("24.11.9", "24.11.5"), ("26.05.5", "it")]
 )
 def test_another_release_of_a_series_is_not_the_one_that_was_tried(told: str, tried: str) -> None:
-    (good,) = permission_checks.check_release(told, operator=False)
+    (good,) = slurm_checks.check_release(told, operator=False)
     assert good.told == f"{told}: Mirage was tried on {tried}"

@@ -8,7 +8,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm.commands import sacct
-from mirage.slurm.commands.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.commands.sacct_texts import JobTexts, is_forged, parse_texts
 from mirage.slurm.text import delimited_rows
 from tests.support.slurm.captured import SEPARATOR, Captures
 
@@ -281,7 +281,7 @@ _KNOWN = {("7", "100", "1001"), ("8", "100", "1002")}
 _END = "<>\n"
 
 
-def _texts(*told: str) -> Texts:
+def _texts(*told: str) -> JobTexts:
     header = "<>".join(_TEXTS)
     return parse_texts(_END.join([header, *told, ""]), _TEXTS, "<>", _KNOWN)
 

@@ -20,7 +20,7 @@ from mirage.store.chains.chain_ranking import (
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
 from tests.support.chains import make_chain, make_link
-from tests.support.web.looking import token_of
+from tests.support.web.credentials import token_of
 
 ALL = RankingFilter()
 

@@ -18,7 +18,7 @@ from mirage.domain.chain import (
 from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId, JobState
 from mirage.errors import NotFound, StoreError
-from mirage.store.chains import chains
+from mirage.store.chains import chain_counts, chains
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.chains import make_chain
@@ -242,7 +242,10 @@ def test_chains_at_risk_are_counted_by_what_of(store: Store, cluster_id: int) ->
     ):
         put(store, cluster_id, chain_named(name, at_risk=risk, state=state))
     with store.read() as tx:
-        assert chains.count_chains_at_risk(tx, cluster_id) == {"NoStandby": 2, "BadConstraints": 1}
+        assert chain_counts.count_chains_at_risk(tx, cluster_id) == {
+            "NoStandby": 2,
+            "BadConstraints": 1,
+        }
 
 
 def test_a_hindered_wait_is_no_example_of_waits(store: Store, cluster_id: int) -> None:

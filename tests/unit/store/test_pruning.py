@@ -7,7 +7,7 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.submission import Recipe
-from mirage.store.chains import chains, recipes, registrations
+from mirage.store.chains import chain_counts, chains, recipes
 from mirage.store.database import pruning
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.database.pruning import EventFilter
@@ -123,11 +123,11 @@ def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) ->
 
 def test_chains_of_one_user_are_counted_since_then(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        assert registrations.count_registrations_since(tx, cluster_id, 1, 0) == (0, None)
+        assert chain_counts.count_registrations_since(tx, cluster_id, 1, 0) == (0, None)
         for number, at in enumerate((100, 200, 300)):
             chain_id = ChainId(f"overover{number}")
             chains.save_chain(tx, cluster_id, replace(OVER, chain_id=chain_id, created_at=at))
         other = replace(OVER, chain_id=ChainId("bobsbobs"), uid=2, created_at=250)
         chains.save_chain(tx, cluster_id, other)
-        assert registrations.count_registrations_since(tx, cluster_id, 1, 100) == (2, 200)
-        assert registrations.count_registrations_since(tx, cluster_id + 1, 1, 0) == (0, None)
+        assert chain_counts.count_registrations_since(tx, cluster_id, 1, 100) == (2, 200)
+        assert chain_counts.count_registrations_since(tx, cluster_id + 1, 1, 0) == (0, None)

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
+from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.traces.calibration.fidelity import (
-    DAY_S,
-    HOUR_S,
-    WEEK_S,
     Window,
     choose_window,
     compute_correlation,

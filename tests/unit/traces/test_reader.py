@@ -20,9 +20,7 @@ from mirage.traces.cluster_files.reader import (
     load_cluster_params,
     parse_cluster_file,
 )
-from tests.support.paths import SHARED
 
-SHARED = SHARED / "clusters"
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n'
 NAMED = f'{LEAST}node_names = "gpu[01-08]"\n'
 
@@ -100,24 +98,6 @@ def test_reads_slurms_names_in_slurms_units() -> None:
         bf_resolution_s=300,
         bf_max_job_test=1000,
         bf_max_job_user=20,
-    )
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the shared cluster files are not at {SHARED}")
-@pytest.mark.parametrize(
-    ("name", "nodes", "gpus", "jobs", "window_days"),
-    [("ls6", 76, 3, 8, 2), ("theta", 4392, 0, 0, 7), ("thetagpu", 24, 8, 0, 7)],
-)
-def test_the_files_that_results_are_compared_on_read_as_they_are(
-    name: str, nodes: int, gpus: int, jobs: int, window_days: int
-) -> None:
-    assert load_cluster_params(SHARED / f"{name}.toml") == Params(
-        name=name,
-        nodes=nodes,
-        gpus_per_node=gpus,
-        max_jobs_pu=jobs,
-        bf_window_s=window_days * 86400,
-        bf_max_job_test=1000,
     )
 
 

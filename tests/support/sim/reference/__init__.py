@@ -1,1 +1,2 @@
-"""A brute-force simulator, written from docs/simulator.md alone: obvious rather than fast."""
+"""A brute-force simulator, written from docs/reference/simulator.md alone: obvious rather than
+fast."""

@@ -1,0 +1,66 @@
+"""The context of REST's routes and of the pages, made from a service."""
+
+from mirage.bootstrap import wiring
+from mirage.bootstrap.wiring import Service
+from mirage.cluster.auth import munge
+from mirage.config.paths import get_models_dir
+from mirage.config.settings import ServiceSettings
+from mirage.http.allowed_hosts import Hosts, build_hosts, list_machine_names
+from mirage.http.context import ApiContext
+from mirage.http.server import admission
+from mirage.policy import registry
+from mirage.services.access.quotas import Quotas
+from mirage.services.access.slurm_permissions import SlurmPermissions
+from mirage.services.control import kill_switch
+
+
+def build_api_context(
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    known: SlurmPermissions | None = None,
+    connections: int | None = None,
+) -> ApiContext:
+    """Build what the routes may ask for.
+
+    `known` has to be kept up to date; `connections` may be open at once.
+    """
+    settings = service.settings
+    known = known or wiring.build_slurm_permissions(service)
+    return ApiContext(
+        store=service.store,
+        cluster_id=service.cluster_id,
+        cluster_name=settings.cluster.name,
+        admins=settings.service.admins,
+        clock=service.cluster.read_clock,
+        identify=munge.authenticate_caller,
+        munge_without_cluster=settings.auth.munge_without_cluster,
+        pushers=settings.polling.pushers,
+        read_jwt=wiring.build_jwt_reader(settings),
+        admin_groups=settings.auth.admin_groups,
+        roster=known.roster,
+        hidden=known.hidden,
+        partial=known.partial,
+        hosts=_build_hosts(settings.service),
+        root_path=settings.service.root_path,
+        proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
+        owner_uid=owner_uid,
+        keeps_recipes=settings.submits_by_rest,
+        connections=connections or settings.connections.most,
+        queue_interval_s=settings.polling.queue_s,
+        policy=settings.provision.policy,
+        policies=registry.NAMES,
+        model=wiring.get_policy_loader(settings),
+        usage=wiring.get_usage_reader(service.cluster),
+        limits=wiring.build_limits(settings),
+        limits_told=wiring.describe_limits(settings),
+        max_time_s=wiring.get_max_time_s(settings),
+        models_dir=get_models_dir(settings.provision.models_dir),
+        tables_dir=wiring.get_tables_dir(settings),
+        kill_file=settings.service.state_dir / kill_switch.FILE,
+        quotas=Quotas(**settings.quota.model_dump()),
+    )
+
+
+def _build_hosts(given: ServiceSettings) -> Hosts:
+    return build_hosts({given.host, *list_machine_names()}, given.origins)

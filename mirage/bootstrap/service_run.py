@@ -1,0 +1,304 @@
+"""The service as one process: its listeners, its threads and its end."""
+
+import gc
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from mirage.api.app import create_app
+from mirage.bootstrap import notice_channels, sd_notify, wiring
+from mirage.bootstrap.api_wiring import build_api_context
+from mirage.bootstrap.sd_notify import Notifier
+from mirage.bootstrap.wiring import Service
+from mirage.cluster.heartbeat import HeartbeatCluster
+from mirage.config.settings import ServiceSettings
+from mirage.errors import InputError
+from mirage.http.auth import unix_peer
+from mirage.http.server import admission
+from mirage.http.server.listening import Server
+from mirage.ports import NextLink
+from mirage.services.access.polled_value import poll_until_stopped
+from mirage.services.access.slurm_permissions import SlurmPermissions
+from mirage.services.control import kill_switch
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
+from mirage.services.operations import site_warnings
+from mirage.services.operations.retention import Retention
+from mirage.services.operations.slurmctld_load import LoadSensor
+from mirage.slurm.commands.sdiag import Diagnosis
+from mirage.web.app import mount_pages
+from mirage.worker import Intervals, Worker
+
+URL_FILE = "url"
+"""Of a user's own service, in its state directory, as long as it runs."""
+
+SWITCH_S = 0.0005
+"""How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
+interpreter dozens of times (each row, each packet): beside a tick they add up
+(docs/reference/rest.md)."""
+
+_GRACE_S = 10
+"""For requests under way when the service ends."""
+
+_ASKED_S = 5.0
+"""For Slurm's word on who may do what, before the service answers."""
+
+_log = structlog.get_logger(__name__)
+
+
+class KernelCompiler:
+    """Compiles the kernels for a cluster file in a process beside the service.
+
+    Until it has ended rules decide. It takes seconds where all is kept on disk.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        """None: there is nothing to compile."""
+        words = [sys.executable, "-P", "-m", "mirage.services.models.kernel_warmup", str(file)]
+        self._process = (
+            None if file is None else subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
+        )
+
+    def is_done(self) -> bool:
+        """Also after a failure: then the worker compiles, and says what is wrong."""
+        process = self._process
+        if process is None:
+            return True
+        if process.poll() is None:
+            return False
+        _log.info("compiled", code=process.returncode)
+        self._process = None
+        return True
+
+    def end(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def run_service(service: Service, *, owner_uid: int | None = None) -> None:
+    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone.
+
+    `owner_uid`: the only user who is served, and whose jobs are touched.
+    """
+    settings = service.settings.service
+    systemd = sd_notify.from_environment()
+    systemd.extend_watchdog(service.settings.cluster.command_timeout_s)
+    known = wiring.build_slurm_permissions(service)
+    most = admission.compute_connection_limit(
+        service.settings.connections.most, admission.raise_descriptor_limit()
+    )
+    served = create_app(
+        build_api_context(service, owner_uid=owner_uid, known=known, connections=most)
+    )
+    mount_pages(served)
+    compiler = KernelCompiler(service.settings.cluster.file)
+    worker = _build_worker(
+        service,
+        owner_uid=owner_uid,
+        alive=systemd.notify_alive,
+        is_compiled=compiler.is_done,
+        known=known,
+    )
+    listening = _open_listener(settings.host, settings.port)
+    url = f"http://{settings.host}:{listening.getsockname()[1]}"
+    sockets = [listening]
+    if settings.socket is not None:
+        sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
+    server = _build_server(
+        service, served, most, started=lambda: systemd.notify_ready(f"serving {url}")
+    )
+    stop = threading.Event()
+    _end_on_signals(server, stop, systemd)
+    thread = threading.Thread(
+        target=_run_worker, args=(worker, service, stop, systemd), name="worker"
+    )
+    courier = notice_channels.build_courier(service)
+    # Ends with the process: what it was about to send is sent after the next start.
+    post = threading.Thread(
+        target=courier.run if courier else _skip_notices, args=(stop,), daemon=True
+    )
+    with publish_address(settings, own=owner_uid is not None):
+        _start_permission_refresh(known, stop)
+        told = {"socket": str(settings.socket)} if settings.socket else {}
+        _log.info("serving", url=url, **told, may_move=known.reach().describe_scope())
+        configure_interpreter()
+        thread.start()
+        post.start()
+        try:
+            server.run(sockets)
+        finally:
+            stop.set()
+            compiler.end()
+            thread.join()
+            post.join(_GRACE_S)
+            service.store.close()
+    _log.info("ended")
+
+
+@contextmanager
+def publish_address(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
+    """The files that say where it is are there as long as it is, however it ends: what they name
+    could be somebody else's afterwards."""
+    file = settings.state_dir / URL_FILE
+    try:
+        if own:
+            file.write_text(f"unix://{settings.socket}\n")
+        yield
+    finally:
+        if own:
+            file.unlink(missing_ok=True)
+        if settings.socket is not None:
+            settings.socket.unlink(missing_ok=True)
+
+
+def _build_server(
+    service: Service, served: FastAPI, most: int, *, started: Callable[[], None]
+) -> Server:
+    limits = service.settings.connections
+    if most < limits.most:
+        _log.warning("fewer connections than configured: few descriptors", connections=most)
+    return Server(
+        served,
+        admission.Admission(
+            most, limits.of_one, admission.resolve_proxies(service.settings.service.proxies)
+        ),
+        patience=unix_peer.ClientTimeouts(head_s=limits.head_s, body_s=limits.body_s),
+        keep_alive_s=limits.idle_s,
+        grace_s=_GRACE_S,
+        started=started,
+    )
+
+
+def configure_interpreter() -> None:
+    """For a process that answers while a thread of it computes; once all is loaded."""
+    sys.setswitchinterval(SWITCH_S)
+    # What is loaded by now stays: looking through it for garbage would keep every request waiting
+    # for a tenth of a second.
+    gc.freeze()
+
+
+def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Notifier) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        systemd.notify_stopping()
+        server.should_exit = True
+
+    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
+    # that ends the process, in the middle of a tick.
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]  # nohup
+    for number in (signal.SIGTERM, signal.SIGINT, *hangup):
+        signal.signal(number, end)
+
+
+def _start_permission_refresh(known: SlurmPermissions, stop: threading.Event) -> None:
+    """From now on; ends with the process. The first answers are waited for, though not for long:
+    until then everybody is nobody, and all is private."""
+    asked = threading.Event()
+    threading.Thread(
+        target=poll_until_stopped, args=(known.polled, asked, stop), daemon=True
+    ).start()
+    asked.wait(_ASKED_S)
+
+
+def _skip_notices(_stop: threading.Event) -> None:
+    """Nobody is told of anything."""
+
+
+def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
+    def sleep(seconds: float) -> None:
+        systemd.notify_alive()
+        time.sleep(seconds)
+
+    if ask := wiring.get_site_config_reader(service.cluster):
+        site_warnings.warn_about_site(ask, service.settings.cluster.name)
+    worker.run(stop, sleep)
+
+
+def _open_listener(host: str, port: int) -> socket.socket:
+    """Before the worker starts: who cannot be reached shall not act either."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {error.strerror}. "
+            "Set service.host and service.port, or end what listens there"
+        ) from error
+    return listening
+
+
+def _build_worker(
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    alive: Callable[[], None] = lambda: None,
+    is_compiled: Callable[[], bool] = lambda: True,
+    known: SlurmPermissions | None = None,
+) -> Worker:
+    """`alive` is called at each answer of Slurm's, and at each question without one. `known`: what
+    Slurm says of people; None: nothing, and all moves are tried."""
+    settings = service.settings
+    polling = settings.polling
+    intervals = Intervals(
+        queue_s=polling.queue_s,
+        nodes_s=polling.nodes_s,
+        history_s=polling.history_s,
+        pushed_queue_s=polling.pushed_queue_s,
+    )
+    rules = wiring.build_rules(service)
+    if known is not None:
+        rules = replace(rules, reach=known.reach, accrual=known.accrual)
+    observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
+
+    def submit(link: NextLink) -> bool:
+        try:
+            return rules.submit(link)
+        finally:
+            alive()
+
+    return Worker(
+        service.store,
+        HeartbeatCluster(service.cluster, alive),
+        service.cluster_id,
+        rules=replace(rules, submit=submit, observer=observer),
+        intervals=intervals,
+        kill_file=settings.service.state_dir / kill_switch.FILE,
+        owner_uid=owner_uid,
+        foreteller=ShapeForecaster(),
+        watch=notice_channels.build_watch(settings.notify),
+        usage=wiring.get_usage_reader(service.cluster),
+        sensor=_build_sensor(service, alive),
+        alarms=wiring.get_alarm_reader(service.cluster),
+        keep=Retention(**settings.retention.model_dump()),
+        chains_a_day=settings.quota.registrations_per_day,
+    )
+
+
+def _build_sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
+    ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
+    if ask is None or every_s == 0:
+        return None
+
+    def ask_with_heartbeat() -> tuple[Diagnosis, str]:
+        try:
+            return ask()
+        finally:
+            alive()
+
+    return LoadSensor(ask_with_heartbeat, every_s)

@@ -1,1 +1,0 @@
-"""`mirage doctor`: checks of the host, the service, Slurm permissions and slurmrestd."""

@@ -1,1 +1,0 @@
-"""`mirage report`: what Mirage would have saved a site, asked for and shown."""

@@ -1,0 +1,26 @@
+"""The table of a log's rows: how many were replayed, and what became of the others."""
+
+from rich.markup import escape
+from rich.table import Table
+
+from mirage.studies.replay.log_replay import count_rows_by_reason
+from mirage.traces.workloads.replay import Replay
+
+
+def render_rows_table(taken: Replay) -> Table:
+    """Render the rows read, and what became of those that are not replayed as they stand."""
+    table = create_table("rows", "number", "first met")
+    table.add_row("read", f"{taken.read:,}")
+    table.add_row("replayed", f"{len(taken.workload):,}")
+    for kind, reasons in count_rows_by_reason(taken).items():
+        for reason, found in reasons.items():
+            first = ", ".join(map(str, found["first"]))
+            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
+    return table
+
+
+def create_table(*columns: str) -> Table:
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table

@@ -1,0 +1,135 @@
+"""A chain's timeline from the service's answers: spans of its links, in epoch seconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+TimeSpan = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRow:
+    """One link. Spans are (from, until); None where there is none."""
+
+    index: int
+    job_id: int
+    waits: TimeSpan | None = None
+    """Eligible, and not started."""
+    interruption: TimeSpan | None = None
+    """No link ran: from its predecessor's end until it started, or until now."""
+    runs: TimeSpan | None = None
+    overlap: TimeSpan | None = None
+    """It ran beside its predecessor."""
+    rest: TimeSpan | None = None
+    """From now to the end by its time limit."""
+    forecast: tuple[float, float, float] | None = None
+    """When it starts: p10, p50, p90."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    now: float
+    rows: Sequence[LinkRow]
+
+    @property
+    def span(self) -> TimeSpan:
+        """From the first instant that is drawn to the last."""
+        found = [at for row in self.rows for at in _list_instants(row)]
+        begin, end = min(found, default=self.now), max(found, default=self.now)
+        return begin, max(end, begin + 1.0)
+
+
+def build_timeline(
+    chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
+) -> Timeline:
+    """Build it from the service's answers on a chain, and on the hand-overs of its timeline.
+
+    `newest`: so many links at most.
+    """
+    links = chain["links"]
+    now = _compute_now(chain)
+    by_index = {link["index"]: link for link in links}
+    rows = [
+        _build_row(link, by_index.get(link["index"] - 1), _find_forecast(link, handovers, now), now)
+        for link in links[-newest:]
+    ]
+    return Timeline(now=now, rows=rows)
+
+
+def _compute_now(chain: Mapping[str, Any]) -> float:
+    """When the cluster was last looked at; what is later is not known."""
+    known = [_parse_instant(chain["as_of"]), _parse_instant(chain["created_at"])]
+    known += [_parse_instant(link[name]) for link in chain["links"] for name in ("start", "end")]
+    return max(at for at in known if at is not None)
+
+
+def _build_row(
+    link: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    forecast: tuple[float, float, float] | None,
+    now: float,
+) -> LinkRow:
+    start, end, eligible = (
+        _parse_instant(link["start"]),
+        _parse_instant(link["end"]),
+        _parse_instant(link["eligible"]),
+    )
+    ended = None if before is None else _parse_instant(before["end"])
+    begins = now if link["state"] == "pending" else start
+    beside = now if before is not None and before["state"] == "running" else ended
+    return LinkRow(
+        index=link["index"],
+        job_id=link["job_id"],
+        waits=_make_span(eligible, begins),
+        interruption=_make_span(ended, begins),
+        runs=_make_span(start, end or now),
+        overlap=None
+        if start is None or beside is None
+        else _make_span(start, min(beside, end or now)),
+        rest=_compute_rest(link, start, now),
+        forecast=forecast,
+        note=_describe_state(link),
+    )
+
+
+def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> TimeSpan | None:
+    limit = link["time_limit_s"]
+    if link["state"] != "running" or start is None or limit is None:
+        return None
+    return _make_span(now, start + limit)
+
+
+def _find_forecast(
+    link: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]], now: float
+) -> tuple[float, float, float] | None:
+    """When a link that waits starts, of the newest forecast: none of it lies behind us."""
+    if link["state"] != "pending":
+        return None
+    told = next((h["forecast"] for h in handovers if h["link"] == link["index"]), None)
+    if told is None:
+        return None
+    p10, p50, p90 = (max(now, _parse_instant(told[name]) or now) for name in ("p10", "p50", "p90"))
+    return p10, p50, p90
+
+
+def _describe_state(link: Mapping[str, Any]) -> str:
+    if link["state"] == "pending":
+        return f"waits, {link['position']}"
+    if link["state"] == "running":
+        return "runs"
+    return str(link["end_state"] or "ended").lower().replace("_", " ")
+
+
+def _make_span(begin: float | None, end: float | None) -> TimeSpan | None:
+    return None if begin is None or end is None or end <= begin else (begin, end)
+
+
+def _parse_instant(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).timestamp()
+
+
+def _list_instants(row: LinkRow) -> list[float]:
+    spans = [row.waits, row.interruption, row.runs, row.overlap, row.rest, row.forecast]
+    return [at for span in spans if span is not None for at in span]

@@ -1,0 +1,139 @@
+"""The demo's site: the service, its API and its worker on a simulated cluster."""
+
+import math
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn, Self
+
+import uvicorn
+
+from mirage.api.app import create_app
+from mirage.bootstrap import wiring
+from mirage.bootstrap.api_wiring import build_api_context
+from mirage.bootstrap.wiring import Service
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.config.settings import Settings
+from mirage.domain.snapshot import Snapshot
+from mirage.errors import InputError
+from mirage.http.auth import unix_peer
+from mirage.policy import registry
+from mirage.services.forecasts.shape_forecaster import ShapeForecaster
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.observation.twin_cache import TwinCache
+from mirage.studies.comparison.policy_comparison import (
+    ComparisonPlan,
+    ComparisonProgress,
+    run_comparison,
+)
+from mirage.web.app import mount_pages
+from mirage.worker import Intervals, Worker
+
+_LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
+"""`auto` decides by them. All sets of chains share one queue: three more would make it another."""
+PLAN = ComparisonPlan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
+"""The chains of a demo, unless its caller wants others."""
+_DAY_S = 86400
+_HISTORY_S = 6 * 3600
+
+
+class _DemoSettings(Settings):
+    """A demo acts on chains and a cluster that do not exist: never where real ones are kept."""
+
+    @property
+    def database_url(self) -> str:
+        """Not MIRAGE_DATABASE_URL, which an admin's shell may well have set."""
+        return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSite:
+    """A service of its own, and the simulated cluster that it serves."""
+
+    service: Service
+    world: SimulatedCluster
+
+    @classmethod
+    def create_in(cls, state: Path, world: SimulatedCluster, *, pin: bool) -> Self:
+        """Make the service's database in the folder `state`. `pin`: whether policies may pin."""
+        settings = _DemoSettings.model_validate(
+            {
+                "cluster": {"name": world.params.name},
+                "service": {"state_dir": state, "admins": []},
+                # at-once is shown as it is, and no policy's forecasts stop the others.
+                "provision": {"max_lead_h": 1000, "demote_error_h": 1e6, "allow_pin": pin},
+            }
+        )
+        wiring.upgrade_database(settings)
+        return cls(wiring.build_service(settings, world), world)
+
+    @contextmanager
+    def serve_api(self, port: int) -> Iterator[str]:
+        """Serve API and pages in a thread of its own, and give their URL; the clock is the last
+        tick's. Another port is taken where `port` is in use."""
+        listening = _bind_port(port)
+        served = create_app(build_api_context(self.service))
+        mount_pages(served)
+        server = uvicorn.Server(
+            uvicorn.Config(served, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
+        )
+        thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+            self.service.store.close()
+
+    def fill_cluster(self, start: int, pause: Callable[[], None]) -> None:
+        """Let the load alone run until `start`, a day at a time; `pause` is called between days."""
+        while self.world.read_clock() < start:
+            pause()
+            self.world.advance(min(_DAY_S, start - self.world.read_clock()))
+
+    def compare_policies(self, plan: ComparisonPlan) -> Iterator[ComparisonProgress]:
+        """Run the plan's chains to their end; yields once a simulated hour."""
+        worker = self._build_worker(plan)
+        return run_comparison(plan, self.service, self.world, worker)
+
+    def keep_forecasting(self, wait: Callable[[], None]) -> NoReturn:
+        """Ask the twin, between two calls of `wait`, what a job would wait that is submitted now.
+
+        The clock stands. It ends by what `wait` raises.
+        """
+        foreteller, observer = ShapeForecaster(), Observer(params=self.world.params)
+        snapshot = Snapshot(queue=self.world.fetch_queue(), nodes=self.world.fetch_nodes())
+        while True:
+            foreteller.run_tick(self.service.store, self.service.cluster_id, snapshot, observer)
+            wait()
+
+    def _build_worker(self, plan: ComparisonPlan) -> Worker:
+        intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
+        params = self.world.params
+        # A tick is an instant here, however long the twin is asked.
+        observer = Observer(params=params, foresight=TwinCache(budget_s=math.inf))
+        rules = replace(
+            wiring.build_rules(self.service),
+            observer=observer,
+            accrues_always=lambda: params.accrue_always,
+        )
+        return Worker(
+            self.service.store,
+            self.world,
+            self.service.cluster_id,
+            rules=rules,
+            intervals=intervals,
+        )
+
+
+def _bind_port(port: int) -> socket.socket:
+    for candidate in (port, 0):
+        try:
+            return socket.create_server(("127.0.0.1", candidate))
+        except OSError:
+            continue
+    raise InputError("no port of 127.0.0.1 is free")

@@ -1,0 +1,33 @@
+"""A finding: a thing, how it stands, and what to do about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.errors import ConfigError, MirageError
+
+
+class Severity(StrEnum):
+    GOOD = "good"
+    WARNING = "warning"
+    """It works, and less well than it could."""
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    verdict: Severity
+    told: str
+
+
+Look = Callable[[], tuple[Severity, str]]
+
+
+def run_check(what: str, look: Look) -> Finding:
+    """Run one check; an error of Mirage's becomes a fault."""
+    try:
+        return Finding(what, *look())
+    except MirageError as error:
+        said = error.to_one_line() if isinstance(error, ConfigError) else str(error)
+        return Finding(what, Severity.FAULT, said)

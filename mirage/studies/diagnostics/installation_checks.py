@@ -1,0 +1,158 @@
+"""All checks of an installation, and those of its configuration, database, policy and callers."""
+
+import os
+import pwd
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from mirage.bootstrap import wiring
+from mirage.cluster.auth import sudo
+from mirage.config import settings as settings_file
+from mirage.config.settings import Settings
+from mirage.policy.auto.auto_policy import AutoPolicy
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.services.control import kill_switch
+from mirage.sim.slurm_release import describe_planner, is_unchecked
+from mirage.store.database.engine import mask_url
+from mirage.store.operations import clusters
+from mirage.studies.diagnostics import host_checks, service_checks, slurm_checks
+from mirage.studies.diagnostics.finding import Finding, Severity, run_check
+
+_SLURM = "Slurm"
+
+
+def run_checks(
+    settings: Settings, *, config: Path | None, user: bool, moves: bool, url: str | None
+) -> list[Finding]:
+    """Check everything, in the order in which a person mends it.
+
+    `config`: the configuration file that was named, if one was. `user`: the service is one user's
+    own. `moves`: try what the account may do in Slurm, which costs two job numbers; not tried where
+    Slurm itself has a fault. `url`: where people reach the service.
+    """
+    findings = [
+        *host_checks.check_account(settings.service.state_dir),
+        run_check("configuration", lambda: _check_configuration(config, settings)),
+        run_check("database", lambda: _check_database(settings)),
+        run_check("mode", lambda: _check_mode(settings)),
+        run_check(_SLURM, lambda: slurm_checks.check_slurm(settings)),
+        run_check("policy", lambda: _check_policy(settings)),
+        run_check("cluster file", lambda: _check_cluster_file(settings)),
+        run_check("identity", lambda: _check_authentication(settings)),
+        *_check_submit_sudo(settings),
+        *service_checks.check_service(settings, url),
+        *host_checks.check_host(settings, user=user),
+    ]
+    if moves and all(f.verdict is not Severity.FAULT for f in findings if f.what == _SLURM):
+        findings += slurm_checks.check_permissions(settings)
+    return findings
+
+
+def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severity, str]:
+    """What may not be meant; and a secret in a file that everybody may read."""
+    file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
+    if not file.exists():
+        return Severity.GOOD, "there is no file: everything is as by default"
+    secret = settings.database.url and mask_url(settings.database.url) != settings.database.url
+    if secret and file.stat().st_mode & 0o004:
+        return Severity.WARNING, (
+            f"everybody may read the database's password in {file}: put it into "
+            "/etc/default/mirage as MIRAGE_DATABASE_URL"
+        )
+    told = wiring.check_settings(settings)
+    return (Severity.WARNING, "; ".join(told)) if told else (Severity.GOOD, f"{file} is right")
+
+
+def _check_database(settings: Settings) -> tuple[Severity, str]:
+    folder = settings.service.state_dir
+    if wiring.find_database_file(settings) is not None and not os.access(
+        folder, os.W_OK, effective_ids=True
+    ):
+        with suppress(OSError, KeyError):
+            owner = pwd.getpwuid(folder.stat().st_uid).pw_name
+            if owner != pwd.getpwuid(os.geteuid()).pw_name:
+                return Severity.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
+    wiring.open_store(settings).close()
+    wiring.check_path_security(settings)
+    file = wiring.find_database_file(settings)
+    if file is not None and file.stat().st_mode & 0o004:
+        return (
+            Severity.WARNING,
+            f"everybody may read {file}, whatever PrivateData says: chmod o= it",
+        )
+    return Severity.GOOD, "it has this program's schema"
+
+
+def _check_mode(settings: Settings) -> tuple[Severity, str]:
+    """How far it goes, and whether somebody has stopped it."""
+    store = wiring.open_store(settings)
+    try:
+        with store.begin() as tx:
+            ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+            cluster_id = ids.get(settings.cluster.name)
+            if cluster_id is None:
+                return Severity.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
+            modes = clusters.list_modes(tx, cluster_id)
+            pulled = kill_switch.list_pulls(tx, cluster_id)
+    finally:
+        store.close()
+    told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
+    if pulled:
+        return Severity.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
+    return Severity.GOOD, ", ".join(told)
+
+
+def _check_policy(settings: Settings) -> tuple[Severity, str]:
+    """Which model serves, or which rule."""
+    policy = wiring.get_policy_loader(settings)(settings.provision.policy)
+    if isinstance(policy, AutoPolicy):
+        models = sum(candidate.scope is not None for candidate in policy.candidates)
+        rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
+        return Severity.GOOD, f"auto decides, among {models} models, {rules}"
+    if not isinstance(policy, ModelPolicy):
+        return Severity.GOOD, f"the rule {policy.name} decides"
+    card = policy.artefact.card
+    traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
+    told = f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
+    return Severity.GOOD, told
+
+
+def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
+    file = wiring.get_cluster_file(settings)
+    if file is not None:
+        version = file.params.slurm_version
+        verdict = Severity.WARNING if is_unchecked(version) else Severity.GOOD
+        return (
+            verdict,
+            f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}",
+        )
+    policy = wiring.get_policy_loader(settings)(settings.provision.policy)
+    if isinstance(policy, AutoPolicy):
+        told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
+        return Severity.WARNING, f"{told} (`mirage cluster import` writes one)"
+    if policy.needs.observation:
+        return Severity.WARNING, wiring.check_settings(settings)[0]
+    return Severity.GOOD, "none is set, and no rule needs one"
+
+
+def _check_authentication(settings: Settings) -> tuple[Severity, str]:
+    """By what callers are known."""
+    auth = settings.auth
+    wiring.build_jwt_reader(settings)
+    told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
+    if settings.service.socket is not None:
+        told.append(f"the socket {settings.service.socket}")
+    if auth.jwks_file is not None or auth.jwks_url is not None:
+        told.append("JSON web tokens by public keys")
+    if auth.jwt_key_file is not None:
+        told.append(f"JSON web tokens by {auth.jwt_key_file}, with which anybody's can be made")
+        return Severity.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
+    return Severity.GOOD, ", ".join(told)
+
+
+def _check_submit_sudo(settings: Settings) -> list[Finding]:
+    link = settings.submit.sudo
+    if link is None:
+        return []
+    return [run_check("submit by sudo", lambda: (Severity.GOOD, sudo.check_program(link)))]

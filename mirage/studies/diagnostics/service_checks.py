@@ -1,0 +1,160 @@
+"""Checks of the service itself: its models, whether it answers, and where."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import httpx
+
+from mirage.bootstrap import wiring
+from mirage.config.paths import get_models_dir
+from mirage.config.settings import Settings
+from mirage.domain.time_units import DAY_S
+from mirage.errors import MirageError
+from mirage.http.allowed_hosts import build_hosts
+from mirage.policy import registry
+from mirage.store.operations import clusters, telemetry
+from mirage.studies.diagnostics.finding import Finding, Severity, run_check
+
+_TIMEOUT_S = 10.0
+_OK, _MISDIRECTED = 200, 421
+
+
+def check_service(settings: Settings, url: str | None) -> list[Finding]:
+    """`url`: where people reach it, through whatever is in between."""
+    return [
+        run_check("models", lambda: check_models(settings)),
+        run_check("service", lambda: check_readiness(settings)),
+        run_check("Slurm's answers", lambda: check_unread_rows(settings)),
+        *_check_socket(settings),
+        *(
+            []
+            if url is None
+            else [run_check("proxy", lambda: check_proxy(url, settings.service.origins))]
+        ),
+    ]
+
+
+def check_models(settings: Settings) -> tuple[Severity, str]:
+    """Whether each file is what its card says, and made for this program's features."""
+    under = get_models_dir(settings.provision.models_dir)
+    names = [
+        f"models/{folder.parent.name}/{folder.name}"
+        for folder in registry.list_model_folders(under)
+    ]
+    broken = list(_find_broken_models(names, settings))
+    if broken:
+        return Severity.FAULT, "; ".join(broken)
+    return Severity.GOOD, f"{len(names)} in {under}, each as its card says"
+
+
+def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
+    """Whether rows of Slurm's answers are left out, since they do not read."""
+    since = int(time.time()) - DAY_S
+    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+        ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+        made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
+    rows = {command: calls.unread for command, calls in made.items() if calls.unread}
+    if not rows:
+        return Severity.GOOD, "every row of the last 24 h reads"
+    told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
+    return Severity.WARNING, (
+        f"rows of the last 24 h that did not read and were left out, each answer counted: {told}. "
+        "The service's log names each once; what they are about is neither forecast nor moved"
+    )
+
+
+def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:
+    policy = wiring.get_policy_loader(settings)
+    for name in names:
+        try:
+            policy(name)
+        except MirageError as error:
+            yield f"{name}: {error}"
+
+
+def check_readiness(settings: Settings) -> tuple[Severity, str]:
+    """On TCP, and ready: the queue was read lately."""
+    given = settings.service
+    host = f"[{given.host}]" if ":" in given.host else given.host
+    if given.port == 0:
+        return Severity.GOOD, "service.port is 0, so only its log says where it is"
+    url = f"http://{host}:{given.port}{given.root_path}"
+    answer = _fetch_response(f"{url}/healthz")
+    if isinstance(answer, str):
+        return Severity.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
+    ready = _fetch_response(f"{url}/readyz")
+    if isinstance(ready, str) or ready.status_code != _OK:
+        told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
+        return Severity.WARNING, f"it answers at {url} and is not ready: {told}"
+    return Severity.GOOD, f"it answers at {url}, and has read the queue lately"
+
+
+def _check_socket(settings: Settings) -> list[Finding]:
+    path = settings.service.socket
+    if path is None:
+        return []
+
+    def connect() -> tuple[Severity, str]:
+        answer = _fetch_response("http://mirage/healthz", httpx.HTTPTransport(uds=str(path)))
+        if isinstance(answer, str):
+            return (
+                Severity.WARNING,
+                f"nobody listens at {path}: `systemctl start mirage` ({answer})",
+            )
+        return Severity.GOOD, f"it answers at {path}"
+
+    return [run_check("socket", connect)]
+
+
+def check_proxy(url: str, origins: tuple[str, ...]) -> tuple[Severity, str]:
+    """That Mirage answers there, by that name, and below the path that it believes it has."""
+    base = url.rstrip("/")
+    place = urlsplit(base)
+    origin = f"{place.scheme}://{place.netloc}"
+    if fault := _find_proxy_fault(base, origin) or _find_root_path_fault(base):
+        return Severity.FAULT, fault
+    told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
+    if place.scheme == "https" and not build_hosts((), origins).is_https_host(place.netloc):
+        told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
+        return Severity.WARNING, told
+    return Severity.GOOD, told
+
+
+def _find_proxy_fault(base: str, origin: str) -> str:
+    answer = _fetch_response(f"{base}/healthz")
+    if isinstance(answer, str):
+        return f"{base} does not answer: {answer}"
+    if answer.status_code == _MISDIRECTED:
+        return (
+            f"{base} reaches Mirage by a name that it does not answer to: add {origin!r} to "
+            "service.origins, start it again, and have the proxy pass the header Host as it came"
+        )
+    if answer.status_code != _OK or "X-Request-Id" not in answer.headers:
+        return (
+            f"{base} is not passed on to Mirage (status {answer.status_code}): "
+            "see /usr/share/mirage/nginx, and start the service again if service.root_path is new"
+        )
+    return ""
+
+
+def _find_root_path_fault(base: str) -> str:
+    document = _fetch_response(f"{base}/api/v1/openapi.json")
+    if isinstance(document, str) or document.status_code != _OK:
+        return f"{base}/api/v1 is not passed on to Mirage"
+    root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
+    path = urlsplit(base).path
+    if root == path:
+        return ""
+    told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
+    return f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}"
+
+
+def _fetch_response(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
+    """The answer, or why there is none."""
+    try:
+        with httpx.Client(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client:
+            return client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return str(error) or type(error).__name__

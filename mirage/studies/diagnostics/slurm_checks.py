@@ -1,0 +1,117 @@
+"""Checks of Slurm: whether it answers, its release, and what the service's account may do there."""
+
+from collections.abc import Iterator
+
+from mirage.bootstrap import wiring
+from mirage.cluster.cli.client import SlurmCli, get_own_name
+from mirage.cluster.cli.command_runner import CommandRunner
+from mirage.cluster.cli.permission_probe import is_operator, probe_permissions
+from mirage.config.settings import Settings
+from mirage.errors import MirageError
+from mirage.services.access.slurm_permissions import compute_reach
+from mirage.slurm.text import releases
+from mirage.studies.diagnostics.finding import Finding, Severity
+
+_MASTERS = frozenset({"root", "slurm"})
+
+
+def check_slurm(settings: Settings) -> tuple[Severity, str]:
+    """Check that Slurm answers, the way that the service asks it.
+
+    Raises ConfigError where commands are missing, ClusterUnavailable where nothing answers.
+    """
+    wiring.check_slurm_commands(settings)
+    if settings.cluster.transport == "cli":
+        return _check_controller(settings)
+    told, lacking = _check_slurmrestd(settings)
+    return Severity.WARNING if lacking else Severity.GOOD, "; ".join([told, *lacking])
+
+
+def _check_controller(settings: Settings) -> tuple[Severity, str]:
+    """Whether slurmctld answers, and is of the cluster that the settings name."""
+    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).fetch_site_config()
+    name = settings.cluster.name
+    if site.cluster_name != name:
+        return Severity.WARNING, (
+            f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
+            f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
+            "service"
+        )
+    return Severity.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
+
+
+def _check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
+    """What there is, and what is lacking, a sentence each. Asks as the service would.
+
+    Raises ClusterUnavailable where there is no answer.
+    """
+    slurm = wiring.build_slurmrestd_client(settings)
+    spoken, nodes = slurm.get_dialect(), slurm.fetch_nodes()
+    told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
+    lacking = []
+    if not spoken.accounting:
+        lacking.append("serves no accounting (start it without -s, or name that plugin in -s too)")
+    if slurm.commands is None:
+        lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
+    if not spoken.is_tested:
+        lacking.append(f"{spoken.version} was never tried: Mirage knows its documents alone")
+    return told, [*lacking, *_check_token(settings)]
+
+
+def _check_token(settings: Settings) -> Iterator[str]:
+    file = wiring.build_token_file(settings)
+    if file is None:
+        return
+    if file.load_token().user in _MASTERS:
+        yield (
+            f"{file.path} is {file.load_token().user}'s and may act as anybody: "
+            "an Operator's will do"
+        )
+
+
+def check_permissions(settings: Settings) -> list[Finding]:
+    """Try which moves the account may make, and for whom. Costs two job numbers."""
+    timeout_s = settings.cluster.command_timeout_s
+    runner, cluster = CommandRunner(timeout_s=timeout_s), SlurmCli(timeout_s=timeout_s)
+    try:
+        site = cluster.fetch_site_config()
+    except MirageError as error:
+        return [Finding("moves", Severity.WARNING, str(error))]
+    operator = is_operator(runner)
+    found = probe_permissions(
+        runner,
+        hides_jobs="jobs" in site.private_data,
+        operator=operator,
+        accounts=_list_coordinated_accounts(cluster),
+    )
+    moves = [
+        Finding(f"may {a.move}", Severity.GOOD if a.may else Severity.WARNING, a.told)
+        for a in found
+    ]
+    return [*check_release(site.version, operator=operator), *moves]
+
+
+def check_release(told: str, *, operator: bool | None) -> list[Finding]:
+    """Judge a release of Slurm. `told`: as scontrol shows SLURM_VERSION."""
+    known = releases.parse_release(told)
+    if known is None:
+        said = f"{told!r} names no release that Mirage knows"
+        return [Finding("release", Severity.WARNING, said)]
+    wrong = [
+        *filter(None, [releases.describe_untested(known)]),
+        *releases.list_known_faults(known, operator=operator),
+    ]
+    if not wrong:
+        tried = releases.describe_tested_match(known)
+        said = f"{releases.format_release(known)}: Mirage was tried on {tried}"
+        return [Finding("release", Severity.GOOD, said)]
+    name = releases.format_release(known)
+    return [Finding("release", Severity.WARNING, f"{name}: {sentence}") for sentence in wrong]
+
+
+def _list_coordinated_accounts(cluster: SlurmCli) -> frozenset[str]:
+    """Accounts that this account coordinates; none where accounting does not say."""
+    try:
+        return compute_reach(get_own_name(), cluster.fetch_roster()).accounts
+    except MirageError:
+        return frozenset()

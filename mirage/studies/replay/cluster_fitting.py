@@ -1,0 +1,112 @@
+"""A cluster file fitted to a log: what is fitted on, the file, and the document of the result."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from mirage.errors import InputError
+from mirage.learn import optuna_search
+from mirage.services.replay.calibration import (
+    Calibration,
+    CalibrationPlan,
+    build_default_plan,
+    calibrate_params,
+    read_log_facts,
+)
+from mirage.sim.types import Params
+from mirage.studies.replay.log_replay import format_day, summarize_rows
+from mirage.traces.cluster_files.writer import render_cluster_file
+from mirage.traces.workloads import replay
+
+_ANY_SIZE = 20000
+"""Nodes enough for every job, until the log has shown how many there were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittingRequest:
+    """A log, and how a cluster file is fitted to it."""
+
+    trace: Path
+    cluster: Path | None
+    """The cluster file to start from; None: Slurm's usual settings."""
+    nodes: int | None
+    """Nodes there were at most; None: as many as were ever busy."""
+    cluster_name: str | None
+    """Whose rows of the log are taken; None: all."""
+    trials: int
+    seed: int
+    instants: dict[str, int] = field(default_factory=dict)
+    """`begin`, `until` and `end` of the plan that are not by default, in epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFitting:
+    """A fitting that can begin: the log is read, and the plan is made."""
+
+    taken: replay.Replay
+    start: Params
+    plan: CalibrationPlan
+
+    @classmethod
+    def from_request(cls, request: FittingRequest, load_params: Callable[[Path], Params]) -> Self:
+        """Read the log. `load_params` reads a cluster file.
+
+        Raises InputError where the log has no starts or is too short, or a file cannot be read.
+        """
+        trace, cluster, nodes = request.trace, request.cluster, request.nodes
+        start = (
+            load_params(cluster)
+            if cluster
+            else Params(name=_derive_cluster_name(trace), nodes=_ANY_SIZE)
+        )
+        if cluster and nodes is not None and nodes > start.nodes:
+            raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
+        taken = replay.load_replay(trace, start, request.cluster_name)
+        plan = replace(
+            build_default_plan(taken),
+            nodes=nodes,
+            trials=request.trials,
+            seed=request.seed,
+            **request.instants,
+        )
+        if cluster is None:
+            start = replace(start, nodes=read_log_facts(taken, plan).nodes)
+        return cls(taken=taken, start=start, plan=plan)
+
+    def fit_params(self, told: Callable[[float], None] | None) -> Calibration:
+        """Search for the settings; `told` is called with the share done, 0 to 1.
+
+        Raises InputError where Optuna is not installed.
+        """
+        return calibrate_params(self.taken, self.start, self.plan, optuna_search.search_knobs, told)
+
+
+def write_fitted_file(out: Path, found: Calibration, trace: Path) -> None:
+    """Write the cluster file. Raises InputError where it cannot be written."""
+    plan = found.plan
+    text = render_cluster_file(
+        found.params,
+        [
+            f"Fitted by `mirage calibrate` to {trace.name}, {format_day(plan.begin)} to "
+            f"{format_day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
+            "Only the ratios of the weights mean anything.",
+        ],
+    )
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def build_document(found: Calibration, taken: replay.Replay) -> dict[str, Any]:
+    """Build what `mirage calibrate --json` gives."""
+    told = asdict(found)
+    del told["params"]
+    run = {"cancelled_jobs_run": found.params.cancelled_jobs_run}
+    return told | run | {"rows": summarize_rows(taken)}
+
+
+def _derive_cluster_name(trace: Path) -> str:
+    return re.sub(r"\W", "_", f"c_{trace.name.split('.')[0]}")[:40]

@@ -1,0 +1,47 @@
+"""A tree model's forecast of the wait, adjusted to newer hand-overs; its decisions stay."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mirage.errors import InputError
+from mirage.learn.dataset import Rows
+from mirage.policy import registry
+from mirage.policy.models.artefact import GRAPH
+from mirage.policy.models.conformal import FEWEST, QuantileShifts
+from mirage.policy.models.tree_model import TreeModel
+from mirage.services.models.model_promotion import load_unseen_table
+from mirage.studies.training.trainers import EVERY, make_packages_error
+
+
+def recalibrate_forecast(
+    model: str, find_models: Callable[[], Path], paths: Sequence[Path], out: Path
+) -> int:
+    """Save a copy of a model in the folder `out`, and give the number of hand-overs it goes by.
+
+    `find_models` gives the folder of models, once the packages for training are known to be there.
+    `paths`: of episode tables that the model has not seen. Raises InputError where the packages are
+    missing, the model has no forecast, or the tables are seen or too few.
+    """
+    try:
+        from mirage.learn.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise make_packages_error() from None
+    models = find_models()
+    served = registry.load_model(model, models)
+    card, trees = served.artefact.card, served.artefact.model
+    if not isinstance(trees, TreeModel):
+        raise InputError(f"{served.name} has no forecast of the wait")
+    tables = [load_unseen_table(path, served) for path in paths]
+    rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
+    if len(rows) < FEWEST:
+        raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
+    residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
+    found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
+    graph = (registry.resolve_folder(model, models) / GRAPH).read_bytes()
+    forecast = card["forecast"] | found.to_card()
+    # Sizes that these tables have none of keep what they had.
+    forecast["shift_by_nodes"] = (
+        trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    )
+    save_artefact(out, card | {"forecast": forecast}, graph)
+    return len(rows)

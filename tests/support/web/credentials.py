@@ -1,0 +1,31 @@
+"""Tokens and sessions that tests sign in with."""
+
+from mirage.domain.access.caller import Role
+from mirage.services.access import sessions, tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Store
+from tests.support.api.running import NOW, USERS
+
+
+def token_of(store: Store, cluster_id: int, user: str, *, read_only: bool = False) -> str:
+    """A fresh token of that user; root's is an admin's."""
+    asked = Token(
+        name=f"browser of {user}",
+        role=Role.ADMIN if user == "root" else Role.USER,
+        user=user,
+        uid=USERS[user],
+        cluster_id=cluster_id,
+        read_only=read_only,
+        created_at=NOW,
+        created_by="root",
+        expires_at=NOW + 30 * 86400,
+    )
+    with store.begin() as tx:
+        return tokens.create_token(tx, asked, cluster_id=cluster_id)[1]
+
+
+def session_of(store: Store, cluster_id: int, user: str, *, read_only: bool = False) -> str:
+    """What the cookie of a logged-in user holds."""
+    token = token_of(store, cluster_id, user, read_only=read_only)
+    with store.begin() as tx:
+        return sessions.begin_session(tx, token, cluster_id=cluster_id, now=NOW).secret
