@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.support.fixtures.slurm",
     "tests.support.fixtures.store",
     "tests.support.fixtures.munge",
+    "tests.support.fixtures.commands",
 ]
 
 # No example is timed: on a busy machine 2 ms become 260.

@@ -39,8 +39,9 @@ def environment(**more: str) -> dict[str, str]:
     return plain | {"COLUMNS": "200", "PYTHONPATH": str(CHECKOUT)} | more
 
 
-def run(*words: str, cwd: Path | None = None, by_modes: bool = False, **more: str) -> Answer:
+def run(*given: str | Path, cwd: Path | None = None, by_modes: bool = False, **more: str) -> Answer:
     """`by_modes`: files are as closed as their mode bits say, even to root."""
+    words = [str(word) for word in given]
     if by_modes or any(name.startswith("PYTHON") for name in more):
         return _run_cold(words, cwd, modest=by_modes and os.geteuid() == 0, env=environment(**more))
     return _warm().run(words, cwd or Path.cwd(), environment(**more))

@@ -13,16 +13,6 @@ from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.support.mirage_process import Answer, QuietSlurm, configured, run
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return configured(tmp_path)
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> QuietSlurm:
-    return QuietSlurm(tmp_path / "bin")
-
-
 def said(answer: Answer, code: int) -> str:
     """The sentence on standard error: nothing on standard output, no traceback."""
     assert answer.code == code, answer.err

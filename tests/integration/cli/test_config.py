@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.admin.config import render_reference
-from tests.support.mirage_process import configured, run
+from tests.support.mirage_process import run
 
 WRONG = """colour = "red"
 [service]
@@ -21,18 +21,13 @@ url = ["postgresql://me:hunter2@h/m"]
 """
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    return str(configured(tmp_path))
-
-
-def test_what_is_right_is_said(config: str) -> None:
+def test_what_is_right_is_said(config: Path) -> None:
     for words in ((config,), ("--config", config)):
         answer = run("config", "check", *words)
         said = f"the configuration is right: {config}\n"
         assert (answer.code, answer.out, answer.err) == (0, said, "")
     told = json.loads(run("config", "check", config, "--json").out)
-    assert told == {"source": config, "right": True, "faults": [], "warnings": []}
+    assert told == {"source": str(config), "right": True, "faults": [], "warnings": []}
 
 
 def test_every_fault_is_told_at_once_with_what_is_allowed(tmp_path: Path) -> None:
@@ -65,25 +60,25 @@ def test_the_faults_in_words(tmp_path: Path) -> None:
     assert "hunter2" not in answer.err
 
 
-def test_a_variable_that_sets_nothing_is_warned_of(config: str) -> None:
+def test_a_variable_that_sets_nothing_is_warned_of(config: Path) -> None:
     answer = run("config", "check", config, MIRAGE_POLLING_QEUE_S="30")
     assert (answer.code, answer.out) == (0, f"the configuration is right: {config}\n")
     assert "is 'MIRAGE_POLLING_QUEUE_S' meant?" in answer.err
 
 
-def test_where_each_value_comes_from(config: str) -> None:
+def test_where_each_value_comes_from(config: Path) -> None:
     answer = run("config", "show", "--origin", "--config", config, MIRAGE_POLLING_QUEUE_S="30")
     lines = [line.split("  # ") for line in answer.out.splitlines()]
     shown = {line.strip(): origin for line, origin in lines}
     assert shown['cluster.name = "lab"'] == f"{config}:3"
     assert shown["polling.queue_s = 30"] == "MIRAGE_POLLING_QUEUE_S"
     assert shown["polling.nodes_s = 120"] == "default"
-    told = json.loads(run("config", "show", "--origin", "--json", MIRAGE_CONFIG=config).out)
+    told = json.loads(run("config", "show", "--origin", "--json", MIRAGE_CONFIG=str(config)).out)
     assert told["cluster"]["name"] == {"value": "lab", "origin": f"{config}:3"}
 
 
-def test_the_settings_in_force(config: str) -> None:
-    shown = json.loads(run("config", "show", "--json", MIRAGE_CONFIG=config).out)
+def test_the_settings_in_force(config: Path) -> None:
+    shown = json.loads(run("config", "show", "--json", MIRAGE_CONFIG=str(config)).out)
     assert (shown["cluster"]["name"], shown["polling"]["queue_s"]) == ("lab", 60)
     assert 'cluster.name = "lab"\n' in run("config", "show", "--config", config).out
 
@@ -96,7 +91,7 @@ def test_the_settings_in_force(config: str) -> None:
         ("postgresql:me:hunter2@h", "***"),
     ],
 )
-def test_the_databases_password_is_kept(config: str, tmp_path: Path, url: str, told: str) -> None:
+def test_the_databases_password_is_kept(config: Path, tmp_path: Path, url: str, told: str) -> None:
     """Of the file's and of the environment's, which goes before it."""
     named = tmp_path / "named.toml"
     named.write_text(f'[database]\nurl = "{url}"\n')

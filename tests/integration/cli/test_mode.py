@@ -5,23 +5,16 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.running import Client
 from tests.support.learn.committed import save
-from tests.support.mirage_process import QuietSlurm, configured, run, serving
+from tests.support.mirage_process import QuietSlurm, run, serving
 
 __all__ = ["client", "context", "stage", "store"]
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    return str(configured(tmp_path))
-
-
-def test_upgrading_twice_is_upgrading_once(config: str, tmp_path: Path) -> None:
+def test_upgrading_twice_is_upgrading_once(config: Path, tmp_path: Path) -> None:
     for _ in range(2):
         answer = run("db", "upgrade", "--config", config)
         assert (answer.code, answer.err) == (0, "")
@@ -31,7 +24,7 @@ def test_upgrading_twice_is_upgrading_once(config: str, tmp_path: Path) -> None:
     assert found == [(SCHEMA,)]
 
 
-def test_modes_of_the_cluster_and_of_partitions(config: str) -> None:
+def test_modes_of_the_cluster_and_of_partitions(config: Path) -> None:
     def mode(*words: str) -> str:
         answer = run("mode", *words, "--config", config)
         assert (answer.code, answer.err) == (0, "")
@@ -52,11 +45,11 @@ def test_modes_of_the_cluster_and_of_partitions(config: str) -> None:
     }
 
 
-def test_a_partition_that_no_node_is_in_is_told(config: str, tmp_path: Path) -> None:
+def test_a_partition_that_no_node_is_in_is_told(config: Path, tmp_path: Path) -> None:
     run("db", "upgrade", "--config", config)
     # Before the service has looked at the nodes, nobody can tell.
     assert run("mode", "act", "--partition", "gpus", "--config", config).err == ""
-    with serving(Path(config), QuietSlurm(tmp_path / "slurm")) as service:
+    with serving(config, QuietSlurm(tmp_path / "slurm")) as service:
         service.wait_until_ready()
     answer = run("mode", "act", "--partition", "gpus", "--config", config)
     assert answer.code == 0
@@ -69,7 +62,7 @@ def test_a_partition_that_no_node_is_in_is_told(config: str, tmp_path: Path) -> 
 
 
 def test_nothing_acts_from_the_moment_on_that_the_file_is_there(
-    config: str, tmp_path: Path
+    config: Path, tmp_path: Path
 ) -> None:
     run("db", "upgrade", "--config", config)
     (tmp_path / "state" / "shadow").touch()
@@ -79,13 +72,13 @@ def test_nothing_acts_from_the_moment_on_that_the_file_is_there(
     assert run("mode", "--config", config).out == "cluster lab: shadow\n"
 
 
-def with_policy(config: str, name: str, models: Path) -> None:
-    text = Path(config).read_text()
-    Path(config).write_text(f'{text}[provision]\npolicy = "{name}"\nmodels_dir = "{models}"\n')
+def with_policy(config: Path, name: str, models: Path) -> None:
+    text = config.read_text()
+    config.write_text(f'{text}[provision]\npolicy = "{name}"\nmodels_dir = "{models}"\n')
 
 
 def test_who_cannot_read_the_database_is_told_the_modes_by_the_service(
-    client: Client, config: str
+    client: Client, config: Path
 ) -> None:
     looked = run("mode", "--config", config, MIRAGE_URL=client.url)
     assert (looked.code, looked.out) == (0, "cluster lab: shadow\n")
@@ -96,7 +89,7 @@ def test_who_cannot_read_the_database_is_told_the_modes_by_the_service(
 
 
 def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(
-    config: str, tmp_path: Path
+    config: Path, tmp_path: Path
 ) -> None:
     folder = save(tmp_path / "models" / "made" / "1", features_fingerprint="0" * 64)
     with_policy(config, "models/made/1", tmp_path / "models")
@@ -110,7 +103,7 @@ def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(
     assert {f["what"]: f["verdict"] for f in found}["policy"] == "fault"
 
 
-def test_a_model_without_a_cluster_file_is_warned_of(config: str, tmp_path: Path) -> None:
+def test_a_model_without_a_cluster_file_is_warned_of(config: Path, tmp_path: Path) -> None:
     save(tmp_path / "models" / "made" / "1")
     with_policy(config, "models/made/1", tmp_path / "models")
     answer = run("config", "check", "--config", config)
@@ -118,7 +111,7 @@ def test_a_model_without_a_cluster_file_is_warned_of(config: str, tmp_path: Path
     assert "set cluster.file" in answer.err
 
 
-def test_the_doctor_says_which_model_serves(config: str, tmp_path: Path) -> None:
+def test_the_doctor_says_which_model_serves(config: Path, tmp_path: Path) -> None:
     save(tmp_path / "models" / "made" / "1")
     with_policy(config, "models/made/1", tmp_path / "models")
     run("db", "upgrade", "--config", config)
@@ -131,7 +124,7 @@ def test_the_doctor_says_which_model_serves(config: str, tmp_path: Path) -> None
     assert found["cluster file"][0] == "warning"
 
 
-def test_the_doctor_names_every_fault(config: str, tmp_path: Path) -> None:
+def test_the_doctor_names_every_fault(config: Path, tmp_path: Path) -> None:
     # Wide enough for any folder of tests: a sentence is looked for in one line.
     answer = run("doctor", "--config", config, PATH=str(tmp_path), COLUMNS="600")
     assert answer.code == 1

@@ -27,7 +27,7 @@ def fake(tmp_path: Path) -> Iterator[FakeRestd]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, fake: FakeRestd) -> Path:
+def rest_config(tmp_path: Path, fake: FakeRestd) -> Path:
     token = tmp_path / "token"
     token.touch(mode=0o600)
     token.write_text(jwt("mirage", 4e9))
@@ -47,52 +47,52 @@ def told(config: Path, path: str) -> tuple[str, str]:
     return found["Slurm"]
 
 
-def test_the_doctor_asks_slurmrestd(config: Path, fake: FakeRestd, tmp_path: Path) -> None:
+def test_the_doctor_asks_slurmrestd(rest_config: Path, fake: FakeRestd, tmp_path: Path) -> None:
     slurm = QuietSlurm(tmp_path / "slurm")
-    verdict, said = told(config, slurm.path)
+    verdict, said = told(rest_config, slurm.path)
     assert (verdict, said) == ("good", f"slurmrestd at {fake.url} speaks v0.0.38: 0 nodes")
     assert fake.calls("/slurm/v0.0.38/nodes")[0].headers["x-slurm-user-name"] == "mirage"
 
 
 def test_the_doctor_says_what_slurmrestd_lacks(
-    config: Path, fake: FakeRestd, tmp_path: Path
+    rest_config: Path, fake: FakeRestd, tmp_path: Path
 ) -> None:
     fake.answers("/openapi/v3", openapi("v0.0.38", accounting=False))
-    verdict, said = told(config, str(tmp_path))
+    verdict, said = told(rest_config, str(tmp_path))
     assert verdict == "warning"
     for words in ("serves no accounting", "without scontrol"):
         assert words in said
     (tmp_path / "token").chmod(0o644)
-    verdict, said = told(config, str(tmp_path))
+    verdict, said = told(rest_config, str(tmp_path))
     assert (verdict, "others may read it" in said) == ("fault", True)
 
 
 @pytest.mark.parametrize(("version", "warned"), [("v0.0.46", True), ("v0.0.45", False)])
 def test_the_doctor_says_that_a_version_was_never_tried(
-    config: Path, fake: FakeRestd, tmp_path: Path, version: str, warned: bool
+    rest_config: Path, fake: FakeRestd, tmp_path: Path, version: str, warned: bool
 ) -> None:
     fake.answers("/openapi/v3", openapi(version))
     fake.answers(f"/slurm/{version}/nodes", _NODES)
-    _, said = told(config, QuietSlurm(tmp_path / "slurm").path)
+    _, said = told(rest_config, QuietSlurm(tmp_path / "slurm").path)
     assert (f"{version} was never tried" in said) == warned
 
 
-def test_the_doctor_wants_no_token_of_a_master(config: Path, tmp_path: Path) -> None:
+def test_the_doctor_wants_no_token_of_a_master(rest_config: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(jwt("slurm", 4e9))
-    verdict, said = told(config, QuietSlurm(tmp_path / "slurm").path)
+    verdict, said = told(rest_config, QuietSlurm(tmp_path / "slurm").path)
     assert verdict == "warning"
     assert "may act as anybody: an Operator's will do" in said
 
 
-def test_the_doctor_says_why_there_is_no_answer(config: Path, fake: FakeRestd) -> None:
+def test_the_doctor_says_why_there_is_no_answer(rest_config: Path, fake: FakeRestd) -> None:
     fake.answers("/openapi/v3", "Authentication failure", status=401)
-    verdict, said = told(config, os.environ["PATH"])
+    verdict, said = told(rest_config, os.environ["PATH"])
     assert verdict == "fault"
     assert "does not know the caller" in said
 
 
-def test_the_settings_become_a_slurmrestd(config: Path, fake: FakeRestd) -> None:
-    slurm = wiring.build_slurm_client(load_settings(config))
+def test_the_settings_become_a_slurmrestd(rest_config: Path, fake: FakeRestd) -> None:
+    slurm = wiring.build_slurm_client(load_settings(rest_config))
     assert isinstance(slurm, Slurmrestd)
     assert slurm.fetch_nodes() == ()
 

@@ -4,7 +4,7 @@ The same jobs with the same uids come out, none less and none more, and no text 
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from mirage.errors import ClusterUnavailable
 from mirage.slurm.text.delimited_rows import parse_text
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.hostile_jobs import COMMON, Made, Maker, install, shown
-from tests.support.cluster.restd import FakeRestd, running
+from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.table_printer import text_with_lies
 from tests.support.slurm.captured import answer
 
@@ -154,13 +154,6 @@ def test_a_job_of_two_users_makes_the_whole_answer_none(
     assert cluster.alarms.take_alarms()
     install(commands, tmp_path, [victim, liar], helpformat=HELPFORMAT)
     assert who(cluster.fetch_queue()) == whose([victim, liar])
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeRestd]:
-    restd = FakeRestd(tmp_path)
-    with running(restd):
-        yield restd
 
 
 def as_json(jobs: Sequence[dict[str, Any]]) -> bytes:

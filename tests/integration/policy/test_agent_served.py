@@ -28,11 +28,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save(under / "made" / "1", family, encoder, scratch=under / "scratch")
 
 
-@pytest.fixture
-def served(folder: Path) -> ModelPolicy:
-    return ModelPolicy(Artefact.load(folder), "models/made/1")
-
-
 def seen(episode: int, instant: int, **fields: object) -> PolicyView:
     run = learned().observations[episode]
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}

@@ -14,7 +14,6 @@ from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import Trajectories
 from mirage.learn.trees.stopping import find_first_free
 from mirage.policy import registry
-from mirage.policy.models.artefact import Artefact
 from mirage.policy.models.model_policy import ModelPolicy
 from tests.support.learn.agents_trained import EVERY, fit, named, plan, runs, save
 from tests.support.learn.queue_tables import LEFT_S, foretold, queue_table
@@ -32,11 +31,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     under = tmp_path_factory.mktemp("models")
     family, encoder = request.param
     return save(under / "made" / "1", family, encoder, under / "made" / "stages", twin=True)
-
-
-@pytest.fixture
-def served(folder: Path) -> ModelPolicy:
-    return ModelPolicy(Artefact.load(folder), "models/made/1")
 
 
 def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:

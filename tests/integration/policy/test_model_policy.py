@@ -30,11 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("models") / "made" / "1")
 
 
-@pytest.fixture
-def served(folder: Path) -> ModelPolicy:
-    return ModelPolicy(Artefact.load(folder), "models/made/1")
-
-
 def seen(observation: Observations | None, price: float = 0.5) -> PolicyView:
     return view(
         3600,

@@ -27,12 +27,7 @@ SMALL = 200_000
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> QuietSlurm:
-    return QuietSlurm(tmp_path / "bin")
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
+def watchful(tmp_path: Path) -> Path:
     """Of a service that looks at its queue each second, and listens on a unix socket as well."""
     path = configured(tmp_path)
     listening = f'[service]\nsocket = "{tmp_path}/socket"'
@@ -97,9 +92,9 @@ def by_socket(config: Path) -> httpx.Client:
 
 
 def test_the_worker_starts_its_commands_beside_300_half_requests(
-    slurm: QuietSlurm, config: Path
+    slurm: QuietSlurm, watchful: Path
 ) -> None:
-    with serving(config, slurm, descriptors=DESCRIPTORS) as service:
+    with serving(watchful, slurm, descriptors=DESCRIPTORS) as service:
         service.wait_until_ready()
         with slow_clients(service.url(), MANY) as slow:
             slow.keep_up()
@@ -107,7 +102,7 @@ def test_the_worker_starts_its_commands_beside_300_half_requests(
 
             def ticked() -> bool:
                 slow.keep_up()
-                with by_socket(config) as honest:
+                with by_socket(watchful) as honest:
                     assert honest.get("/healthz").status_code == 200
                 return len(slurm.calls("squeue")) >= began + 6
 
@@ -122,10 +117,10 @@ def test_the_worker_starts_its_commands_beside_300_half_requests(
 
 
 def test_what_does_not_come_to_its_end_is_closed_however_it_drips(
-    slurm: QuietSlurm, config: Path
+    slurm: QuietSlurm, watchful: Path
 ) -> None:
     """With the times that it has by default. A byte now and then is no more time."""
-    with serving(config, slurm) as service, ExitStack() as stack:
+    with serving(watchful, slurm) as service, ExitStack() as stack:
         service.wait_until_ready()
         begun = {
             "nothing": b"",
@@ -166,11 +161,11 @@ def descriptors_of(service: Serving) -> int:
 
 
 def test_out_of_descriptors_callers_are_turned_away_and_it_is_said_once(
-    slurm: QuietSlurm, config: Path
+    slurm: QuietSlurm, watchful: Path
 ) -> None:
     """However it came: here its limit is put below what it has open."""
-    config.write_text(config.read_text().replace("queue_s = 1\n", "queue_s = 3600\n"))
-    with serving(config, slurm, descriptors=DESCRIPTORS) as service:
+    watchful.write_text(watchful.read_text().replace("queue_s = 1\n", "queue_s = 3600\n"))
+    with serving(watchful, slurm, descriptors=DESCRIPTORS) as service:
         service.wait_until_ready()
         pid = service.process.pid
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors_of(service), DESCRIPTORS))
@@ -226,11 +221,11 @@ def _answers(service: Serving) -> bool:
     ids=["bad token", "no HTTP", "upgrade", "leaves in a body", "leaves in a form"],
 )
 def test_what_one_client_sends_a_thousand_times_is_few_lines_of_log(
-    slurm: QuietSlurm, config: Path, sent: bytes
+    slurm: QuietSlurm, watchful: Path, sent: bytes
 ) -> None:
     """Each of them one that reads as the service's own."""
     many = 1000
-    with serving(config, slurm) as service:
+    with serving(watchful, slurm) as service:
         service.wait_until_ready()
         before = service.log_bytes()
         for _ in range(many):

@@ -66,12 +66,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Systemd
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> QuietSlurm:
-    return QuietSlurm(tmp_path / "bin")
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
+def brisk(tmp_path: Path) -> Path:
     path = configured(tmp_path)
     path.write_text(path.read_text().replace("[cluster]", "[cluster]\ncommand_timeout_s = 1"))
     assert run("db", "upgrade", "--config", str(path)).code == 0
@@ -79,9 +74,9 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_service_says_that_it_is_ready_alive_and_ending(
-    systemd: Systemd, slurm: QuietSlurm, config: Path
+    systemd: Systemd, slurm: QuietSlurm, brisk: Path
 ) -> None:
-    with serving(config, slurm) as service:
+    with serving(brisk, slurm) as service:
         assert f"STATUS=serving {service.wait_until_serving()}" in systemd.wait_for("READY=1")
         for _ in range(3):
             systemd.wait_for("WATCHDOG=1")
@@ -89,10 +84,10 @@ def test_a_service_says_that_it_is_ready_alive_and_ending(
         systemd.wait_for("STOPPING=1")
 
 
-def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, config: Path) -> None:
+def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, brisk: Path) -> None:
     """Each question takes longer than the watchdog waits, and none is answered in time."""
     slurm.answers("squeue", seconds=200)
-    with serving(config, slurm) as service:
+    with serving(brisk, slurm) as service:
         # Three times the longest that one question may take, so that no answer is waited for.
         assert systemd.wait_for("WATCHDOG_USEC=") == "WATCHDOG_USEC=3000000"
         wait_for_call(slurm, "squeue")
@@ -106,14 +101,14 @@ def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, config:
 
 
 def test_a_worker_that_hangs_is_not_said_to_be_alive(
-    systemd: Systemd, slurm: QuietSlurm, config: Path
+    systemd: Systemd, slurm: QuietSlurm, brisk: Path
 ) -> None:
     """It waits for the database, which another process keeps; the API answers all the while."""
-    config.write_text(f"{config.read_text()}[polling]\nqueue_s = 1\n")
-    with serving(config, slurm) as service:
+    brisk.write_text(f"{brisk.read_text()}[polling]\nqueue_s = 1\n")
+    with serving(brisk, slurm) as service:
         url = service.wait_until_serving()
         systemd.wait_for("WATCHDOG=1")
-        with closing(sqlite3.connect(config.parent / "state" / "mirage.db")) as database:
+        with closing(sqlite3.connect(brisk.parent / "state" / "mirage.db")) as database:
             database.execute("BEGIN IMMEDIATE")
             time.sleep(2 * WATCHDOG_S)  # a tick begins in this time, and waits
             assert systemd.silent_for(2 * WATCHDOG_S)

@@ -19,25 +19,13 @@ from tests.support.mirage_process import SITE, QuietSlurm, configured, run, serv
 SLOW_S = 1.5
 
 
-@pytest.fixture
-def slurm(tmp_path: Path) -> QuietSlurm:
-    return QuietSlurm(tmp_path / "bin")
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = configured(tmp_path)
-    assert run("db", "upgrade", "--config", str(path)).code == 0
-    return path
-
-
 def rows(config: Path, sql: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(config.parent / "state" / "mirage.db")) as database:
         return list(database.execute(sql))
 
 
-def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path) -> None:
-    with serving(config, slurm) as service:
+def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, ready_config: Path) -> None:
+    with serving(ready_config, slurm) as service:
         service.wait_until_ready()
         assert patient.get(f"{service.url()}/healthz").status_code == 200
         mode = patient.get(f"{service.url()}/api/v1/mode").json()
@@ -47,15 +35,15 @@ def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path)
         assert len(slurm.calls("squeue")) == 1
         assert service.end() == 0
     assert [line["event"] for line in service.log()][-1] == "ended"
-    assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)]
+    assert rows(ready_config, "SELECT count(*) FROM snapshots") == [(1,)]
 
 
 def test_it_answers_to_the_names_of_its_machine_and_its_site(
-    slurm: QuietSlurm, config: Path
+    slurm: QuietSlurm, ready_config: Path
 ) -> None:
     origins = 'origins = ["https://hpc.example.org"]'
-    config.write_text(config.read_text().replace("[service]", f"[service]\n{origins}"))
-    with serving(config, slurm) as service:
+    ready_config.write_text(ready_config.read_text().replace("[service]", f"[service]\n{origins}"))
+    with serving(ready_config, slurm) as service:
         service.wait_until_ready()
         for name, status in (
             (socket.gethostname(), 200),
@@ -68,11 +56,11 @@ def test_it_answers_to_the_names_of_its_machine_and_its_site(
         assert service.end() == 0
 
 
-def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, config: Path) -> None:
+def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, ready_config: Path) -> None:
     settings = SITE
     line = next(line for line in settings.splitlines() if line.startswith("PriorityFlags"))
     slurm.answers("scontrol", settings.replace(line, "PriorityFlags = ACCRUE_ALWAYS"))
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         service.wait_until_ready()
         assert service.end() == 0
     (said,) = (line for line in service.log() if line["level"] == "warning")
@@ -81,22 +69,22 @@ def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, config: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
 def test_a_signal_in_the_middle_of_a_tick_lets_it_finish(
-    slurm: QuietSlurm, config: Path, number: int
+    slurm: QuietSlurm, ready_config: Path, number: int
 ) -> None:
     slurm.answers("squeue", seconds=SLOW_S)
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         wait_for_call(slurm, "squeue")
-        assert rows(config, "SELECT count(*) FROM leases") == [(1,)]
+        assert rows(ready_config, "SELECT count(*) FROM leases") == [(1,)]
         assert service.end(number) == 0
-    assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)], "what was asked is kept"
-    assert rows(config, "SELECT count(*) FROM leases") == [(0,)]
+    assert rows(ready_config, "SELECT count(*) FROM snapshots") == [(1,)], "what was asked is kept"
+    assert rows(ready_config, "SELECT count(*) FROM leases") == [(0,)]
     assert len(slurm.calls("sinfo")) == 1
     assert len(slurm.calls("squeue")) == 1
 
 
-def test_it_ends_though_somebody_listens(slurm: QuietSlurm, config: Path) -> None:
+def test_it_ends_though_somebody_listens(slurm: QuietSlurm, ready_config: Path) -> None:
     """In order: not cut off, as requests still under way after ten seconds are."""
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         service.wait_until_ready()
         with listening(service.url()) as stream:
             assert stream.next().name == "health"
@@ -105,9 +93,9 @@ def test_it_ends_though_somebody_listens(slurm: QuietSlurm, config: Path) -> Non
     assert [line["event"] for line in service.log()][-1] == "ended"
 
 
-def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path) -> None:
+def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, ready_config: Path) -> None:
     slurm.answers("squeue", stderr="slurm_load_jobs error: Unable to contact controller", code=1)
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         wait_for_call(slurm, "squeue")
         while not (said := [e for e in service.log() if e["event"] != "serving"]):
             assert service.process.poll() is None
@@ -119,13 +107,13 @@ def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path
         assert service.end() == 0
 
 
-def test_no_request_asks_slurm_or_waits_for_it(slurm: QuietSlurm, config: Path) -> None:
+def test_no_request_asks_slurm_or_waits_for_it(slurm: QuietSlurm, ready_config: Path) -> None:
     """Until Slurm has said what is private, all is; each page answers all the same, long before
     Slurm does: whoever asks here gives up before that."""
     patient_one = "[cluster]\ncommand_timeout_s = 600"
-    config.write_text(config.read_text().replace("[cluster]", patient_one))
+    ready_config.write_text(ready_config.read_text().replace("[cluster]", patient_one))
     slurm.answers("scontrol", SITE, seconds=600)
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         url = service.wait_until_serving()
         before = slurm.calls("scontrol")
         for path in ("/queue", "/accuracy", "/api/v1/cluster", "/api/v1/mode"):
@@ -135,30 +123,30 @@ def test_no_request_asks_slurm_or_waits_for_it(slurm: QuietSlurm, config: Path) 
 
 
 def test_kill_in_the_middle_of_a_tick_leaves_the_database_usable(
-    slurm: QuietSlurm, config: Path
+    slurm: QuietSlurm, ready_config: Path
 ) -> None:
     slurm.answers("squeue", seconds=SLOW_S)
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         wait_for_call(slurm, "squeue")
         assert service.end(signal.SIGKILL) == -signal.SIGKILL
-    assert rows(config, "PRAGMA integrity_check") == [("ok",)]
-    assert run("mode", "act", "--json", "--config", str(config)).out == '{"*": "act"}\n'
-    assert run("db", "upgrade", "--config", str(config)).code == 0
+    assert rows(ready_config, "PRAGMA integrity_check") == [("ok",)]
+    assert run("mode", "act", "--json", "--config", str(ready_config)).out == '{"*": "act"}\n'
+    assert run("db", "upgrade", "--config", str(ready_config)).code == 0
     # The dead one's lease runs out by itself; its successor serves, and waits for that.
-    with serving(config, slurm) as service:
+    with serving(ready_config, slurm) as service:
         modes = patient.get(f"{service.wait_until_serving()}/api/v1/mode").json()
         assert modes == {"mode": "act", "partitions": {}}
         assert service.end() == 0
     assert len(slurm.calls("squeue")) == 1
 
 
-def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, config: Path) -> None:
-    with serving(config, slurm) as first:
+def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, ready_config: Path) -> None:
+    with serving(ready_config, slurm) as first:
         first.wait_until_ready()
         port = httpx.URL(first.url()).port
         assert port is not None
-        configured(config.parent, port=port)
-        second = run("serve", "--config", str(config), PATH=slurm.path)
+        configured(ready_config.parent, port=port)
+        second = run("serve", "--config", str(ready_config), PATH=slurm.path)
         assert (second.code, second.out) == (2, "")
         assert second.err == (
             f"mirage: cannot listen on 127.0.0.1, port {port}: Address already in use. "
@@ -181,10 +169,10 @@ def hung_up() -> Iterator[None]:
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["TERM", "INT", "HUP"]
 )
 def test_a_service_of_ones_own_leaves_no_address_behind(
-    slurm: QuietSlurm, config: Path, tmp_path: Path, number: int
+    slurm: QuietSlurm, ready_config: Path, tmp_path: Path, number: int
 ) -> None:
     state = tmp_path / "home" / "mirage" / "service"
-    with serving(config, slurm, "--user", XDG_STATE_HOME=str(tmp_path / "home")) as service:
+    with serving(ready_config, slurm, "--user", XDG_STATE_HOME=str(tmp_path / "home")) as service:
         service.wait_until_serving()
         assert (state / "url").read_text() == f"unix://{state}/socket\n"
         assert service.end(number) == 0

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.chain_cause import Reason, build_mirage_cause
 from mirage.store.chains import chains
@@ -18,11 +16,6 @@ from tests.support.notify.smtp_server import serving as taking_mail
 
 CHAIN = ChainId("endedchain1")
 PATIENCE_S = 60
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> QuietSlurm:
-    return QuietSlurm(tmp_path / "bin")
 
 
 def site(tmp_path: Path, port: int) -> Path:

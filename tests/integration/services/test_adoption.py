@@ -1,8 +1,5 @@
 """A chain that nobody registered keeps to the strictest settings, or to what its jobs tell."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
@@ -27,15 +24,11 @@ class Clock(SlurmCli):
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    made = FakeCommands(folder)
-    made.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
-    made.answers("sinfo", "gpu01|gpu|mixed|8/8/0/16|gpu:8|gpu:0|\n")
-    made.answers("scontrol")
-    return made
+def no_accounting(commands: FakeCommands) -> FakeCommands:
+    commands.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
+    commands.answers("sinfo", "gpu01|gpu|mixed|8/8/0/16|gpu:8|gpu:0|\n")
+    commands.answers("scontrol")
+    return commands
 
 
 def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action]:
@@ -69,10 +62,10 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
 
 
 def test_a_chain_of_unknown_settings_is_never_early(
-    acting_store: Store, commands: FakeCommands
+    acting_store: Store, no_accounting: FakeCommands
 ) -> None:
-    assert look(acting_store, commands) == [Action.WAIT]
-    assert commands.calls("scontrol") == []
+    assert look(acting_store, no_accounting) == [Action.WAIT]
+    assert no_accounting.calls("scontrol") == []
     found = chain(acting_store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
     assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
@@ -94,34 +87,34 @@ def test_a_chain_of_unknown_settings_is_never_early(
     ],
 )
 def test_what_its_comment_tells_counts(
-    acting_store: Store, commands: FakeCommands, comment: str, action: Action
+    acting_store: Store, no_accounting: FakeCommands, comment: str, action: Action
 ) -> None:
-    assert look(acting_store, commands, comment) == [action]
+    assert look(acting_store, no_accounting, comment) == [action]
 
 
 def test_a_chain_that_asks_for_no_service_is_followed_by_none(
-    acting_store: Store, commands: FakeCommands
+    acting_store: Store, no_accounting: FakeCommands
 ) -> None:
-    assert look(acting_store, commands, "mine mirage:service=none,lead=90") == []
+    assert look(acting_store, no_accounting, "mine mirage:service=none,lead=90") == []
     with acting_store.read() as tx:
         assert not chains.find_chains(tx, {CHAIN})
 
 
 def test_a_registration_that_comes_later_brings_the_settings(
-    acting_store: Store, commands: FakeCommands
+    acting_store: Store, no_accounting: FakeCommands
 ) -> None:
-    assert look(acting_store, commands) == [Action.WAIT]
+    assert look(acting_store, no_accounting) == [Action.WAIT]
     with acting_store.begin() as tx:
         new = Registration(chain_id=CHAIN, links=9, max_overlap_s=7200, style=Style.CONCURRENT)
         register_chain(tx, 1, new, uid=ALICE, user="alice", now=NOW)
-    assert look(acting_store, commands)[-1] == Action.FREE
+    assert look(acting_store, no_accounting)[-1] == Action.FREE
     found = chain(acting_store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.CONCURRENT, 7200, True)
 
 
 def test_one_that_an_earlier_release_adopted_is_never_early_either(
-    acting_store: Store, commands: FakeCommands
+    acting_store: Store, no_accounting: FakeCommands
 ) -> None:
     with acting_store.begin() as tx:
         chains.save_chain(tx, 1, Chain(chain_id=CHAIN, uid=ALICE, user="alice", created_at=NOW))
-    assert look(acting_store, commands) == [Action.WAIT]
+    assert look(acting_store, no_accounting) == [Action.WAIT]

@@ -1,8 +1,5 @@
 """Moves that Slurm took and did not keep: seen in its next queue, and made again once."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
@@ -32,15 +29,11 @@ class Clock(SlurmCli):
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    made = FakeCommands(folder)
-    made.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
-    made.answers("sinfo", "gpu01|gpu|mixed|8/0/0/8|gpu:4|gpu:4|\n")
-    made.answers("scontrol")
-    return made
+def no_accounting(commands: FakeCommands) -> FakeCommands:
+    commands.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
+    commands.answers("sinfo", "gpu01|gpu|mixed|8/0/0/8|gpu:4|gpu:4|\n")
+    commands.answers("scontrol")
+    return commands
 
 
 def shows(
@@ -76,14 +69,14 @@ class Loop:
 
 
 def test_a_move_that_is_not_kept_is_made_again_once(
-    acting_chain_store: Store, commands: FakeCommands
+    acting_chain_store: Store, no_accounting: FakeCommands
 ) -> None:
     loop = Loop(acting_chain_store)
-    shows(commands, BEHIND)
+    shows(no_accounting, BEHIND)
     for _ in range(6):
         loop.tick()
     assert loop.told() == [("failed", NOT_KEPT), ("refused", NOT_KEPT_AGAIN)]
-    assert [call[1] for call in commands.calls("scontrol")] == ["JobId=12"] * 2
+    assert [call[1] for call in no_accounting.calls("scontrol")] == ["JobId=12"] * 2
     standby = links(acting_chain_store)[2]
     assert (standby.position, standby.freed_at) == (Position.HELD, None)
     assert events(acting_chain_store) == [
@@ -94,15 +87,17 @@ def test_a_move_that_is_not_kept_is_made_again_once(
         "reconciled free: refused",
     ]
     loop.tick(ASK_AGAIN_S)
-    assert len(commands.calls("scontrol")) == 3, "as a move that was refused"
+    assert len(no_accounting.calls("scontrol")) == 3, "as a move that was refused"
 
 
-def test_the_second_time_may_be_good(acting_chain_store: Store, commands: FakeCommands) -> None:
+def test_the_second_time_may_be_good(
+    acting_chain_store: Store, no_accounting: FakeCommands
+) -> None:
     loop = Loop(acting_chain_store)
-    shows(commands, BEHIND)
+    shows(no_accounting, BEHIND)
     loop.tick()
     loop.tick()
-    shows(commands, "(null)")
+    shows(no_accounting, "(null)")
     for _ in range(3):
         loop.tick()
     assert loop.told() == [("failed", NOT_KEPT), ("done", "")]
@@ -119,44 +114,48 @@ def test_the_second_time_may_be_good(acting_chain_store: Store, commands: FakeCo
     ],
 )
 def test_what_is_kept_or_came_too_late_is_left_at_that(
-    acting_chain_store: Store, commands: FakeCommands, dependency: str, first: str, second: str
+    acting_chain_store: Store,
+    no_accounting: FakeCommands,
+    dependency: str,
+    first: str,
+    second: str,
 ) -> None:
     loop = Loop(acting_chain_store)
-    shows(commands, BEHIND)
+    shows(no_accounting, BEHIND)
     loop.tick()
-    shows(commands, dependency, first=first, second=second)
+    shows(no_accounting, dependency, first=first, second=second)
     for _ in range(2):
         loop.tick()
     assert loop.told() == [("done", "")]
-    assert len(commands.calls("scontrol")) == 1
+    assert len(no_accounting.calls("scontrol")) == 1
 
 
 def test_only_the_next_look_counts_and_no_call_is_made_for_it(
-    acting_chain_store: Store, commands: FakeCommands
+    acting_chain_store: Store, no_accounting: FakeCommands
 ) -> None:
     """What somebody changes later is theirs, and decided about as ever."""
     loop = Loop(acting_chain_store)
-    shows(commands, BEHIND)
+    shows(no_accounting, BEHIND)
     loop.tick()
-    shows(commands, "(null)")
-    before = len(commands.calls("squeue"))
+    shows(no_accounting, "(null)")
+    before = len(no_accounting.calls("squeue"))
     loop.tick()
-    assert len(commands.calls("squeue")) == before + 1
-    shows(commands, BEHIND)
+    assert len(no_accounting.calls("squeue")) == before + 1
+    shows(no_accounting, BEHIND)
     loop.tick()
     assert [effect for effect, _ in loop.told()] == ["done", "done"]
 
 
 def test_a_hold_that_is_not_kept_leaves_the_standby_where_it_was(
-    acting_chain_store: Store, commands: FakeCommands
+    acting_chain_store: Store, no_accounting: FakeCommands
 ) -> None:
     """Free still, so that it is held again: its predecessor has been requeued."""
     loop = Loop(acting_chain_store)
-    shows(commands, BEHIND)
+    shows(no_accounting, BEHIND)
     loop.tick()
-    shows(commands, "(null)")
+    shows(no_accounting, "(null)")
     loop.tick()
-    shows(commands, "(null)", first="PENDING")
+    shows(no_accounting, "(null)", first="PENDING")
     for _ in range(5):
         loop.tick()
     effects = [effect for effect, _ in loop.told()]
@@ -164,5 +163,5 @@ def test_a_hold_that_is_not_kept_leaves_the_standby_where_it_was(
     standby = links(acting_chain_store)[2]
     assert standby.position is Position.FREE
     assert standby.freed_at is not None
-    told = [word for call in commands.calls("scontrol") for word in call if "Depend" in word]
+    told = [word for call in no_accounting.calls("scontrol") for word in call if "Depend" in word]
     assert told == ["Dependency=", "Dependency=afterany:11", "Dependency=afterany:11"]

@@ -1,8 +1,5 @@
 """A standby that asks for a drained node by name is at risk, however Slurm words its wait."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
@@ -23,14 +20,10 @@ ASIDE = "ReqNodeNotAvail, May be reserved for other job"
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    made = FakeCommands(folder)
+def mute_commands(commands: FakeCommands) -> FakeCommands:
     for name in ("sacct", "scontrol", "sdiag"):
-        made.answers(name, stderr="not here", code=1)
-    return made
+        commands.answers(name, stderr="not here", code=1)
+    return commands
 
 
 def pair(reason: str, nodes: str = "1") -> str:
@@ -64,10 +57,10 @@ def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked
 @pytest.mark.parametrize("state", ["drained", "draining", "down*", "maint", "drained*", "failing"])
 @pytest.mark.parametrize("reason", [ASIDE, ASIDE.replace(" ", "_"), f"({ASIDE})"])
 def test_a_node_of_its_own_that_is_out_of_service_is_a_risk(
-    lab_store: Store, commands: FakeCommands, state: str, reason: str
+    lab_store: Store, mute_commands: FakeCommands, state: str, reason: str
 ) -> None:
-    commands.answers("sinfo", sinfo(gpu01="mixed", gpu02=state))
-    assert risk_after_two_looks(lab_store, commands, pair(reason), "12|N/A|gpu02|\n") == (
+    mute_commands.answers("sinfo", sinfo(gpu01="mixed", gpu02=state))
+    assert risk_after_two_looks(lab_store, mute_commands, pair(reason), "12|N/A|gpu02|\n") == (
         "ReqNodeNotAvail"
     )
 
@@ -87,22 +80,22 @@ def test_a_node_of_its_own_that_is_out_of_service_is_a_risk(
     ],
 )
 def test_it_is_one_only_where_too_few_of_its_nodes_are_left(
-    lab_store: Store, commands: FakeCommands, asked: str, nodes: str, drained: str, risk: str
+    lab_store: Store, mute_commands: FakeCommands, asked: str, nodes: str, drained: str, risk: str
 ) -> None:
     """Since 23.02 --nodelist may name more nodes than the job takes."""
     states = dict.fromkeys(("gpu01", "gpu02", "gpu03"), "idle") | {drained: "drained"}
-    commands.answers("sinfo", sinfo(**states))
-    assert risk_after_two_looks(lab_store, commands, pair(ASIDE, nodes), asked) == risk
+    mute_commands.answers("sinfo", sinfo(**states))
+    assert risk_after_two_looks(lab_store, mute_commands, pair(ASIDE, nodes), asked) == risk
 
 
 def test_nobody_is_asked_while_all_nodes_serve_or_the_wait_is_another(
-    lab_store: Store, commands: FakeCommands
+    lab_store: Store, mute_commands: FakeCommands
 ) -> None:
-    commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="reserved"))
-    assert risk_after_two_looks(lab_store, commands, pair(ASIDE), "12|N/A|gpu02|\n") == ""
-    commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="drained"))
-    assert risk_after_two_looks(lab_store, commands, pair("Priority"), "12|N/A|gpu02|\n") == ""
-    assert not [call for call in commands.calls("squeue") if "--jobs=12" in call]
+    mute_commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="reserved"))
+    assert risk_after_two_looks(lab_store, mute_commands, pair(ASIDE), "12|N/A|gpu02|\n") == ""
+    mute_commands.answers("sinfo", sinfo(gpu01="mixed", gpu02="drained"))
+    assert risk_after_two_looks(lab_store, mute_commands, pair("Priority"), "12|N/A|gpu02|\n") == ""
+    assert not [call for call in mute_commands.calls("squeue") if "--jobs=12" in call]
 
 
 def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) -> None:

@@ -21,7 +21,7 @@ from tests.support.slurm_plugin.counted_chain import STEPS, Chain
 
 
 @pytest.fixture
-def chain(tmp_path: Path) -> Iterator[Chain]:
+def duo(tmp_path: Path) -> Iterator[Chain]:
     made = Chain(tmp_path)
     yield made
     made.strike()
@@ -36,16 +36,16 @@ def overlap(chain: Chain, first: str = "", second: str = "", **env: str) -> None
 
 
 @pytest.mark.parametrize("style", ["switch", "wait"])
-def test_without_a_fault_no_step_is_lost_or_done_twice(chain: Chain, style: str) -> None:
-    chain.style = style
-    overlap(chain)
-    chain.run_on()
-    chain.prove(each_step_once=True)
+def test_without_a_fault_no_step_is_lost_or_done_twice(duo: Chain, style: str) -> None:
+    duo.style = style
+    overlap(duo)
+    duo.run_on()
+    duo.prove(each_step_once=True)
     if style == "switch":
-        assert chain.steps_of(2) > 0, "the predecessor should have ended early"
+        assert duo.steps_of(2) > 0, "the predecessor should have ended early"
     else:
-        assert chain.steps_of(1) == STEPS, "the predecessor works to its end"
-        assert (chain.dir / "handover" / "verdict" / "2").read_text().startswith("done")
+        assert duo.steps_of(1) == STEPS, "the predecessor works to its end"
+        assert (duo.dir / "handover" / "verdict" / "2").read_text().startswith("done")
 
 
 PREDECESSOR = [
@@ -88,22 +88,22 @@ SUCCESSOR = [
 
 
 @pytest.mark.parametrize(("style", "point"), PREDECESSOR)
-def test_a_predecessor_killed(chain: Chain, style: str, point: str) -> None:
-    chain.style = style
-    overlap(chain, first=f"kill@{point}")
-    chain.run_on()
-    assert chain.links[1].returncode == -signal.SIGKILL
-    chain.prove()
+def test_a_predecessor_killed(duo: Chain, style: str, point: str) -> None:
+    duo.style = style
+    overlap(duo, first=f"kill@{point}")
+    duo.run_on()
+    assert duo.links[1].returncode == -signal.SIGKILL
+    duo.prove()
 
 
 @pytest.mark.parametrize("point", SUCCESSOR)
-def test_a_successor_killed(chain: Chain, point: str) -> None:
+def test_a_successor_killed(duo: Chain, point: str) -> None:
     # A lease that was killed leaves something staged for the next to take away.
     first = "kill@half write staged#2" if point == "after unlink stage" else ""
-    overlap(chain, first=first, second=f"kill@{point}")
-    chain.run_on()
-    assert chain.links[2].returncode == -signal.SIGKILL
-    chain.prove()
+    overlap(duo, first=first, second=f"kill@{point}")
+    duo.run_on()
+    assert duo.links[2].returncode == -signal.SIGKILL
+    duo.prove()
 
 
 # HANDOVER_SWEEP=1 is every call that either link makes; without it some of them.
@@ -112,25 +112,25 @@ SWEEP = range(1, 101) if os.environ.get("HANDOVER_SWEEP") else (11, 29, 43)
 
 @pytest.mark.parametrize("call", SWEEP)
 @pytest.mark.parametrize("link", [1, 2])
-def test_a_link_killed_at_any_call(chain: Chain, link: int, call: int) -> None:
+def test_a_link_killed_at_any_call(duo: Chain, link: int, call: int) -> None:
     fault = f"kill@*#{call}"
-    overlap(chain, first=fault if link == 1 else "", second=fault if link == 2 else "")
-    chain.run_on()
-    chain.prove()
+    overlap(duo, first=fault if link == 1 else "", second=fault if link == 2 else "")
+    duo.run_on()
+    duo.prove()
 
 
 @pytest.mark.parametrize("call", SWEEP)
 def test_a_predecessor_stopped_at_any_call_and_lost_comes_back_in_vain(
-    chain: Chain, call: int
+    duo: Chain, call: int
 ) -> None:
-    overlap(chain, first=f"stop@*#{call}")
-    chain.wait(lambda: chain.halted(1) or chain.over(2), "the stop")
-    if chain.stopped(1):
-        chain.slurm_says(1, "NODE_FAIL")
-        chain.wait(lambda: chain.done or chain.over(2), "the successor's work")
-        chain.resume(1)
-    chain.run_on()
-    chain.prove()
+    overlap(duo, first=f"stop@*#{call}")
+    duo.wait(lambda: duo.halted(1) or duo.over(2), "the stop")
+    if duo.stopped(1):
+        duo.slurm_says(1, "NODE_FAIL")
+        duo.wait(lambda: duo.done or duo.over(2), "the successor's work")
+        duo.resume(1)
+    duo.run_on()
+    duo.prove()
 
 
 STOPPED = [
@@ -147,71 +147,69 @@ STOPPED = [
 
 @pytest.mark.parametrize("point", STOPPED)
 def test_a_predecessor_on_a_lost_node_comes_back_and_overwrites_nothing(
-    chain: Chain, point: str
+    duo: Chain, point: str
 ) -> None:
-    overlap(chain, first=f"stop@{point}")
-    chain.wait(lambda: chain.stopped(1), "the stop")
-    chain.slurm_says(1, "NODE_FAIL")
-    chain.wait(lambda: chain.committed_by(2), "a checkpoint of the successor")
-    chain.resume(1)
-    chain.wait(lambda: chain.over(1), "the predecessor's end")
-    chain.run_on()
-    chain.prove()
-    verdict = chain.verdict(1)
+    overlap(duo, first=f"stop@{point}")
+    duo.wait(lambda: duo.stopped(1), "the stop")
+    duo.slurm_says(1, "NODE_FAIL")
+    duo.wait(lambda: duo.committed_by(2), "a checkpoint of the successor")
+    duo.resume(1)
+    duo.wait(lambda: duo.over(1), "the predecessor's end")
+    duo.run_on()
+    duo.prove()
+    verdict = duo.verdict(1)
     assert verdict.startswith("handed-over" if point.endswith("free") else "lost"), verdict
 
 
 @pytest.mark.parametrize("point", ["step 7", "half write staged#2", "before rename checkpoint#2"])
 def test_nobody_takes_the_lease_of_a_predecessor_that_slurm_says_runs(
-    chain: Chain, point: str
+    duo: Chain, point: str
 ) -> None:
     """Stopped for longer than a beat may stand still, it is not gone."""
-    overlap(chain, first=f"stop@{point}")
-    chain.wait(lambda: chain.stopped(1), "the stop")
-    chain.wait(lambda: chain.asked_slurm() >= 4, "questions of Slurm")
-    assert {number for _, number, _ in chain.lines()} == {1}
-    chain.resume(1)
-    chain.run_on()
-    chain.prove(each_step_once=True)
+    overlap(duo, first=f"stop@{point}")
+    duo.wait(lambda: duo.stopped(1), "the stop")
+    duo.wait(lambda: duo.asked_slurm() >= 4, "questions of Slurm")
+    assert {number for _, number, _ in duo.lines()} == {1}
+    duo.resume(1)
+    duo.run_on()
+    duo.prove(each_step_once=True)
 
 
 @pytest.mark.parametrize("point", ["after rename request", "before link lease"])
-def test_a_successor_that_asks_and_does_not_come_is_not_waited_for(
-    chain: Chain, point: str
-) -> None:
-    requests = chain.dir / "handover" / "request"
+def test_a_successor_that_asks_and_does_not_come_is_not_waited_for(duo: Chain, point: str) -> None:
+    requests = duo.dir / "handover" / "request"
     requests.mkdir(mode=0o700, parents=True)
     (requests / "2").write_text("an earlier one, so that the first of this run is news\n")
-    overlap(chain, second=f"stop@{point}")
-    chain.wait(lambda: chain.stopped(2), "the stop")
-    chain.wait(lambda: "took-back" in chain.story(), "the lease taken back")
-    chain.resume(2)
-    chain.run_on()
-    chain.prove(each_step_once=True)
+    overlap(duo, second=f"stop@{point}")
+    duo.wait(lambda: duo.stopped(2), "the stop")
+    duo.wait(lambda: "took-back" in duo.story(), "the lease taken back")
+    duo.resume(2)
+    duo.run_on()
+    duo.prove(each_step_once=True)
 
 
 @pytest.mark.parametrize("point", ["after link lease", "after rename ready", "half write staged"])
 def test_a_successor_on_a_lost_node_comes_back_and_overwrites_nothing(
-    chain: Chain, point: str
+    duo: Chain, point: str
 ) -> None:
-    overlap(chain, second=f"stop@{point}")
-    chain.wait(lambda: chain.stopped(2) and chain.over(1), "the stop")
-    chain.slurm_says(2, "PENDING", restarts=1)  # put back for its lost node
-    chain.start(3)
-    chain.wait(lambda: chain.committed_by(3), "a checkpoint of link 3")
-    chain.resume(2)
-    chain.run_on()
-    chain.prove()
-    assert chain.verdict(2).startswith("lost")
+    overlap(duo, second=f"stop@{point}")
+    duo.wait(lambda: duo.stopped(2) and duo.over(1), "the stop")
+    duo.slurm_says(2, "PENDING", restarts=1)  # put back for its lost node
+    duo.start(3)
+    duo.wait(lambda: duo.committed_by(3), "a checkpoint of link 3")
+    duo.resume(2)
+    duo.run_on()
+    duo.prove()
+    assert duo.verdict(2).startswith("lost")
 
 
-def test_scancel_of_the_predecessor_is_meant_for_the_chain(chain: Chain) -> None:
-    chain.slurm_says(1, "CANCELLED")
-    overlap(chain, first="kill@step 7")
-    chain.wait(lambda: chain.over(2), "the successor's end")
-    assert chain.links[2].returncode == 0
-    assert (chain.dir / "stop").read_text() == "link 1 was cancelled\n"
-    assert {number for _, number, _ in chain.lines()} == {1}
+def test_scancel_of_the_predecessor_is_meant_for_the_chain(duo: Chain) -> None:
+    duo.slurm_says(1, "CANCELLED")
+    overlap(duo, first="kill@step 7")
+    duo.wait(lambda: duo.over(2), "the successor's end")
+    assert duo.links[2].returncode == 0
+    assert (duo.dir / "stop").read_text() == "link 1 was cancelled\n"
+    assert {number for _, number, _ in duo.lines()} == {1}
 
 
 VERBS = [
@@ -227,33 +225,33 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("verb", "point"), VERBS)
-def test_mirage_link_killed(chain: Chain, verb: str, point: str) -> None:
+def test_mirage_link_killed(duo: Chain, verb: str, point: str) -> None:
     """The script runs the verb again, as a user would; the program then goes on with the lease."""
     first = second = "exec $count"
     if verb == "wait":
         second = f"FAULT='kill@{point}' $verb wait; $verb wait || exit 0; exec $count"
     else:
         first = f"LEAVE=1 $count; FAULT='kill@{point}' $verb release; $verb release"
-    chain.start(1, script=first, GATE=str(chain.root / "never"))
-    chain.wait(lambda: len(chain.lines("step")) >= 6, "six steps")
-    chain.start(2, script=second)
-    chain.run_on()
-    chain.prove(each_step_once=True)
-    assert "Killed" in (chain.root / f"out.{2 if verb == 'wait' else 1}").read_text()
+    duo.start(1, script=first, GATE=str(duo.root / "never"))
+    duo.wait(lambda: len(duo.lines("step")) >= 6, "six steps")
+    duo.start(2, script=second)
+    duo.run_on()
+    duo.prove(each_step_once=True)
+    assert "Killed" in (duo.root / f"out.{2 if verb == 'wait' else 1}").read_text()
 
 
-def test_a_lease_taken_by_a_mirage_link_that_was_killed_is_a_whole_one(chain: Chain) -> None:
+def test_a_lease_taken_by_a_mirage_link_that_was_killed_is_a_whole_one(duo: Chain) -> None:
     """It died before it had taken away what the predecessor, stopped, was about to make current."""
-    chain.start(1, FAULT="stop@before rename checkpoint#2")
-    chain.wait(lambda: chain.stopped(1), "the stop")
-    chain.slurm_says(1, "NODE_FAIL")
+    duo.start(1, FAULT="stop@before rename checkpoint#2")
+    duo.wait(lambda: duo.stopped(1), "the stop")
+    duo.slurm_says(1, "NODE_FAIL")
     killed = "FAULT='kill@after link lease' $verb wait; $verb wait || exit 0; exec $count"
-    chain.start(2, script=killed)
-    chain.wait(lambda: chain.committed_by(2), "a checkpoint of the successor")
-    chain.resume(1)
-    chain.run_on()
-    chain.prove()
-    assert chain.verdict(1).startswith("lost")
+    duo.start(2, script=killed)
+    duo.wait(lambda: duo.committed_by(2), "a checkpoint of the successor")
+    duo.resume(1)
+    duo.run_on()
+    duo.prove()
+    assert duo.verdict(1).startswith("lost")
 
 
 DEAF = [
@@ -267,57 +265,57 @@ FORGETFUL = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
 
 
 @pytest.mark.parametrize("says", [says for _, says in DEAF], ids=[name for name, _ in DEAF])
-def test_no_answer_is_never_read_as_gone(chain: Chain, says: str) -> None:
+def test_no_answer_is_never_read_as_gone(duo: Chain, says: str) -> None:
     """Not even of a predecessor that is dead: the successor waits until Slurm says so."""
-    chain.squeue(says)
-    overlap(chain, first="kill@step 7")
-    chain.wait(lambda: chain.asked_slurm() >= 3, "questions of Slurm")
-    assert {number for _, number, _ in chain.lines()} == {1}
-    assert not chain.over(2)
-    chain.squeue("")
-    chain.run_on()
-    chain.prove()
+    duo.squeue(says)
+    overlap(duo, first="kill@step 7")
+    duo.wait(lambda: duo.asked_slurm() >= 3, "questions of Slurm")
+    assert {number for _, number, _ in duo.lines()} == {1}
+    assert not duo.over(2)
+    duo.squeue("")
+    duo.run_on()
+    duo.prove()
 
 
-def test_a_slurm_that_has_forgotten_a_job_takes_nothing_from_one_that_beats(chain: Chain) -> None:
-    chain.style = "wait"
-    chain.squeue(FORGETFUL)
-    overlap(chain, STALE_S="10")  # a busy host is slow to beat
-    chain.run_on()
-    assert chain.asked_slurm() >= 1
-    chain.prove(each_step_once=True)
+def test_a_slurm_that_has_forgotten_a_job_takes_nothing_from_one_that_beats(
+    duo: Chain,
+) -> None:
+    duo.style = "wait"
+    duo.squeue(FORGETFUL)
+    overlap(duo, STALE_S="10")  # a busy host is slow to beat
+    duo.run_on()
+    assert duo.asked_slurm() >= 1
+    duo.prove(each_step_once=True)
 
 
-def test_a_job_that_slurm_has_forgotten_and_that_is_still_is_gone(chain: Chain) -> None:
-    chain.squeue(FORGETFUL)
-    overlap(chain, first="stop@before rename checkpoint#2")
-    chain.wait(lambda: chain.committed_by(2), "a checkpoint of the successor")
-    chain.resume(1)
-    chain.run_on()
-    chain.prove()
-    assert chain.verdict(1).startswith("lost")
+def test_a_job_that_slurm_has_forgotten_and_that_is_still_is_gone(duo: Chain) -> None:
+    duo.squeue(FORGETFUL)
+    overlap(duo, first="stop@before rename checkpoint#2")
+    duo.wait(lambda: duo.committed_by(2), "a checkpoint of the successor")
+    duo.resume(1)
+    duo.run_on()
+    duo.prove()
+    assert duo.verdict(1).startswith("lost")
 
 
 @pytest.mark.parametrize(("first_s", "second_s"), [(86400, 0), (0, 86400), (-7200, 7200)])
 @pytest.mark.parametrize("fault", ["", "kill@half write staged#2"])
-def test_clocks_that_differ_do_no_harm(
-    chain: Chain, first_s: int, second_s: int, fault: str
-) -> None:
+def test_clocks_that_differ_do_no_harm(duo: Chain, first_s: int, second_s: int, fault: str) -> None:
     deadline = str(int(time.time()) + 3600)
-    gate = str(chain.root / "never")
-    chain.start(1, SKEW_S=str(first_s), MIRAGE_DEADLINE=deadline, FAULT=fault, GATE=gate)
-    chain.wait(lambda: len(chain.lines("step")) >= 6 or chain.over(1), "six steps")
-    chain.start(2, SKEW_S=str(second_s), MIRAGE_DEADLINE=deadline)
-    chain.run_on()
-    chain.prove(each_step_once=not fault)
+    gate = str(duo.root / "never")
+    duo.start(1, SKEW_S=str(first_s), MIRAGE_DEADLINE=deadline, FAULT=fault, GATE=gate)
+    duo.wait(lambda: len(duo.lines("step")) >= 6 or duo.over(1), "six steps")
+    duo.start(2, SKEW_S=str(second_s), MIRAGE_DEADLINE=deadline)
+    duo.run_on()
+    duo.prove(each_step_once=not fault)
 
 
-def test_a_quota_that_cuts_a_write_short_leaves_the_last_checkpoint(chain: Chain) -> None:
-    chain.start(1, LIMIT="15")
-    chain.run_on()
-    chain.prove(each_step_once=True)
-    assert [step for _, _, step in chain.lines("full")] == [4, 8, 12]
-    assert [step for _, _, step in chain.lines("commit")] == [16, 20, 24, 24]
+def test_a_quota_that_cuts_a_write_short_leaves_the_last_checkpoint(duo: Chain) -> None:
+    duo.start(1, LIMIT="15")
+    duo.run_on()
+    duo.prove(each_step_once=True)
+    assert [step for _, _, step in duo.lines("full")] == [4, 8, 12]
+    assert [step for _, _, step in duo.lines("commit")] == [16, 20, 24, 24]
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_the_lease(tmp_path: Path) -> None:
@@ -345,15 +343,15 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_lease(tmp_path: Path) ->
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_what_a_crash_leaves_about_is_looked_over(chain: Chain) -> None:
+def test_what_a_crash_leaves_about_is_looked_over(duo: Chain) -> None:
     """Half a temporary file, a request of a dead successor, a beat that is no number."""
     for folder in ("lease", "request", "stage", "beat", "ready"):
-        (chain.dir / "handover" / folder).mkdir(mode=0o700, parents=True)
-        (chain.dir / "handover" / folder / ".1.0123").write_bytes(b"\xff\0half")
-    (chain.dir / "handover" / "request" / "2").write_bytes(b"\xff\0")
-    (chain.dir / "handover" / "request" / "notes").write_text("of somebody\n")
-    (chain.dir / "handover" / "beat" / "1").write_bytes(b"\xff")
-    chain.start(1)
-    chain.run_on()
-    chain.prove(each_step_once=True)
-    assert {number for _, number, _ in chain.lines()} == {1}, "a dead successor's request counted"
+        (duo.dir / "handover" / folder).mkdir(mode=0o700, parents=True)
+        (duo.dir / "handover" / folder / ".1.0123").write_bytes(b"\xff\0half")
+    (duo.dir / "handover" / "request" / "2").write_bytes(b"\xff\0")
+    (duo.dir / "handover" / "request" / "notes").write_text("of somebody\n")
+    (duo.dir / "handover" / "beat" / "1").write_bytes(b"\xff")
+    duo.start(1)
+    duo.run_on()
+    duo.prove(each_step_once=True)
+    assert {number for _, number, _ in duo.lines()} == {1}, "a dead successor's request counted"

@@ -24,7 +24,7 @@ TRAPS = (
 
 
 @pytest.fixture
-def chain(slurm: FakeSlurm, shell: list[str]) -> Callable[..., Link]:
+def make(slurm: FakeSlurm, shell: list[str]) -> Callable[..., Link]:
     def submit(*words: str, script: str = SCRIPT) -> Link:
         slurm.script(script)
         return Link.submitted(slurm, shell, *(words or ("--mirage-chain=3", "job.sh")))
@@ -32,8 +32,8 @@ def chain(slurm: FakeSlurm, shell: list[str]) -> Callable[..., Link]:
     return submit
 
 
-def test_three_links_each_put_the_next_in_place(chain: Callable[..., Link]) -> None:
-    link = chain("--mirage-chain=3", "-N2", "-d", "afterok:5", "-Hb", "now+1hour", "job.sh", "x")
+def test_three_links_each_put_the_next_in_place(make: Callable[..., Link]) -> None:
+    link = make("--mirage-chain=3", "-N2", "-d", "afterok:5", "-Hb", "now+1hour", "job.sh", "x")
     outs = [link.run(n, "x").stdout.decode() for n in (1, 2, 3)]
     assert outs == [
         "link 1 of 3 after none\n",
@@ -96,8 +96,8 @@ def test_a_large_environment_reaches_sbatch_whole_and_in_no_command_line(
 
 
 @pytest.mark.parametrize("marker", ["stop", "done"])
-def test_a_marker_ends_the_chain_before_the_script(chain: Callable[..., Link], marker: str) -> None:
-    link = chain()
+def test_a_marker_ends_the_chain_before_the_script(make: Callable[..., Link], marker: str) -> None:
+    link = make()
     link.run(1)
     subprocess.run(
         [PLUGIN / "mirage-link", marker],
@@ -129,9 +129,9 @@ def test_a_marker_ends_the_chain_before_the_script(chain: Callable[..., Link], m
     ],
 )
 def test_the_guard_believes_slurm_first_and_the_file_second(
-    chain: Callable[..., Link], slurm_says: str | None, written: str | None, runs: bool
+    make: Callable[..., Link], slurm_says: str | None, written: str | None, runs: bool
 ) -> None:
-    link = chain("--mirage-chain=3", "--mirage-style=concurrent", "job.sh")
+    link = make("--mirage-chain=3", "--mirage-style=concurrent", "job.sh")
     (link.chain / "jobs" / "1").write_text("101\n")
     (link.chain / "started" / "1").write_text("101\n")
     if written is not None:
@@ -147,8 +147,8 @@ def test_the_guard_believes_slurm_first_and_the_file_second(
         assert link.run(2).stdout == b""  # a requeue of it changes nothing
 
 
-def test_a_standby_that_stands_already_is_not_made_twice(chain: Callable[..., Link]) -> None:
-    link = chain()
+def test_a_standby_that_stands_already_is_not_made_twice(make: Callable[..., Link]) -> None:
+    link = make()
     queue = link.slurm.root / "queue"
     queue.write_text(f"150 mine mirage:{link.chain.name}:12\n")
     link.run(1)
@@ -160,9 +160,9 @@ def test_a_standby_that_stands_already_is_not_made_twice(chain: Callable[..., Li
 
 
 def test_a_requeued_link_makes_the_standby_it_lacks_and_yields_to_a_later_one(
-    chain: Callable[..., Link],
+    make: Callable[..., Link],
 ) -> None:
-    link = chain()
+    link = make()
     before = len(link.slurm.calls())
     assert link.run(1, env={"SLURM_RESTART_COUNT": "1"}).stdout != b""
     assert len(link.slurm.calls()) == before + 1
@@ -171,8 +171,8 @@ def test_a_requeued_link_makes_the_standby_it_lacks_and_yields_to_a_later_one(
     assert (again.returncode, again.stdout) == (0, b"")
 
 
-def test_a_second_job_of_a_link_does_not_run_the_script(chain: Callable[..., Link]) -> None:
-    link = chain()
+def test_a_second_job_of_a_link_does_not_run_the_script(make: Callable[..., Link]) -> None:
+    link = make()
     (link.chain / "started" / "2").write_text("202\n")
     calls = len(link.slurm.calls())
     second = link.run(2)
@@ -181,8 +181,8 @@ def test_a_second_job_of_a_link_does_not_run_the_script(chain: Callable[..., Lin
     assert len(link.slurm.calls()) == calls
 
 
-def test_no_standby_never_stops_the_script(chain: Callable[..., Link]) -> None:
-    link = chain()
+def test_no_standby_never_stops_the_script(make: Callable[..., Link]) -> None:
+    link = make()
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     (link.slurm.root / "slurm.down").touch()
     done = link.run(1)
@@ -193,8 +193,8 @@ def test_no_standby_never_stops_the_script(chain: Callable[..., Link]) -> None:
     assert "no standby for link 2 yet" in link.log()
 
 
-def test_done_within_a_link_takes_its_standby_back(chain: Callable[..., Link]) -> None:
-    link = chain(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
+def test_done_within_a_link_takes_its_standby_back(make: Callable[..., Link]) -> None:
+    link = make(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
     link.run(1)
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
 
@@ -222,9 +222,9 @@ def got(link: Link) -> list[str]:
 
 @pytest.mark.parametrize("name", ["USR1", "USR2", "HUP", "INT", "TERM"])
 def test_a_signal_for_the_batch_shell_is_passed_on_once(
-    chain: Callable[..., Link], name: str
+    make: Callable[..., Link], name: str
 ) -> None:
-    link = chain(script=TRAPS)
+    link = make(script=TRAPS)
     process = started(link)
     process.send_signal(getattr(signal, f"SIG{name}"))
     assert ended(link, process) == 5
@@ -233,8 +233,8 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
 
 
 @pytest.mark.parametrize("name", ["USR1", "INT"])
-def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link], name: str) -> None:
-    link = chain(script=TRAPS)
+def test_a_signal_for_the_whole_job_is_not_passed_on(make: Callable[..., Link], name: str) -> None:
+    link = make(script=TRAPS)
     process = started(link)
     subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
     assert ended(link, process) == 5
@@ -253,9 +253,9 @@ def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link],
     ],
 )
 def test_a_script_that_signals_its_own_group_ends_the_link(
-    chain: Callable[..., Link], script: str, code: int
+    make: Callable[..., Link], script: str, code: int
 ) -> None:
-    link = chain(script=f"#!/bin/bash\n{script}\n")
+    link = make(script=f"#!/bin/bash\n{script}\n")
     link.slurm.job_is(101, "RUNNING")
     process = link.start(1)
     process.communicate(timeout=30)
@@ -275,9 +275,9 @@ def test_a_script_that_signals_its_own_group_ends_the_link(
     ],
 )
 def test_terminated_by_slurm_it_writes_why(
-    chain: Callable[..., Link], deadline_in_s: int, slurm_says: str | None, written: str
+    make: Callable[..., Link], deadline_in_s: int, slurm_says: str | None, written: str
 ) -> None:
-    link = chain(script=TRAPS)
+    link = make(script=TRAPS)
     if slurm_says is not None:
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
@@ -296,10 +296,10 @@ def test_terminated_by_slurm_it_writes_why(
     ],
 )
 def test_while_the_job_completes_squeue_knows_what_it_left(
-    chain: Callable[..., Link], shown: str, written: str
+    make: Callable[..., Link], shown: str, written: str
 ) -> None:
     """Of scontrol it is asked no more: a job's name comes first there, and may say all of it."""
-    link = chain(script=TRAPS)
+    link = make(script=TRAPS)
     said = "JobId=101 JobName=x Restarts=7 PreemptTime=2026 \nJobId=1 Restarts=9"
     link.slurm.command("scontrol", f"#!/bin/sh\necho '{said}'\n")
     link.slurm.job_is(101, "COMPLETING")
@@ -310,16 +310,16 @@ def test_while_the_job_completes_squeue_knows_what_it_left(
     assert link.end_of(1) == written
 
 
-def test_begin_knows_a_link_from_a_job_that_it_submitted(chain: Callable[..., Link]) -> None:
+def test_begin_knows_a_link_from_a_job_that_it_submitted(make: Callable[..., Link]) -> None:
     begin = f"{PLUGIN}/mirage-link begin; echo $?"
-    link = chain(script=f"#!/bin/sh\n{begin}\nexport SLURM_JOB_ID=555\n{begin}\n")
+    link = make(script=f"#!/bin/sh\n{begin}\nexport SLURM_JOB_ID=555\n{begin}\n")
     done = link.run(1)
     assert done.stdout == b"0\n1\n"
     assert b"this job is no link; submit it with" in done.stderr
 
 
-def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
-    link = chain()
+def test_status_tells_the_links_so_far(make: Callable[..., Link]) -> None:
+    link = make()
     link.run(1)
     shown = subprocess.run(
         [PLUGIN / "mirage-link", "status", link.chain.name],
@@ -331,8 +331,8 @@ def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
     assert shown.stdout == "link 1\tjob 101\texit 0\nlink 2\tjob 102\tstandby\n"
 
 
-def test_a_taken_back_link_is_no_standby(chain: Callable[..., Link]) -> None:
-    link = chain(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
+def test_a_taken_back_link_is_no_standby(make: Callable[..., Link]) -> None:
+    link = make(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
     link.run(1)
     status = [str(PLUGIN / "mirage-link"), "status", link.chain.name]
     shown = subprocess.run(
@@ -346,8 +346,8 @@ def test_a_taken_back_link_is_no_standby(chain: Callable[..., Link]) -> None:
     assert "link 2\tjob 102\tstandby\n" in shown.stdout, "nobody knows better"
 
 
-def test_a_comment_of_several_lines_hides_no_standby(chain: Callable[..., Link]) -> None:
-    link = chain("--mirage-chain=3", "--comment=exp\nseven", "job.sh")
+def test_a_comment_of_several_lines_hides_no_standby(make: Callable[..., Link]) -> None:
+    link = make("--mirage-chain=3", "--comment=exp\nseven", "job.sh")
     link.run(1)
     again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})
     assert (again.stdout, again.stderr) == (b"link 1 of 3 after none\n", b"")
@@ -355,8 +355,10 @@ def test_a_comment_of_several_lines_hides_no_standby(chain: Callable[..., Link])
     assert (link.chain / "jobs" / "2").read_text() == "102\n"
 
 
-def test_done_takes_back_an_earlier_link_that_was_requeued(chain: Callable[..., Link]) -> None:
-    link = chain(script=f"#!/bin/sh\n{REQUEUE}\n")
+def test_done_takes_back_an_earlier_link_that_was_requeued(
+    make: Callable[..., Link],
+) -> None:
+    link = make(script=f"#!/bin/sh\n{REQUEUE}\n")
     (link.chain / "started" / "1").write_text("101\n")
     (link.chain / "jobs" / "1").write_text("101\n")
     link.run(2)

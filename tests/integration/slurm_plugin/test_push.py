@@ -64,7 +64,7 @@ class Service:
 
 
 @pytest.fixture
-def munge(tmp_path: Path) -> Path:
+def echoing_munge(tmp_path: Path) -> Path:
     """A munge that puts what it is given into what it makes."""
     command = tmp_path / "munge"
     command.write_text("#!/bin/sh\nprintf 'MUNGE:%s:\\n' \"$(base64 -w0)\"\n")
@@ -96,9 +96,9 @@ def left(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(munge: Path) -> None:
+def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(echoing_munge: Path) -> None:
     with Service(slow_s=0).open() as service:
-        assert push(service.url, munge, comment="mine mirage:abcd1234:1").wait() == 0
+        assert push(service.url, echoing_munge, comment="mine mirage:abcd1234:1").wait() == 0
         wait_until(lambda: bool(service.heard))
     ((path, body, authorization),) = service.heard
     assert (path, body) == ("/api/v1/completions", '{"job_id": 4711}')
@@ -108,34 +108,34 @@ def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(munge: Pa
 
 
 @pytest.mark.parametrize("comment", ["", "mirage:abcd1234:1"])
-def test_slurmctld_never_waits_for_it(munge: Path, comment: str) -> None:
+def test_slurmctld_never_waits_for_it(echoing_munge: Path, comment: str) -> None:
     with Service(slow_s=patient.PATIENCE_S).open() as silent:
-        process = push(silent.url, munge, comment=comment)
+        process = push(silent.url, echoing_munge, comment=comment)
         assert process.wait() == 0
         assert left(process), "what asks the service goes on behind it"
         wait_until(lambda: bool(silent.heard))
         wait_until(lambda: not left(process))
 
 
-def test_without_a_service_it_ends_the_same(munge: Path) -> None:
-    process = push("http://127.0.0.1:9", munge, comment="mirage:abcd1234:1")
+def test_without_a_service_it_ends_the_same(echoing_munge: Path) -> None:
+    process = push("http://127.0.0.1:9", echoing_munge, comment="mirage:abcd1234:1")
     assert process.wait() == 0
     wait_until(lambda: not left(process))
 
 
 @pytest.mark.parametrize("job", ["", "$(touch /tmp/x)", "12_3", "-1"])
-def test_what_is_no_job_is_not_told(munge: Path, job: str) -> None:
+def test_what_is_no_job_is_not_told(echoing_munge: Path, job: str) -> None:
     with Service(slow_s=0).open() as service:
-        process = push(service.url, munge, job=job, comment="mirage:abcd1234:1")
+        process = push(service.url, echoing_munge, job=job, comment="mirage:abcd1234:1")
         assert process.wait() == 0
         wait_until(lambda: not left(process))
     assert service.heard == []
 
 
-def test_however_many_jobs_end_two_messages_are_under_way(munge: Path) -> None:
+def test_however_many_jobs_end_two_messages_are_under_way(echoing_munge: Path) -> None:
     with Service(slow_s=0.1).open() as service:
-        links = [push(service.url, munge, str(n), "mirage:abcd1234:1") for n in range(1, 9)]
-        others = [push(service.url, munge, str(n)) for n in range(100, 120)]
+        links = [push(service.url, echoing_munge, str(n), "mirage:abcd1234:1") for n in range(1, 9)]
+        others = [push(service.url, echoing_munge, str(n)) for n in range(100, 120)]
         assert {process.wait() for process in links + others} == {0}
         wait_until(lambda: not any(map(left, links + others)))
     told = [body for _, body, _ in service.heard]

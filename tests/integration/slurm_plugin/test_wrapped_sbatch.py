@@ -308,7 +308,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def service() -> object:
+def registrar() -> object:
     with Service() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -318,16 +318,16 @@ def service() -> object:
         thread.join()
 
 
-def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Service) -> None:
+def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, registrar: Service) -> None:
     slurm.script(SCRIPT)
-    url = f"http://127.0.0.1:{service.server_port}"
+    url = f"http://127.0.0.1:{registrar.server_port}"
     words = ["--mirage-chain=5", "--mirage-policy=average", "--mirage-overlap-price=0.25"]
     done = slurm.sbatch(*words, "job.sh", env={"MIRAGE_URL": url})
     (chain,) = slurm.chains()
     told = b"mirage: chain %s: 5 links\n" % (chain.name.encode(),)
     assert (done.stdout, done.stderr) == (b"Submitted batch job 101\n", told)
-    assert service.seen is not None
-    path, headers, body = service.seen
+    assert registrar.seen is not None
+    path, headers, body = registrar.seen
     assert path == "/api/v1/chains"
     assert headers["Authorization"] == "MUNGE MUNGE:credential:"
     assert headers["Idempotency-Key"] == chain.name
@@ -345,13 +345,13 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Servi
 
 
 def test_a_chain_too_many_is_submitted_and_the_service_says_why(
-    slurm: FakeSlurm, service: Service
+    slurm: FakeSlurm, registrar: Service
 ) -> None:
     slurm.script(SCRIPT)
-    service.code = 429
+    registrar.code = 429
     why = "no more than 2 live chains of one user are followed here"
-    service.body = json.dumps({"status": 429, "detail": why}).encode()
-    url = f"http://127.0.0.1:{service.server_port}"
+    registrar.body = json.dumps({"status": 429, "detail": why}).encode()
+    url = f"http://127.0.0.1:{registrar.server_port}"
     done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     (chain,) = slurm.chains()
@@ -369,16 +369,16 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     ],
 )
 def test_a_service_in_trouble_costs_one_line(
-    slurm: FakeSlurm, service: Service, trouble: str, quiet: list[str]
+    slurm: FakeSlurm, registrar: Service, trouble: str, quiet: list[str]
 ) -> None:
     slurm.script(SCRIPT)
-    service.code = 503 if trouble == "refusing" else 201
-    service.is_silent = trouble == "silent"
-    url = f"http://127.0.0.1:{service.server_port}"
+    registrar.code = 503 if trouble == "refusing" else 201
+    registrar.is_silent = trouble == "silent"
+    url = f"http://127.0.0.1:{registrar.server_port}"
     if trouble in ("down", "garbage"):
         url = "http://127.0.0.1:1" if trouble == "down" else "nonsense"
     done = slurm.sbatch(*quiet, "--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
-    assert (b"no answer in 1.8 s" in done.stderr) == service.is_silent
+    assert (b"no answer in 1.8 s" in done.stderr) == registrar.is_silent
     assert done.returncode == 0
     assert done.stdout in (b"Submitted batch job 101\n", b"101\n")
     assert done.stderr.count(b"\n") == (0 if quiet else 1)

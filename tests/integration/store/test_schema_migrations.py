@@ -48,7 +48,7 @@ def downgrade(): pass
 
 
 @pytest.fixture
-def database_url(empty_database_url: str) -> str:
+def own_url(empty_database_url: str) -> str:
     """A migrated database of the test's own: its schema may be changed."""
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     return empty_database_url
@@ -80,9 +80,9 @@ def test_up_down_up(empty_database_url: str) -> None:
     assert tables_of(empty_database_url) == {*metadata.tables, VERSION_TABLE}
 
 
-def test_upgrading_twice_changes_nothing(database_url: str) -> None:
-    schema_migrations.upgrade_schema(database_url, MIGRATIONS)
-    with closing(Store(database_url)) as store:
+def test_upgrading_twice_changes_nothing(own_url: str) -> None:
+    schema_migrations.upgrade_schema(own_url, MIGRATIONS)
+    with closing(Store(own_url)) as store:
         store.check_schema()
 
 
@@ -129,10 +129,10 @@ def test_database_without_schema_is_refused(empty_database_url: str) -> None:
     assert caught.value.exit_code == 4
 
 
-def test_older_schema_is_refused_with_the_remedy(database_url: str) -> None:
-    set_version(database_url, "0000")
+def test_older_schema_is_refused_with_the_remedy(own_url: str) -> None:
+    set_version(own_url, "0000")
     with (
-        closing(Store(database_url)) as store,
+        closing(Store(own_url)) as store,
         pytest.raises(
             SchemaMismatch,
             match=rf"has schema 0000, this program needs {SCHEMA}: run `mirage db upgrade`",
@@ -141,43 +141,44 @@ def test_older_schema_is_refused_with_the_remedy(database_url: str) -> None:
         store.check_schema()
 
 
-def test_newer_schema_is_refused_and_named(database_url: str) -> None:
-    set_version(database_url, "9999")
+def test_newer_schema_is_refused_and_named(own_url: str) -> None:
+    set_version(own_url, "9999")
     said = f"has schema 9999, newer than {SCHEMA}, the newest this program knows"
-    with closing(Store(database_url)) as store, pytest.raises(SchemaMismatch, match=said) as caught:
+    with (
+        closing(Store(own_url)) as store,
+        pytest.raises(SchemaMismatch, match=said) as caught,
+    ):
         store.check_schema()
     assert caught.value.exit_code == 4
     with pytest.raises(SchemaMismatch, match=said):
-        schema_migrations.upgrade_schema(database_url, MIGRATIONS)
+        schema_migrations.upgrade_schema(own_url, MIGRATIONS)
 
 
-def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(own_url: str, tmp_path: Path) -> None:
     link = Link(chain_id=CHAIN.chain_id, index=1, job_id=JobId(7), submit=1)
-    with closing(Store(database_url)) as store, store.begin() as tx:
+    with closing(Store(own_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         chains.save_chain(tx, cluster_id, CHAIN)
         chains.save_link(tx, cluster_id, link)
-    schema_migrations.upgrade_schema(database_url, with_second(tmp_path, REBUILD_CHAINS))
-    with closing(Store(database_url)) as store, store.read() as tx:
+    schema_migrations.upgrade_schema(own_url, with_second(tmp_path, REBUILD_CHAINS))
+    with closing(Store(own_url)) as store, store.read() as tx:
         assert chains.list_links(tx, CHAIN.chain_id) == [link]
         assert chains.get_chain(tx, CHAIN.chain_id) == CHAIN
 
 
 def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
-    database_url: str, tmp_path: Path
+    own_url: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StoreUnavailable, match="nowhere"):
-        schema_migrations.upgrade_schema(database_url, with_second(tmp_path, FAIL_HALFWAY))
-    assert tables_of(database_url) == {*metadata.tables, VERSION_TABLE}
-    with closing(Store(database_url)) as store:
+        schema_migrations.upgrade_schema(own_url, with_second(tmp_path, FAIL_HALFWAY))
+    assert tables_of(own_url) == {*metadata.tables, VERSION_TABLE}
+    with closing(Store(own_url)) as store:
         store.check_schema()
 
 
-def test_revision_writes_the_next_migration(database_url: str, tmp_path: Path) -> None:
+def test_revision_writes_the_next_migration(own_url: str, tmp_path: Path) -> None:
     migrations = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
-    schema_migrations.write_revision(database_url, migrations, "nothing new")
+    schema_migrations.write_revision(own_url, migrations, "nothing new")
     (written,) = (migrations / "versions").glob(f"{NEXT}_*.py")
     assert f'down_revision = "{SCHEMA}"' in written.read_text().replace("'", '"')
 

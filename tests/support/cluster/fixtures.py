@@ -1,25 +1,23 @@
 """Fixtures of the cluster's tests."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mirage.cluster.cli.client import SlurmCli
-from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.rest_host import RestHost, started
+from tests.support.cluster.restd import FakeRestd, running
 from tests.support.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path
 from tests.support.slurm_testbed import Testbed
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
-    """Fake commands come first on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return FakeCommands(folder)
+def fake(tmp_path: Path) -> Iterator[FakeRestd]:
+    """A slurmrestd that answers as a test says."""
+    made = FakeRestd(tmp_path)
+    with running(made):
+        yield made
 
 
 @pytest.fixture(scope="session")

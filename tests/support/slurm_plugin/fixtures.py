@@ -16,6 +16,7 @@ from tests.support.slurm_plugin.answering import Service, answering
 from tests.support.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.lone_alice import Alice
+from tests.support.slurm_plugin.planning import Planning
 from tests.support.slurm_plugin.told import MakeChain, chains
 from tests.support.slurm_plugin.two_links import Pair, pairs
 from tests.support.slurm_testbed import Testbed, TestbedSettings
@@ -45,6 +46,11 @@ def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[MakeChain]:
 @pytest.fixture
 def pair(chain: MakeChain) -> Pair:
     return pairs(chain)
+
+
+@pytest.fixture
+def planning(slurm: FakeSlurm) -> Planning:
+    return Planning.on(slurm)
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ What every cluster does is in test_contract.py, on the real one.
 
 import getpass
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, InputError
 from tests.support.cluster.commands import FakeCommands
-from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi, running
+from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi
 from tests.support.cluster.tokens import jwt
 from tests.support.slurm.captured import answer
 from tests.unit.slurm.test_sdiag import diag
@@ -34,13 +32,6 @@ FINE: dict[str, object] = {"errors": []}
 HERS: dict[str, object] = {"job_id": 7, "submit_time": 5, "user_id": 1001, "job_state": "PENDING"}
 """What is shown of it right before a move."""
 IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeRestd]:
-    made = FakeRestd(tmp_path)
-    with running(made):
-        yield made
 
 
 def cluster(fake: FakeRestd, commands: SlurmCli | None = None) -> Slurmrestd:

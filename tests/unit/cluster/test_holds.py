@@ -3,7 +3,6 @@
 What every cluster does is in test_contract.py, on the real ones.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,12 @@ from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable, JobChanged
 from mirage.slurm.text.delimited_rows import SEPARATOR
 from tests.support.cluster.commands import FakeCommands
-from tests.support.cluster.restd import FakeRestd, running
+from tests.support.cluster.restd import FakeRestd
 
 JOB, ALICE = JobId(7), 1001
 AT = "/slurm/v0.0.38/job/7"
 WAITS, USERS, ADMINS = "PENDING|Dependency|1", "PENDING|JobHeldUser|0", "PENDING|JobHeldAdmin|0"
 RUNS, RUNS_HELD = "RUNNING|None|1", "RUNNING|JobHeldUser|0"
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeRestd]:
-    made = FakeRestd(tmp_path)
-    with running(made):
-        yield made
 
 
 @pytest.fixture

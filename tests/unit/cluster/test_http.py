@@ -2,7 +2,6 @@
 
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,8 @@ import pytest
 from mirage.cluster.rest.http import PathNotServed, RestHttp
 from mirage.cluster.rest.token import TokenFile
 from mirage.errors import ClusterUnavailable
-from tests.support.cluster.restd import FakeRestd, running
+from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.tokens import jwt
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeRestd]:
-    made = FakeRestd(tmp_path)
-    with running(made):
-        yield made
 
 
 def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The call through sudo: exactly the words of the rule, and what its answers mean."""
 
-import os
 import pwd
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,6 @@ def submit(**fields: Any) -> bool:
         "predecessor": JobId(1),
     }
     return subject.submit_next_link(CommandRunner(timeout_s=10), LINK, NextLink(**values | fields))
-
-
-@pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return FakeCommands(folder)
 
 
 def test_sudo_is_given_the_words_of_the_rule(commands: FakeCommands) -> None:

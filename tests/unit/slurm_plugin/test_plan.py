@@ -13,11 +13,6 @@ from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
 
 
-@pytest.fixture
-def planning(slurm: FakeSlurm) -> Planning:
-    return Planning.on(slurm)
-
-
 def mixed(count: int) -> list[int]:
     """1, 2, 3 ... minutes in no order, so that nothing changes."""
     return [60 * (1 + 7 * n % count) for n in range(count)]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.slurm_plugin.answering import Service
-from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, Planning
 
 DAY = 24 * HOUR
@@ -17,20 +16,19 @@ Ask = Callable[..., None]
 
 
 @pytest.fixture
-def planning(slurm: FakeSlurm) -> Planning:
-    made = Planning.on(slurm)
-    made.told["service"] = "site"
-    made.waited([HOUR] * 30)
-    return made
+def asking_planning(planning: Planning) -> Planning:
+    planning.told["service"] = "site"
+    planning.waited([HOUR] * 30)
+    return planning
 
 
 @pytest.fixture
-def ask(planning: Planning, service: Service) -> Ask:
+def ask(asking_planning: Planning, service: Service) -> Ask:
     """Plan with a service that answers so."""
 
     def plan(answer: object, turn: int = 1, **told: object) -> None:
         service.answers = [answer]
-        planning.plan(turn, env={"MIRAGE_URL": service.url}, **told)
+        asking_planning.plan(turn, env={"MIRAGE_URL": service.url}, **told)
 
     return plan
 
@@ -40,96 +38,96 @@ def says(mode: str, lead_s: object = None) -> dict[str, object]:
 
 
 def test_the_services_plan_is_written_as_it_is(
-    planning: Planning, ask: Ask, service: Service
+    asking_planning: Planning, ask: Ask, service: Service
 ) -> None:
     ask(says("act", 2 * HOUR))
     assert service.asked[0][0] == "/api/v1/chains/0f0000000000000000ab/next?link=1"
-    assert planning.lead_minutes() == 120
-    assert planning.asked_sacct() == []
+    assert asking_planning.lead_minutes() == 120
+    assert asking_planning.asked_sacct() == []
     ask(says("act", 3 * HOUR), 2)
-    assert planning.lead_minutes() == 180
+    assert asking_planning.lead_minutes() == 180
 
 
 @pytest.mark.parametrize("lead_s", [None, "7200", -5, True, [], 1e300])
 def test_a_service_that_plans_nothing_is_heeded(
-    planning: Planning, ask: Ask, lead_s: object
+    asking_planning: Planning, ask: Ask, lead_s: object
 ) -> None:
     ask(says("act", lead_s))
-    assert planning.updates() == []
-    assert planning.again_at() >= time.time() + 590
+    assert asking_planning.updates() == []
+    assert asking_planning.again_at() >= time.time() + 590
 
 
 @pytest.mark.parametrize("answer", [404, 409, 403, [], {"ask_again_s": "x"}, {"submit_now": 1}])
 def test_an_older_service_means_no_plan_and_not_no_service(
-    planning: Planning, ask: Ask, answer: object
+    asking_planning: Planning, ask: Ask, answer: object
 ) -> None:
     ask(answer if not isinstance(answer, list) else {"items": answer})
-    assert planning.updates() == []
+    assert asking_planning.updates() == []
 
 
 @pytest.mark.parametrize("trouble", [503, 500])
-def test_a_service_in_trouble_is_none(planning: Planning, ask: Ask, trouble: int) -> None:
+def test_a_service_in_trouble_is_none(asking_planning: Planning, ask: Ask, trouble: int) -> None:
     ask(trouble)
-    assert planning.lead_minutes() == 60
+    assert asking_planning.lead_minutes() == 60
 
 
 @pytest.mark.parametrize("mode", ["shadow", "observe"])
 @pytest.mark.parametrize("told", [{}, {"lead": 1800}])
 def test_a_site_in_shadow_sees_no_plan_for_a_day(
-    planning: Planning, ask: Ask, mode: str, told: dict[str, Any]
+    asking_planning: Planning, ask: Ask, mode: str, told: dict[str, Any]
 ) -> None:
     ask(says(mode), **told)
-    planning.plan(2, **told)  # nobody answers any more
-    assert planning.updates() == []
-    assert f"the site's Mirage is in {mode}" in planning.log()
-    planning.has("told_mode", f"{mode} {int(time.time()) - DAY - 300}")
-    planning.plan(3, **told)
-    assert planning.lead_minutes() == (30 if told else 60)
+    asking_planning.plan(2, **told)  # nobody answers any more
+    assert asking_planning.updates() == []
+    assert f"the site's Mirage is in {mode}" in asking_planning.log()
+    asking_planning.has("told_mode", f"{mode} {int(time.time()) - DAY - 300}")
+    asking_planning.plan(3, **told)
+    assert asking_planning.lead_minutes() == (30 if told else 60)
 
 
 @pytest.mark.parametrize("note", ["shadow", "shadow x", "act 5", f"shadow {10**10}", ""])
 def test_a_note_of_the_mode_that_does_not_read_holds_nothing_back(
-    planning: Planning, note: str
+    asking_planning: Planning, note: str
 ) -> None:
-    planning.has("told_mode", note)
-    planning.plan()
-    assert planning.lead_minutes() == 60
+    asking_planning.has("told_mode", note)
+    asking_planning.plan()
+    assert asking_planning.lead_minutes() == 60
 
 
 def test_its_own_plan_is_taken_back_where_the_service_comes_up_in_shadow(
-    planning: Planning, ask: Ask
+    asking_planning: Planning, ask: Ask
 ) -> None:
-    planning.plan()
-    assert planning.lead_minutes() == 60
+    asking_planning.plan()
+    assert asking_planning.lead_minutes() == 60
     ask(says("shadow"), 2)
-    assert planning.minutes() is None
-    assert planning.updates()[-1].endswith("Dependency=afterany:101")
+    assert asking_planning.minutes() is None
+    assert asking_planning.updates()[-1].endswith("Dependency=afterany:101")
 
 
-def test_act_ends_what_was_told_before(planning: Planning, ask: Ask) -> None:
+def test_act_ends_what_was_told_before(asking_planning: Planning, ask: Ask) -> None:
     ask(says("shadow"))
     ask(says("act"), 2)
-    planning.plan(3)
-    assert planning.lead_minutes() == 60
+    asking_planning.plan(3)
+    assert asking_planning.lead_minutes() == 60
 
 
-def test_a_lead_by_hand_goes_before_the_services(planning: Planning, ask: Ask) -> None:
+def test_a_lead_by_hand_goes_before_the_services(asking_planning: Planning, ask: Ask) -> None:
     ask(says("act", 3 * HOUR), lead=1800)
-    assert planning.lead_minutes() == 30
+    assert asking_planning.lead_minutes() == 30
 
 
 @pytest.mark.parametrize(("conf", "lead"), [("plans = never", None), ("max_lead = 10", 10)])
 def test_the_admins_word_bounds_a_lead_by_hand_beside_a_service_too(
-    planning: Planning, ask: Ask, conf: str, lead: int | None
+    asking_planning: Planning, ask: Ask, conf: str, lead: int | None
 ) -> None:
-    planning.conf.write_text(conf)
+    asking_planning.conf.write_text(conf)
     ask(says("act"), lead=1800)
-    assert planning.lead_minutes() == lead
+    assert asking_planning.lead_minutes() == lead
 
 
 def test_whoever_asks_for_no_service_asks_none(
-    planning: Planning, ask: Ask, service: Service
+    asking_planning: Planning, ask: Ask, service: Service
 ) -> None:
     ask(says("shadow"), service="none")
     assert service.asked == []
-    assert planning.lead_minutes() == 60
+    assert asking_planning.lead_minutes() == 60

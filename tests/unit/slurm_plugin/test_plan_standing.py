@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
-
-
-@pytest.fixture
-def planning(slurm: FakeSlurm) -> Planning:
-    return Planning.on(slurm)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""What a process of Mirage's needs: its configuration file, and a Slurm that answers."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.mirage_process import QuietSlurm, configured, run
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> QuietSlurm:
+    return QuietSlurm(tmp_path / "bin")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """The configuration of a service that has no database yet."""
+    return configured(tmp_path)
+
+
+@pytest.fixture
+def ready_config(config: Path) -> Path:
+    """Its database is there as well."""
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    return config
