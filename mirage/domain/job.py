@@ -202,7 +202,8 @@ def has_not_run(state: JobState, start: int | None, end: int | None, node_list: 
 def compute_ready_at(submit: int, eligible: int | None) -> int:
     """Return the instant from which a job's wait counts.
 
-    A requeued job may be eligible before its submission, so its submission counts then.
+    It is the later of submission and eligibility: a requeued job may be eligible before its
+    submission.
     """
     return submit if eligible is None else max(eligible, submit)
 
