@@ -25,7 +25,7 @@ _MARK = re.compile(r"(?:^|\s)mirage:(?P<chain>[a-z0-9]{8,32}):(?P<index>[1-9]\d{
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What makes a job recognisable in Slurm as a link: `mirage:<chain>:<link>` in its comment."""
+    """A mark by which Slurm shows that a job is a link: `mirage:<chain>:<link>` in its comment."""
 
     chain_id: ChainId
     index: int
@@ -43,10 +43,11 @@ def find_mark(comment: str) -> Mark | None:
 
 
 def is_made_for(chain_id: ChainId, uid: int) -> bool:
-    """Whether the id may be this user's chain's.
+    """Return whether the id may be one of this user's chains.
 
-    The wrapped sbatch ties its ids to who calls it, by their last four characters
-    (make_id in slurm_plugin/mirage_wrapper/chain.py). Of an id of another form nothing is known.
+    The wrapped sbatch ties its ids to its caller by their last four characters (make_id in
+    slurm_plugin/mirage_wrapper/chain.py). Nothing is known of an id of another form, so the answer
+    for it is True.
     """
     if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
         return True
@@ -61,15 +62,18 @@ _OVERLAP_SHARE = 4
 
 
 def get_default_overlap_s(time_limit_s: int | None) -> int:
-    """How early a link may start where its user has not said: four hours, or a quarter of the time
-    limit where that is less. The links' own rule is in slurm_plugin/carrier_overlap.sh."""
+    """Return how early a link may start, in seconds, where its user has not said.
+
+    It is four hours, or a quarter of the time limit where that is less. The links' own rule is in
+    slurm_plugin/carrier_overlap.sh.
+    """
     if time_limit_s is None or time_limit_s == UNLIMITED:
         return MAX_OVERLAP_S
     return min(MAX_OVERLAP_S, time_limit_s // _OVERLAP_SHARE)
 
 
 class Presubmit(StrEnum):
-    """Who puts the links into the queue."""
+    """The party that puts the links into the queue."""
 
     NEXT = "next"
     """Each link its successor, when it starts."""
@@ -78,7 +82,7 @@ class Presubmit(StrEnum):
 
 
 class Style(StrEnum):
-    """What a link that starts early does beside its predecessor."""
+    """The style of a link that starts early: what it does beside its predecessor."""
 
     SEQUENTIAL = "sequential"
     """It holds its nodes, and runs no line of the script before the predecessor has ended."""
@@ -93,7 +97,7 @@ class Style(StrEnum):
 
 
 class ChainMode(StrEnum):
-    """Whether the successor stands in the queue."""
+    """The mode of a chain: it tells whether the successor stands in the queue."""
 
     STANDBY = "standby"
     SUBMIT = "submit"
@@ -157,16 +161,19 @@ class Chain:
 
     @property
     def is_registered(self) -> bool:
-        """Whether its user, or somebody for them, has told of it."""
+        """True if the chain's user, or somebody for them, has told of it."""
         return self.links_planned is not None
 
     @property
     def actor(self) -> Actor | None:
-        """Who brought it into its state."""
+        """The party that brought the chain into its state; None: there is no cause."""
         return None if self.cause is None else self.cause.actor
 
     def get_allowed_overlap_s(self, predecessor: "Link | None") -> int:
-        """How early before that link's end its successor may start. None: no link is known yet."""
+        """Return how early the successor may start, in seconds before the predecessor's end.
+
+        `predecessor`: None: no link is known yet.
+        """
         if self.max_overlap_s is not None:
             return self.max_overlap_s
         if self.style is None:  # its links are from before there was a default for each time limit
@@ -190,7 +197,7 @@ class LinkState(StrEnum):
 
 
 class Planner(StrEnum):
-    """Who wrote a standby's planned release into its dependency."""
+    """The party that wrote a standby's planned release into its dependency."""
 
     SERVICE = "service"
     LINK = "link"
@@ -200,7 +207,7 @@ class Planner(StrEnum):
 
 
 class Position(StrEnum):
-    """Where a standby successor stands."""
+    """The position of a standby successor."""
 
     HELD = "held"
     """Behind `afterany:<predecessor>`, with a planned release or without."""
@@ -279,10 +286,10 @@ class Link:
         return replace(self, state=target)
 
     def get_planned_end(self) -> int | None:
-        """When Slurm ends it at the latest; None when unknown or unlimited.
+        """Return when Slurm ends the link's job at the latest; None when unknown or unlimited.
 
-        By its time limit, or later: what a job was suspended for does not count. Slurm's word is
-        earlier where the job is being preempted, and may run again.
+        Slurm ends it by its time limit, or later: time for which a job was suspended does not
+        count. Slurm's word is earlier where the job is being preempted, and may run again.
         """
         if self.start is None or self.time_limit_s is None or self.time_limit_s == UNLIMITED:
             return None

@@ -1,7 +1,7 @@
-"""Who brought a chain into its state and why, and what it is at risk of.
+"""Holds who brought a chain into its state and why, and what the chain is at risk of.
 
-These are values, no sentences: what Mirage does depends on them.
-`services/chains/explanations.py` puts them into words when somebody looks.
+These are values, no sentences: what Mirage does depends on them. `services/chains/explanations.py`
+puts them into words when somebody looks.
 """
 
 from dataclasses import dataclass

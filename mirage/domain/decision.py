@@ -1,4 +1,4 @@
-"""What a policy is shown of a hand-over, and what it answers."""
+"""The facts of a hand-over that a policy is shown, and its answer."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ from mirage.domain.snapshot import Queue
 
 
 class Mode(StrEnum):
-    """How far Mirage goes on a cluster or a partition."""
+    """The mode of a cluster or a partition: how far Mirage goes there."""
 
     OBSERVE = "observe"
     SHADOW = "shadow"
@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """How long the standby would wait if it became eligible now, seconds."""
+    """A forecast of the standby's wait, in seconds, if it became eligible now."""
 
     p50_s: float
     p10_s: float | None = None

@@ -176,7 +176,7 @@ class Job:
 
     @property
     def ready_at(self) -> int:
-        """From when on Slurm could have started it, as far as is known."""
+        """The instant from which Slurm could have started the job, as far as is known."""
         return compute_ready_at(self.submit, self.eligible)
 
     @property
@@ -188,11 +188,11 @@ class Job:
 
 
 def has_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
-    """Of a job that is over, by what is told of it.
+    """Return whether a job that is over has not run, as far as its record tells.
 
-    Accounting gives one that was cancelled while it waited its end as its start; one that failed in
-    its first second has such a start as well, and ran, as did one whose nodes are known. Of one
-    that completed without a start, the start is not known.
+    Accounting gives a job that was cancelled while it waited its end as its start. A job that
+    failed in its first second has such a start as well, and ran; so did one whose nodes are known.
+    A job that completed without a start did run, but its start is not known.
     """
     if start is None:
         return end is not None and state is not JobState.COMPLETED
@@ -200,7 +200,11 @@ def has_not_run(state: JobState, start: int | None, end: int | None, node_list: 
 
 
 def compute_ready_at(submit: int, eligible: int | None) -> int:
-    """From when on a job's wait counts: a requeued one may be eligible before its submission."""
+    """Return the instant from which a job's wait counts.
+
+    It is the later of submission and eligibility: a requeued job may be eligible before its
+    submission.
+    """
     return submit if eligible is None else max(eligible, submit)
 
 

@@ -11,7 +11,7 @@ WHOLE_NODES = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """What counts of a job for how long it waits."""
+    """The traits of a job that decide how long it waits."""
 
     partition: str
     nodes: int
@@ -22,14 +22,14 @@ class JobShape:
     """Empty: nobody's in particular."""
 
     def measure_distance(self, other: "JobShape") -> float:
-        """How far another job of the same partition is from it, in doublings."""
+        """Return how far another job of the same partition is from this one, in doublings."""
         nodes = abs(log2(self.nodes / other.nodes))
         return nodes + abs(log2(self.time_limit_s / other.time_limit_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastAccuracy:
-    """How near the forecasts of one source came, of jobs that were submitted since."""
+    """The accuracy of one source's forecasts, measured on jobs submitted since an instant."""
 
     jobs: int
     days: int

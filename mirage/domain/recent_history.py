@@ -1,4 +1,4 @@
-"""What has happened to the jobs of a cluster up to an instant: columns, oldest first."""
+"""The recent history of a cluster's jobs up to an instant: columns, oldest first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RecentHistory:
 
     @classmethod
     def from_jobs(cls, jobs: Iterable[Job], now: int) -> Self:
-        """Of every job what had happened by `now`."""
+        """Build the history from what had happened to every job by `now`."""
         known = sorted((j for j in jobs if j.submit <= now), key=lambda j: int(j.job_id))
         ran = [j for j in known if _find_start(j, now) is not None]
         ended = sorted(
@@ -52,7 +52,7 @@ def to_text_column(values: Sequence[str]) -> Texts:
 
 
 def _find_start(job: Job, now: int) -> int | None:
-    """When it started; None where it had not by `now`, or never did."""
+    """Return when the job started; None if it had not by `now`, or never did."""
     return None if job.start is None or job.start > now else job.start
 
 

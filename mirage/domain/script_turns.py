@@ -1,6 +1,7 @@
-"""Whose turn it is in a sequential chain: no link runs a line of its script before the link before
-it has ended. The wait until then is none of the script's time. The links' own side of this rule is
-slurm_plugin/carrier_turn.sh.
+"""Tells whose turn it is in a sequential chain.
+
+No link runs a line of its script before the link before it has ended. The wait until then is none
+of the script's time. The links' own side of this rule is slurm_plugin/carrier_turn.sh.
 """
 
 from collections.abc import Iterable
@@ -9,10 +10,10 @@ from mirage.domain.chain import Chain, Link, LinkState, Style
 
 
 def compute_script_starts(chain: Chain, links: Iterable[Link]) -> dict[int, int]:
-    """When each link's script began, by index; without those that have run no line of it.
+    """Compute when each link's script began, by index.
 
-    A predecessor that let go of its lease lets its successor begin earlier: that
-    stands in files alone, and Slurm does not show it.
+    Links that have run no line of their script are left out. A predecessor that let go of its lease
+    lets its successor begin earlier: that stands in files alone, and Slurm does not show it.
     """
     starts: dict[int, int] = {}
     before: Link | None = None
@@ -36,13 +37,13 @@ def _compute_script_start(link: Link, before: Link | None) -> int | None:
 
 
 def has_waited_in_vain(chain: Chain, link: Link, links: Iterable[Link]) -> bool:
-    """Whether the link ended without a line of its script, though it had its nodes already."""
+    """Return whether the link ended without running its script, though it had its nodes already."""
     ended = link.state is LinkState.ENDED and link.start is not None
     return ended and link.index not in compute_script_starts(chain, links)
 
 
 def find_awaited_links(chain: Chain, links: Iterable[Link]) -> dict[int, Link]:
-    """Of each link that waits beside a running one, by index: that one."""
+    """Find the running link that each waiting link waits for, by the waiting link's index."""
     links = list(links)
     starts = compute_script_starts(chain, links)
     found: dict[int, Link] = {}

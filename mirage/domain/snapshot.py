@@ -1,4 +1,4 @@
-"""What the cluster looked like at one instant: columns, not objects."""
+"""A snapshot of the cluster at one instant: columns, not objects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class Queue:
         return None if i is None else self.get_job(i)
 
     def find_row(self, job_id: int) -> int | None:
-        """Which row it is."""
+        """Return the job's row; None: the job is not in this answer."""
         return self._row_by_job.get(int(job_id))
 
     @cached_property
@@ -128,7 +128,7 @@ class Queue:
 
 
 class Records(list[Job]):
-    """What accounting tells of some jobs."""
+    """Accounting's records of some jobs."""
 
     def __init__(self, jobs: Iterable[Job] = (), unread: frozenset[JobId] = frozenset()) -> None:
         super().__init__(jobs)

@@ -1,4 +1,4 @@
-"""What a successor is made of where somebody else than its user's sbatch submits it."""
+"""Describes a successor that somebody other than its user's sbatch submits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the owner of a chain leaves, so that another may submit its next link for them.
+    """A recipe that a chain's owner leaves, so that another may submit its next link for them.
 
-    Neither the script nor the environment of the user: those stay in files that only they can
-    read, and the job reads them itself.
+    It holds neither the script nor the user's environment. Those stay in files that only the owner
+    can read, and the job reads them itself.
     """
 
     carrier: str

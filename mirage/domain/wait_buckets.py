@@ -10,7 +10,7 @@ from mirage.domain.time_units import HOUR_S
 
 
 class SizeClass(StrEnum):
-    """By nodes."""
+    """A class of jobs by number of nodes."""
 
     ONE = "1"
     FEW = "2-4"
@@ -20,7 +20,7 @@ class SizeClass(StrEnum):
 
 
 class LimitClass(StrEnum):
-    """By time limit: at most so long."""
+    """A class of jobs by time limit: each value is the longest limit of its class."""
 
     HOUR = "1h"
     HOURS_4 = "4h"

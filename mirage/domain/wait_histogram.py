@@ -21,7 +21,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitSummary:
-    """What a number of waits come to; seconds."""
+    """A summary of a number of waits, in seconds."""
 
     jobs: int
     p10_s: float | None = None

@@ -101,7 +101,7 @@ _ID_MASK: Final = (1 << RANK_SHIFT) - 1
 
 @kernel
 def find_next_instant(state: Ints, site: Ints, feed: Ints) -> int:
-    """When something happens next; FAR: never."""
+    """Return when something happens next; FAR: never."""
     at = min(state[BACKFILL_AT], state[FULL_AT])
     if state[MAIN_DUE]:
         at = state[NOW]
@@ -117,7 +117,7 @@ def find_next_instant(state: Ints, site: Ints, feed: Ints) -> int:
 
 @kernel
 def check_arrival_room(state: Ints, extra: int, extras: Ints) -> int:
-    """What there would be no room for if a job with these extras came: a ROOM_ constant or 0."""
+    """Return the room that is short for a job with these extras: a ROOM_ constant or 0."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
     return check_extras_room(state, extra, extras)
@@ -125,7 +125,10 @@ def check_arrival_room(state: Ints, extra: int, extras: Ints) -> int:
 
 @kernel
 def check_extras_room(state: Ints, extra: int, extras: Ints) -> int:
-    """As `check_arrival_room`, of its dependencies and node list."""
+    """Return the room that is short for a job's extras: a ROOM_ constant or 0.
+
+    The extras are its dependencies and its node list.
+    """
     if extra == NONE:
         return 0
     n = extras[extra]
@@ -138,7 +141,7 @@ def check_extras_room(state: Ints, extra: int, extras: Ints) -> int:
 
 @kernel
 def check_instant_room(state: Ints, site: Ints) -> int:
-    """Whether the passes and events of one instant might not find room: a ROOM_ constant or 0.
+    """Return the room that one instant's passes and events might lack: a ROOM_ constant or 0.
 
     An instant pushes at most one end a queued job and one begin a running one and a dependency, and
     uses a cell a node given away.
@@ -210,7 +213,7 @@ def end_jobs_on_node(state: Ints, site: Ints, results: Ints, node: int) -> None:
 
 @kernel
 def is_job_on_node(state: Ints, slot: int, node: int) -> bool:
-    """Whether a running job has the node."""
+    """Return whether a running job has the node."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     cell = section(state, LIVE)[slot * RECORD + ALLOCATED]
     while cell != NONE:

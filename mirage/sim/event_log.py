@@ -1,4 +1,4 @@
-"""What the kernels tell, as events and records."""
+"""Turns what the kernels tell into events and records."""
 
 from bisect import bisect_left
 from typing import Final, Self

@@ -99,7 +99,7 @@ class Present:
 
     @property
     def users(self) -> list[str]:
-        """By number of the association (layout.ASSOCIATION)."""
+        """The users by number of their association (layout.ASSOCIATION)."""
         return [user for _, user in self._base.arena.names.associations]
 
     @property
@@ -127,8 +127,10 @@ class Present:
     def simulate_start(
         self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals
     ) -> int | None:
-        """When that job starts in the future in which live jobs run for `run_s` in all
-        (int64[slots]) and these arrive; None: not by `until`."""
+        """Simulate the job's start in one future; None: it does not start by `until`.
+
+        In this future live jobs run for `run_s` in all (int64[slots]), and `arrivals` arrive.
+        """
         twin = self._used = self._base.fork(over=self._used)
         twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
         twin.arena.state[layout.CURSOR] = 0

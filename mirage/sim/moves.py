@@ -1,4 +1,4 @@
-"""What is done to a cluster from outside, as kernels (docs/reference/simulator.md 8)."""
+"""Moves that are made to a cluster from outside, as kernels (docs/reference/simulator.md 8)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout
@@ -121,7 +121,7 @@ def clear_restrictions(state: Ints, site: Ints, slot: int) -> None:
 
 @kernel
 def hold_job(state: Ints, site: Ints, slot: int, by: int) -> None:
-    """Not eligible until released. `by`: USER_HOLDS or ADMIN_HOLDS."""
+    """Make the job ineligible until it is released. `by`: USER_HOLDS or ADMIN_HOLDS."""
     section(state, LIVE)[slot * RECORD + HELD] = by
     make_ineligible(state, site, slot)
 

@@ -51,11 +51,11 @@ class Simulator:
 
     @property
     def next_id(self) -> int:
-        """No job has had this id or a higher one."""
+        """An id such that no job has had this one or a higher one."""
         return self._next_id
 
     def find_next_instant(self) -> int:
-        """When something happens next; layout.FAR: never."""
+        """Return when something happens next; layout.FAR: never."""
         return int(engine.find_next_instant(self.arena.state, self.arena.site, self.workload.feed))
 
     def step(self, until: int) -> list[Event]:
@@ -67,7 +67,7 @@ class Simulator:
         return self._run_engine(until, once=False, listening=True)
 
     def advance_quietly(self, until: int) -> None:
-        """As `advance`, for who asks nothing: several times faster."""
+        """Advance like `advance`, for callers that need no events: several times faster."""
         self._run_engine(until, once=False, listening=False)
 
     def run_out(self) -> None:
@@ -148,7 +148,7 @@ class Simulator:
         self._apply_move(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int, *, admin: bool = False) -> None:
-        """Not eligible until `release`; its age is lost unless accrue_always."""
+        """Make the job ineligible until `release`; its age is lost unless accrue_always."""
         by = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
         self._apply_move(moves.hold_job, self._get_pending_slot(job_id), by)
 
@@ -236,7 +236,7 @@ class Simulator:
         return self.arena.results[:, 1]
 
     def get_job_state(self, row: int) -> JobState:
-        """What became of a job of the workload so far."""
+        """Return what became of a job of the workload so far."""
         code = int(self.arena.results[row, 2])
         if code == layout.REFUSED_STATE:
             return JobState.UNKNOWN
@@ -277,7 +277,7 @@ class Simulator:
         return [self._build_record(slot) for slot in (*self.arena.list_queued_slots(), *waiting)]
 
     def list_running(self) -> list[JobRecord]:
-        """By end by the limit."""
+        """List the running jobs, ordered by their ends by the limit."""
         slots = get_section(self.arena.state, layout.RUN_SLOT)[: self.arena.state[layout.RUNNING]]
         return [self._build_record(slot) for slot in slots]
 
@@ -301,7 +301,7 @@ class Simulator:
         return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
 
     def count_idle_nodes(self) -> int:
-        """How many nodes are up and have no job."""
+        """Count the nodes that are up and have no job."""
         return int(count_nodes(get_section(self.arena.state, layout.IDLE_BITS)))
 
     def get_node_use(self, node: int) -> tuple[int, int, Outage]:
@@ -318,7 +318,7 @@ class Simulator:
         return cpus, gpus, stands
 
     def is_user_full(self, user: str, qos: str = "") -> bool:
-        """Whether MaxJobsPU keeps this user's jobs waiting."""
+        """Return whether MaxJobsPU keeps this user's jobs waiting."""
         number = self.workload.recorder.get_qos_number(qos)
         row = self.arena.names.use_rows.get((user, number))
         if row is None:
@@ -341,7 +341,7 @@ class Simulator:
         return self.fork().plan_job_in_place(replace(job, job_id=0), limits or {})
 
     def plan_job_in_place(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """As `plan_job`, of a fork that nobody needs afterwards."""
+        """Plan like `plan_job`, on a fork that nobody needs afterwards."""
         slot = self.arena.find_slot(self.inject(job))
         if limits:
             changed = np.zeros(self.arena.room.slots, dtype=np.int64)

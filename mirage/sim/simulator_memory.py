@@ -74,7 +74,7 @@ class SimulatorMemory:
         self._expand_arrays(room)
 
     def expand_to_match(self, other: Self) -> None:
-        """As much room as a fork of it has come to need."""
+        """Expand the arrays to the room that a fork of this memory has come to need."""
         if other.room != self.room:
             self._expand_arrays(other.room)
 
@@ -165,7 +165,10 @@ class SimulatorMemory:
         return twin
 
     def plan_starts_by_slot(self, twin: Ints) -> Ints:
-        """By slot, the start that a backfill pass plans, or NONE. `twin`: from `copy_for_plan`."""
+        """Plan the starts of a backfill pass, by slot; NONE: no start is planned.
+
+        `twin`: from `copy_for_plan`.
+        """
         plans = np.empty(self.room.slots, dtype=np.int64)
         moves.plan_starts(twin, self.site, NO_RESULTS, self.work, plans)
         return plans

@@ -1,5 +1,7 @@
-"""Which release's backfill the simulator plans with (docs/reference/simulator.md 7, "By
-release")."""
+"""Tells which release's backfill the simulator plans with.
+
+docs/reference/simulator.md 7, "By release", describes it.
+"""
 
 import re
 from enum import IntEnum
@@ -25,7 +27,7 @@ V26_05: Final = int(SlurmRelease.V26_05)
 
 
 def is_version(version: str) -> bool:
-    """Whether the text is a release of Slurm: `24.11.5`, `26.05.0-0rc1`."""
+    """Return whether the text is a release of Slurm: `24.11.5`, `26.05.0-0rc1`."""
     return _VERSION.fullmatch(version) is not None
 
 
@@ -36,7 +38,7 @@ def find_release(version: str) -> SlurmRelease:
 
 
 def describe_planner(version: str) -> str:
-    """In words whose backfill plans, and where that is not known to be the site's."""
+    """Describe whose backfill plans, and whether that is not known to be the site's."""
     release = find_release(version)
     if not version:
         return f"planned as Slurm {release}, for SLURM_VERSION is missing"
@@ -46,7 +48,7 @@ def describe_planner(version: str) -> str:
 
 
 def is_unchecked(version: str) -> bool:
-    """Whether it is a release that nobody has compared with the one that plans for it."""
+    """Return whether nobody has compared this release with the one that plans for it."""
     return bool(version) and _parse_number(version) != find_release(version)
 
 

@@ -1,4 +1,4 @@
-"""What the simulator is given and what it tells: the site, its settings, jobs, events.
+"""Types of what the simulator is given and what it tells: the site, its settings, jobs, events.
 
 Every rule behind a field is in docs/reference/simulator.md. Times are epoch seconds, durations
 seconds.
@@ -85,7 +85,7 @@ class Reservation:
 
 
 class Outage(StrEnum):
-    """What happens to a node."""
+    """The change that happens to a node."""
 
     DOWN = "down"
     """Its jobs end there and then, and are requeued where they may be."""

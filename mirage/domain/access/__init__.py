@@ -1,1 +1,4 @@
-"""Who may see and change what: callers, principals, and what the service's own account may move."""
+"""Tells who may see and change what.
+
+That is callers, principals, and what the service's own account may move.
+"""

@@ -1,4 +1,4 @@
-"""Who asks the service for something, and what of the cluster they may see and steer."""
+"""Tells who asks the service for something, and what of the cluster they may see and steer."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRows:
-    """What a query is narrowed to: the rows of one user, and of the accounts they coordinate."""
+    """The rows that a query is narrowed to: those of one user, and of accounts they coordinate."""
 
     uid: int
     user: str
@@ -65,7 +65,7 @@ class OwnRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """What a caller, or somebody unknown, may see and steer. The defaults are nobody's."""
+    """A caller, known or not, with what they may see and steer. The defaults are nobody's."""
 
     uid: int = NOBODY_UID
     user: str = ""
@@ -84,7 +84,7 @@ class Principal:
         return self.role is Role.ADMIN
 
     def can_see(self, *words: str) -> bool:
-        """Whether none of these words hides others' things from this caller."""
+        """Return whether none of these words hides others' things from this caller."""
         return self.is_admin or not self.hidden & set(words)
 
     @property
@@ -96,7 +96,7 @@ class Principal:
         return OwnRows(uid=self._own_uid, user=self.user, accounts=self.accounts)
 
     def can_steer(self, chain: Chain, links: Sequence[Link]) -> bool:
-        """Whether the chain obeys."""
+        """Return whether the caller may steer the chain."""
         return self.is_admin or self._is_theirs(chain.uid, [link.account for link in links])
 
     def can_see_chain(self, chain: Chain, links: Sequence[Link]) -> bool:

@@ -1,4 +1,4 @@
-"""Whose jobs Slurm lets the service's account move."""
+"""Tells whose jobs Slurm lets the service's account move."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,10 @@ class MoveScope:
     """Whether Slurm has said so."""
 
     def can_move(self, uid: int, account: str) -> bool:
-        """Whether a job of that user and account may be moved. Slurm's accounts know no case."""
+        """Return whether a job of that user and account may be moved.
+
+        Slurm's accounts know no case.
+        """
         mine = self.uid is not None and uid == self.uid
         return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
 

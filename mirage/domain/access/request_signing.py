@@ -1,4 +1,7 @@
-"""What a MUNGE credential for a request holds, so that it is good for nothing else."""
+"""Builds the text that a MUNGE credential signs for one request.
+
+The text makes the credential good for nothing else.
+"""
 
 import hashlib
 

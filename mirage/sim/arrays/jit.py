@@ -1,4 +1,4 @@
-"""How the simulator's functions are compiled: once, cached on disk, without the interpreter's lock.
+"""Compiles the simulator's functions: once, cached on disk, without the interpreter's lock.
 
 numba's cache looks only at the file of the function itself, and would go on with a stale callee. So
 the cache's folder is named after the contents of all files that hold kernels.
@@ -52,10 +52,11 @@ there would go stale too."""
 
 
 def expand_inline(function: F) -> F:
-    """For kernels alone: set into each caller before it is compiled.
+    """Compile for kernels alone, which get the function set into them before they are compiled.
 
-    For what returns an array, which a kernel may not; and for what is large and has one caller,
-    since the whole tree below a kernel is optimised again for each kernel above it.
+    It is for functions that return an array, which a kernel may not. It is also for large functions
+    with one caller, since the whole tree below a kernel is optimised again for each kernel above
+    it.
     """
     compiled: Any = numba.njit(inline="always", error_model="numpy")(function)
     return cast(F, compiled)
@@ -70,8 +71,11 @@ def kernel(function: F) -> F:
 
 
 def inline_kernel(function: F) -> F:
-    """As `kernel`, set into its callers: a call hands over seven words an array, and what runs for
-    every job of a pass must not pay that."""
+    """Compile like `kernel`, and set the function into its callers.
+
+    A call hands over seven words an array; code that runs for every job of a pass must not pay
+    that.
+    """
     return _compile_cached(function, _nrt=False, forceinline=True)
 
 
@@ -95,7 +99,7 @@ ones: Final = cast(
 
 
 def allocating_kernel(function: F) -> F:
-    """As `kernel`, for functions that make arrays and return them."""
+    """Compile like `kernel`, for functions that make arrays and return them."""
     return _compile_cached(function)
 
 
@@ -116,9 +120,10 @@ def _compile_cached(function: F, **more: Any) -> F:
 
 
 def _strip_literal_types(typed: Callable[..., Any]) -> Callable[..., Any]:
-    """For a dispatcher's `get_call_template`: constants are no types of their own.
+    """Make a dispatcher's `get_call_template` that gives constants no types of their own.
 
-    Else `finish(state, 3)` and `finish(state, 4)` were compiled apart, with all that they call.
+    Otherwise `finish(state, 3)` and `finish(state, 4)` were compiled apart, with all that they
+    call.
     """
 
     def get_plain_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:

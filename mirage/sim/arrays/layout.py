@@ -1,10 +1,10 @@
-"""Where everything stands in the flat integer arrays that the kernels work on.
+"""Names where everything stands in the flat integer arrays that the kernels work on.
 
 A kernel of numba takes an array in a few registers, but a structure of arrays only by copying each
 header at each call. So a simulator's whole state is one int64 array, the *state*: a header of
-scalars, then sections, found through the header. A fork is one copy. What never changes (the
-machine, its settings) is another array of the same form, the *site*; the trace is a table with
-one row a job, the *feed*.
+scalars, then sections, found through the header. A fork is one copy. The machine and its settings
+never change: they are another array of the same form, the *site*. The trace is a table with one row
+a job, the *feed*.
 """
 
 from typing import Final

@@ -26,7 +26,10 @@ class LiveColumns:
 
 
 def list_queue_places(state: Ints) -> Ints:
-    """Where in the queue's columns jobs stand: the old, then the young (queue.py)."""
+    """List where jobs stand in the queue's columns: the old, then the young.
+
+    priority_queue.py tells old from young.
+    """
     k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
     found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
     return found

@@ -19,7 +19,7 @@ _TABLES_MOST = 1 << 21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArraySizes:
-    """How much a state holds."""
+    """The sizes of a state's arrays: how much the state holds."""
 
     slots: int = 64
     """Pending and running jobs."""
@@ -35,7 +35,7 @@ class ArraySizes:
     arrays: int = 4
 
     def with_room_for_names(self, names: NameTable) -> "ArraySizes":
-        """With room for all that have a name."""
+        """Return sizes with room for all that have a name."""
         return replace(
             self,
             users=_compute_size(self.users, len(names.use_rows)),
@@ -45,7 +45,7 @@ class ArraySizes:
         )
 
     def with_doubled_room(self, short: int) -> "ArraySizes":
-        """With twice the room of what was short (a ROOM_ constant)."""
+        """Return sizes with twice the room of what was short (a ROOM_ constant)."""
         field = {
             layout.ROOM_SLOTS: "slots",
             layout.ROOM_EVENTS: "events",
@@ -262,7 +262,7 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
 
 
 def has_enough_scratch(work: Ints, room: ArraySizes, names: NameTable) -> bool:
-    """Whether the scratch is as large as this state and these names need."""
+    """Return whether the scratch is as large as this state and these names need."""
     return (
         len(get_section(work, layout.GROUP_END)) >= room.slots + 2
         and len(get_section(work, layout.PIECE_BITS)) >= room.cells

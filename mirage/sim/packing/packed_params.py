@@ -67,8 +67,10 @@ def compute_least_resources(params: Params, partition: Partition) -> tuple[int, 
 
 
 def should_plan_by_name(params: Params) -> bool:
-    """Whether it matters which nodes are free, and not only how many
-    (docs/reference/simulator.md 7)."""
+    """Return whether it matters which nodes are free, and not only how many.
+
+    docs/reference/simulator.md 7 describes the difference.
+    """
     whole = all(len(list_partition_nodes(params, p)) == params.nodes for p in params.partitions)
     return params.select_type is SelectType.CONS_TRES or not whole or bool(params.reservations)
 

@@ -162,7 +162,7 @@ class RecordBuilder:
         return next((reason for fault, reason in reasons if fault), 0)
 
     def _count_large_enough(self, partition: int, asked: tuple[int, int, int]) -> int:
-        """How many nodes of the partition have what is asked of one."""
+        """Count the nodes of the partition that have what the job asks of one node."""
         key = (partition, *asked)
         if key not in self._large_enough:
             self._large_enough[key] = sum(
@@ -337,7 +337,7 @@ def _assign_ids(jobs: Sequence[SimJob]) -> list[SimJob]:
 
 
 def _clamp_refused(image: list[int]) -> list[int]:
-    """What is out of range is refused, and must still fit the array."""
+    """Clamp a refused job's numbers: one out of range is refused, and must still fit the array."""
     if image[layout.REFUSAL]:
         return [max(-_LARGEST, min(_LARGEST, n)) for n in image]
     return image

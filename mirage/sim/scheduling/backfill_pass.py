@@ -145,7 +145,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
 
 @inline_kernel
 def count_plannable_at_once(state: Ints, site: Ints, at: int, tests: int) -> int:
-    """How many jobs can be planned before anything else is to be looked at."""
+    """Return how many jobs can be planned before anything else is to be looked at."""
     if site[SITE_LIMITS] or site[SITE_BF_USER] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
         return 1
     return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
@@ -210,7 +210,10 @@ def bound_walk_by_name(state: Ints, site: Ints, work: Ints) -> int:
 
 @inline_kernel
 def can_place_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
-    """Whether the job at this place would start now; of its shape asked only till it would not."""
+    """Return whether the job at this place would start now.
+
+    A shape is asked about only until one of its jobs would not start.
+    """
     stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
     if stamps[shape] == work[STAMP] or is_skipped_for_limit(state, site, work, at):
         return False

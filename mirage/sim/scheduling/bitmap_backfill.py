@@ -81,7 +81,7 @@ def remove_reserved_nodes(site: Ints, begin: int, end: int, usable: Ints) -> Non
 
 @inline_kernel
 def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
-    """Whether the job would be planned for now, were it its turn; pinned ones: might be.
+    """Return whether the job would be planned for now, were it its turn; pinned ones: might be.
 
     In one pass it never becomes true again: nodes are promised and taken, none is given back.
     """
@@ -107,7 +107,7 @@ def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 
 @inline_kernel
 def count_shared_nodes(these: Ints, those: Ints) -> int:
-    """How many nodes are in both sets."""
+    """Count the nodes that are in both sets."""
     n = 0
     for w in range(those.size):
         n += ones(these[w] & those[w])
@@ -116,7 +116,7 @@ def count_shared_nodes(these: Ints, those: Ints) -> int:
 
 @inline_kernel
 def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: bool) -> bool:
-    """Whether a row of a table has enough usable nodes, or all the wanted ones."""
+    """Return whether a row of a table has enough usable nodes, or all the wanted ones."""
     if pinned:
         return has_all_wanted_nodes(work, row)
     return count_shared_nodes(usable, row) >= need
@@ -124,7 +124,7 @@ def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: boo
 
 @kernel
 def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
-    """Whether a row of a table has the wanted nodes, usable ones all of them."""
+    """Return whether a row of a table has all the wanted nodes, and all of them are usable."""
     usable, wanted = section(work, USABLE), section(work, WANTED)
     for w in range(row.size):  # noqa: SIM110 no generators in kernels
         if wanted[w] & ~(usable[w] & row[w]):

@@ -125,8 +125,11 @@ def find_later_begin(work: Ints, ready: Ints, first: int, end: int) -> int:
 
 @kernel
 def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
-    """From `begin` on the first instant from which no reservation keeps every node, or one that a
-    pinned job of whole nodes must have: each of them sends it to its own end."""
+    """Find the first instant from `begin` on at which no reservation hinders the job.
+
+    A reservation hinders it by keeping every node, or one that a pinned job of whole nodes must
+    have. Each such reservation sends the job to its own end.
+    """
     live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
@@ -165,7 +168,7 @@ def find_reservation_end(site: Ints, work: Ints, part: int, begin: int, end: int
 
 @inline_kernel
 def has_new_ready_node(bits: Ints, room: int, ready: Ints, m: int) -> bool:
-    """Whether the map behind map m has a node of `ready` that this one lacks."""
+    """Return whether the map behind map m has a node of `ready` that map m lacks."""
     for w in range(ready.size):  # noqa: SIM110 no generators in kernels
         if ready[w] & bits[w * room + m + 1] & ~bits[w * room + m]:
             return True

@@ -54,7 +54,7 @@ def round_to_grid(at: int, grid: int) -> int:
 
 @inline_kernel
 def count_nodes_up(state: Ints, slot: int) -> int:
-    """How many of a running job's nodes others can have after it."""
+    """Count the nodes of a running job that others can have after it."""
     live = section(state, LIVE)
     at = slot * RECORD
     if not state[NOT_UP]:
@@ -192,7 +192,10 @@ def find_first_step(times: Ints, steps: int, earliest: int) -> int:
 
 @kernel
 def find_pinned_start(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
-    """When the last node of WANTED comes free by the limits; `given`: given away in this pass."""
+    """Find when the last node of WANTED comes free by the limits.
+
+    `given`: the nodes given away in this pass.
+    """
     wanted = section(work, WANTED)
     up = section(state, UP_BITS)
     now, grid = state[NOW], site[SITE_BF_RESOLUTION]

@@ -1,7 +1,8 @@
-"""Which nodes would fit a kind of job once running jobs have ended (docs/reference/simulator.md 7).
+"""Tells which nodes would fit a kind of job once running jobs have ended.
 
-Running jobs are looked through in the order of their ends; a *table* has a bitmap of nodes
-for each end, and there is one a kind of job, built when first asked for.
+docs/reference/simulator.md 7 describes it. Running jobs are looked through in the order of their
+ends; a *table* has a bitmap of nodes for each end. There is one table a kind of job, built when
+first asked for.
 """
 
 from mirage.domain.arrays import Ints
@@ -103,7 +104,7 @@ def remove_job_from_node(
 def has_room_then(
     live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
 ) -> bool:
-    """Whether one node's part of the job at `at` would fit then."""
+    """Return whether one node's part of the job at `at` would fit then."""
     return (
         (not live[at + WHOLE] or jobs[node] == 0)
         and cpus[node] >= live[at + CPUS]
@@ -142,7 +143,7 @@ def fill_pieces(state: Ints, work: Ints) -> None:
 
 @inline_kernel
 def get_table_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """Where the table of the job's kind begins, whose first row, what fits now, is filled."""
+    """Return where the table of the job's kind begins; its first row, what fits now, is filled."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     height = section(work, GROUP_END).size * site[SITE_WORDS]
     places = section(work, KIND_TABLE)

@@ -110,7 +110,7 @@ def close_partition(site: Ints, usable: Ints, partition: int) -> None:
 
 @kernel
 def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """Whether the job can start now, on section CHOSEN then."""
+    """Return whether the job can start now; if so, section CHOSEN holds its nodes."""
     live = section(state, LIVE)
     at = slot * RECORD
     if live[at + PIN] != NONE:
@@ -137,7 +137,7 @@ def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> b
 
 @kernel
 def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """Whether enough idle nodes are left by the pinned jobs ahead."""
+    """Return whether the pinned jobs ahead leave enough idle nodes."""
     idle, found = section(state, IDLE_BITS), section(work, FOUND)
     n = 0
     for w in range(idle.size):
@@ -162,7 +162,10 @@ def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
 
 @kernel
 def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
-    """As `try_start`, for a job with a node list, which leaves `usable` where it does not start."""
+    """Return whether a job with a node list can start now, like `try_start`.
+
+    If it cannot, its nodes leave `usable`.
+    """
     live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
     copy_node_list(state, slot, wanted)
     filter_allowed_nodes(site, state, slot, usable, mine)

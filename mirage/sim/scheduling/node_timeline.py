@@ -80,8 +80,10 @@ def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> N
 
 @kernel
 def merge_equal_map(work: Ints, words: int, first: int, behind: int) -> None:
-    """Of the maps around [first, behind) the first that equals the one before it becomes part of
-    that one, and no other does."""
+    """Merge the first map around [first, behind) that equals the one before it into that one.
+
+    No other map is merged.
+    """
     at, bits = section(work, MAP_AT), section(work, MAP_BITS)
     for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
         if not has_new_node(bits, at.size, m - 1, m) and not has_new_node(bits, at.size, m, m - 1):
@@ -129,7 +131,7 @@ def move_slice(values: Ints, first: int, end: int, by: int) -> None:
 
 @inline_kernel
 def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
-    """Whether map n has a node that map m lacks."""
+    """Return whether map n has a node that map m lacks."""
     for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
         if bits[row + n] & ~bits[row + m]:
             return True
@@ -204,7 +206,7 @@ def fill_unpromised_nodes(
 
 @inline_kernel
 def is_free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
-    """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
+    """Return whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
     at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
     grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
     begin, end = begin // grid * grid, round_plan_end(site, end)
@@ -235,6 +237,6 @@ def book_running_job(state: Ints, site: Ints, work: Ints, limit: int) -> None:
 
 @inline_kernel
 def round_plan_end(site: Ints, end: int) -> int:
-    """Where a plan that ends then ends in the maps."""
+    """Return where a plan that ends at `end` ends in the maps."""
     grid = site[SITE_BF_RESOLUTION]
     return (end + grid - 1 if site[SITE_RELEASE] >= V24_11 else end) // grid * grid

@@ -78,7 +78,7 @@ def find_turn(state: Ints, site: Ints, work: Ints) -> int:
 
 @inline_kernel
 def is_old_first(state: Ints, site: Ints, i: int, j: int) -> bool:
-    """Whether the old job at place i comes before the young one at place j now."""
+    """Return whether the old job at place i comes before the young one at place j now."""
     keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
     key = keys[i] + site[SITE_RATE] * (state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN])
     return key < keys[j] or (key == keys[j] and ids[i] < ids[j])

@@ -1,5 +1,7 @@
-"""Whether a pending job is eligible: dependencies, holds, begin times
-(docs/reference/simulator.md 2)."""
+"""Tells whether a pending job is eligible: dependencies, holds, begin times.
+
+docs/reference/simulator.md 2 describes it.
+"""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event
@@ -122,7 +124,7 @@ def drop_dependencies(state: Ints, slot: int) -> None:
 
 @kernel
 def is_dependency_met(kind: int, end_state: int) -> bool:
-    """Whether a target that starts (0) or ends so meets a dependency of this kind."""
+    """Return whether a target meets a dependency of this kind by its start (0) or such an end."""
     if kind == ON_START:
         return True
     if kind == ON_END:
@@ -181,7 +183,7 @@ def drop_edge(state: Ints, k: int) -> int:
 
 @kernel
 def resolve_delayed_dependencies(state: Ints, slot: int) -> None:
-    """What the job waits for so long after a start is met where that time has come."""
+    """Mark the job's delayed dependencies on a start as met where their time has come."""
     live, edges = section(state, LIVE), section(state, EDGE)
     if not live[slot * RECORD + UNMET]:
         return

@@ -107,7 +107,7 @@ def add_usage(state: Ints, growth: float) -> None:
 
 @inline_kernel
 def compute_level(shares: float, usage: float) -> float:
-    """What is due over what was used."""
+    """Return what is due over what was used."""
     return shares / usage if usage > 0.0 else np.inf
 
 
@@ -115,7 +115,7 @@ def compute_level(shares: float, usage: float) -> float:
 def is_ahead(
     accounts: Ints, shares: Ints, account_usage: Floats, usage: Floats, a: int, b: int
 ) -> bool:
-    """Whether association a's fair share is ahead of b's."""
+    """Return whether association a's fair share is ahead of b's."""
     mine, other = accounts[a], accounts[b]
     if mine != other:
         # Products tell the same but where they nearly agree, and cost no division.

@@ -1,4 +1,4 @@
-"""What happens to one job: it arrives, becomes eligible, starts, ends, waits again."""
+"""Changes the state of one job: it arrives, becomes eligible, starts, ends, waits again."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event
@@ -148,7 +148,7 @@ def store_record(state: Ints, record: Ints) -> int:
 
 @kernel
 def store_feed_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
-    """As `store_record`, for a job of the feed."""
+    """Store a job of the feed like `store_record`, and return its slot."""
     image = feed[row, FEED_IMAGE] * RECORD
     slot = store_record(state, section(site, IMAGES)[image : image + RECORD])
     live = section(state, LIVE)

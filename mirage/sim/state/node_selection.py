@@ -67,7 +67,7 @@ def get_word_index(node: int) -> int:
 
 @inline_kernel
 def has_node(bits: Ints, node: int) -> int:
-    """Whether the node is in the set."""
+    """Return 1 if the node is in the set, else 0."""
     w = get_word_index(node)
     return (bits[w] >> (node - w * WORD)) & 1
 
@@ -121,7 +121,7 @@ def free_cells(state: Ints, head: int) -> None:
 
 @inline_kernel
 def has_room_for_job(state: Ints, node: int, record: Ints, at: int) -> bool:
-    """Whether the node, up or not, has room now for one node's part of the job."""
+    """Return whether the node, up or not, has room now for one node's part of the job."""
     # No `and`: that would be jumps which nobody can foretell.
     return bool(
         ((record[at + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
@@ -221,7 +221,7 @@ def adjust_node_use(state: Ints, site: Ints, node: int, at: int, change: int) ->
 
 @kernel
 def sum_chain_capacity(state: Ints, cell: int, capacity: Ints) -> int:
-    """What the chain of nodes has together; what is not counted (FAR) counts nothing."""
+    """Sum the capacity of the chain of nodes; a node that is not counted (FAR) adds nothing."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     n = 0
     while cell != NONE:
@@ -286,7 +286,7 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
 
 @inline_kernel
 def should_count_alike(site: Ints, gpus: int) -> bool:
-    """Whether nodes that a shared job fits on count with the CPUs that it takes, not the free."""
+    """Return whether nodes that fit a shared job count with the CPUs it takes, not the free."""
     return gpus > 0 or site[SITE_RELEASE] >= V24_11
 
 
@@ -383,7 +383,7 @@ def sum_slice(values: Ints, first: int, end: int) -> int:
 def is_node_list_usable(
     state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints
 ) -> bool:
-    """Whether every wanted node is usable, up, and fits the job now."""
+    """Return whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
     for node in range(site[SITE_NODES]):
         if has_node(wanted, node) and not (

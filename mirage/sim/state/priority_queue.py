@@ -70,7 +70,7 @@ def get_age_start(live: Ints, site: Ints, at: int) -> int:
 
 @inline_kernel
 def is_saturated(state: Ints, site: Ints, slot: int) -> bool:
-    """Whether the job's age is at its maximum."""
+    """Return whether the job's age is at its maximum."""
     since = get_age_start(section(state, LIVE), site, slot * RECORD)
     return state[NOW] - since >= site[SITE_MAX_AGE]
 
@@ -205,7 +205,7 @@ def make_gap(state: Ints, place: int, old: int) -> int:
 
 @inline_kernel
 def has_free_place(state: Ints, old: int, ahead: int) -> bool:
-    """Whether the place ahead of one part, or the one behind it, is free."""
+    """Return whether the place ahead of one part, or the one behind it, is free."""
     if old:
         return state[OLD_FIRST] > 0 if ahead else get_part_bounds(state, 1)[1] < state[YOUNG_FIRST]
     if ahead:

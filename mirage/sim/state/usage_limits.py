@@ -55,7 +55,7 @@ from mirage.sim.state.node_selection import sum_chain_capacity
 
 @inline_kernel
 def is_over_limits(state: Ints, site: Ints, slot: int) -> bool:
-    """Whether starting this job now would take its user or its array over a limit."""
+    """Return whether starting this job now would take its user or its array over a limit."""
     live = section(state, LIVE)
     at = slot * RECORD
     if (
@@ -99,7 +99,7 @@ def compute_tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
 
 @kernel
 def has_too_many_submitted(state: Ints, site: Ints, row: int, qos: int) -> bool:
-    """Whether one more job of that user and QOS would pass MaxSubmitJobsPU."""
+    """Return whether one more job of that user and QOS would pass MaxSubmitJobsPU."""
     if not site[SITE_LIMITS]:
         return False
     submitted = section(state, USE)[row * USE_COLUMNS + USE_SUBMITTED]
@@ -135,8 +135,10 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
 
 @inline_kernel
 def is_skipped_for_limit(state: Ints, site: Ints, work: Ints, at: int) -> bool:
-    """Whether backfill skips the job at this place of the queue for a limit; looks only where it
-    can be."""
+    """Return whether backfill skips the job at this place of the queue for a limit.
+
+    It looks only where such a limit can be.
+    """
     array = column(state, QUEUE_MARK)[at] & MARK_ARRAY
     if array and site[SITE_RELEASE] >= V24_11 and is_array_full(state, work, at):
         return True
@@ -147,7 +149,7 @@ def is_skipped_for_limit(state: Ints, site: Ints, work: Ints, at: int) -> bool:
 
 @kernel
 def is_array_full(state: Ints, work: Ints, at: int) -> bool:
-    """Whether the tasks that run, with those planned in this pass, are at the array's limit."""
+    """Return whether the array's running tasks and those planned in this pass reach its limit."""
     live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
     array = live[slot + ARRAY]
     tasks = section(state, ARRAY_USE)[array]
@@ -170,7 +172,7 @@ def count_planned(state: Ints, site: Ints, work: Ints, at: int) -> None:
 
 @inline_kernel
 def claim_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
-    """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
+    """Count one test, and return whether the user had one left in this pass (bf_max_job_user)."""
     most = site[SITE_BF_USER]
     if not most:
         return True

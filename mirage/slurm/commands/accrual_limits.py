@@ -15,7 +15,7 @@ _ASSOCIATION = ("Account", "User", "ParentName", "MaxJobsAccrue", "GrpJobsAccrue
 
 
 class AccrueScope(StrEnum):
-    """Whose jobs are counted together."""
+    """The group whose jobs one limit counts together."""
 
     USER = "a user"
     ACCOUNT = "an account"

@@ -71,7 +71,7 @@ _COMPONENT = re.compile(r"\d{1,18}\+\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class QueryFields:
-    """What to ask for, in each of the two answers."""
+    """The names of the fields to ask sacct for, in each of its two answers."""
 
     facts: tuple[str, ...]
     texts: tuple[str, ...]
@@ -83,7 +83,10 @@ def build_helpformat_argv() -> list[str]:
 
 
 def choose_fields(helpformat: str) -> QueryFields:
-    """Of those that this sacct says it has. Raises MalformedText where it lacks what is needed."""
+    """Choose fields among those that this sacct lists.
+
+    Raises MalformedText where it lacks a field that is needed.
+    """
     known = set(helpformat.split())
     missing = [name for name in _NEEDED if name not in known]
     if missing:

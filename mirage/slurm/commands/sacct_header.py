@@ -66,7 +66,7 @@ def _list_first_names(header: str) -> list[str]:
 
 
 def _is_separator(header: str, apart: str) -> bool:
-    """Whether nothing but names of fields stands between these."""
+    """Return whether nothing but names of fields stands between these separators."""
     names = [name.lower() for name in header.split(apart)]
     if names and not names[-1]:  # `sacct -p` ends each line with one
         names.pop()
@@ -81,7 +81,7 @@ def _has_needed_names(names: Sequence[str]) -> bool:
 
 
 def _has_column_names(words: Sequence[str]) -> bool:
-    """Whether they may be the names of columns, and are no row without a header."""
+    """Return whether the words may be names of columns, and are no row without a header."""
     known = any(word.strip().lower() in _KNOWN for word in words)
     return len(words) > 1 and (known or all(_NAME.fullmatch(word.strip()) for word in words))
 

@@ -184,7 +184,7 @@ def _find_count(row: RecordFields, what: str, names: Sequence[str], assumed: lis
 
 
 def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
-    """Without --noconvert sacct writes 4096 as `4K`."""
+    """Parse an amount: without --noconvert sacct writes 4096 as `4K`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
     number, suffix = _parse_number(cell, what)
@@ -323,7 +323,11 @@ def _compute_mismatch_s(start: int | None, end: int | None, held_s: int) -> int:
 def _resolve_eligible(
     row: RecordFields, readings: Readings, submit: int, start: int | None
 ) -> int | None:
-    """When it became eligible; where that is not told, its start less the time it was planned."""
+    """Return when the job became eligible.
+
+    Where sacct does not tell, it is the start less the time for which the job was planned; None
+    where that is not known either.
+    """
     told = readings(row.get("eligible", ""), "eligible")
     if told:
         return next((one for one in told if one >= submit), told[0])

@@ -27,7 +27,7 @@ class JobTexts:
     """Rows of a known job under another user."""
 
     def select_settled(self) -> dict[RecordKey, Row]:
-        """Of the records about which the answer says one thing."""
+        """Return the row of each record about which the answer says one thing."""
         return {named: rows[0] for named, rows in self.found.items() if _is_settled(rows)}
 
     def group_contested(self) -> dict[str, list[RecordKey]]:
@@ -76,9 +76,10 @@ def parse_texts(
 
 
 def is_forged(row: Row, own: Mapping[str, str]) -> bool:
-    """Whether a contested text is not explained by a record that changed while sacct read it.
+    """Return whether a contested text is forged.
 
-    Texts appear as a job ends (22.05.8): the earlier row has none in their place.
+    It is not forged if the record changed while sacct read it. Texts appear as a job ends
+    (22.05.8): the earlier row has none in their place.
     """
     return any(text not in {"", own.get(name, "")} for name, text in row.items())
 

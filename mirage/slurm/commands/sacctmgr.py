@@ -74,7 +74,11 @@ def parse_level(answer: str) -> frozenset[str]:
 
 
 def build_show_coordinators_argv(account: str | None = None) -> list[str]:
-    """Of all accounts, with the account before its coordinators; of one its coordinators alone."""
+    """Build the command that shows coordinators.
+
+    For all accounts it prints each account before its coordinators; for one account, its
+    coordinators alone.
+    """
     which = [] if account is None else ["where", f"name={account}"]
     told = "account,coordinators" if account is None else "coordinators"
     return ["sacctmgr", "-n", "-P", "show", "account", *which, "withcoord", f"format={told}"]
@@ -90,11 +94,11 @@ class Coordinators:
 
 
 def parse_coordinators(answer: str) -> Coordinators:
-    """Of all accounts. Raises MalformedText for half an answer.
+    """Parse the coordinators of all accounts. Raises MalformedText for half an answer.
 
     A coordinator's accounts and users may be named so that they look like rows of other accounts.
-    But each account has a line of its own, which begins with it: what looks like another of the
-    same account makes it doubtful, and what looks like one of no account concerns no job.
+    But each account has a line of its own, which begins with its name. A second line that looks
+    like one of the same account makes that account doubtful; a line of no account concerns no job.
     """
     rows: dict[str, list[list[str]]] = {}
     for line in _split_lines(answer):
@@ -135,7 +139,10 @@ def _parse_users(cell: str) -> frozenset[str]:
 
 
 def _split_lines(answer: str) -> list[str]:
-    """By newlines alone: Python knows other ends of a line, which may stand in a name."""
+    """Split at newlines alone: Python knows other line ends, which may stand in a name.
+
+    Raises MalformedText for an answer that ends in the middle of a row.
+    """
     *lines, tail = answer.split("\n")
     if tail:
         raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")

@@ -16,7 +16,10 @@ def build_held_argv() -> list[str]:
 
 
 def build_test_only_argv() -> list[str]:
-    """Whether a job would be taken; it is not, though a job number is gone."""
+    """Build the command that asks whether Slurm would take a job.
+
+    No job is submitted, though a job number is used up.
+    """
     return ["sbatch", "--test-only", "--time=1", "--output=/dev/null", "--wrap=true"]
 
 

@@ -13,5 +13,8 @@ def build_argv(job_id: JobId) -> list[str]:
 
 
 def filter_remarks(stderr: str) -> str:
-    """What it said, without the line that the job is over already, which is what was wanted."""
+    """Return what scancel said, without the line that the job is over already.
+
+    A job that is over is what was wanted.
+    """
     return "\n".join(line for line in stderr.splitlines() if not _OVER.search(line))

@@ -55,7 +55,7 @@ def build_operator_probe_argv() -> list[str]:
 
 
 def parse_operator_probe(said: str) -> bool | None:
-    """What the answer to it tells; None: nothing."""
+    """Return whether the probe's answer shows an Operator; None if it does not tell."""
     if _NO_SUCH_RESERVATION in said:
         return True
     return False if _NO_OPERATOR.search(said) else None
@@ -78,7 +78,7 @@ def _build_update_argv(job_id: JobId, dependency: str, node_list: str | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig:
-    """What of slurm.conf decides how a standby ages and what history tells."""
+    """The parts of slurm.conf that decide how a standby ages and what history tells."""
 
     version: str
     cluster_name: str
@@ -108,7 +108,7 @@ class SiteConfig:
 
     @property
     def keeps_comments(self) -> bool:
-        """Whether sacct can tell links by their comments."""
+        """True if sacct can tell links by their comments."""
         return self.accounting and "job_comment" in self.store_flags
 
 

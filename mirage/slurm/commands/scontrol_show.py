@@ -1,4 +1,4 @@
-"""What a site is made of, from scontrol: nodes, partitions, reservations.
+"""Reads a site's nodes, partitions and reservations from scontrol.
 
 Keys that are not known here are left alone; later releases have more of them.
 """
@@ -25,7 +25,7 @@ _OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """What slurmctld counts a node as."""
+    """A node as slurmctld counts it."""
 
     name: str
     cpus: int
@@ -88,7 +88,10 @@ def build_show_reservations_argv() -> list[str]:
 
 
 def parse_nodes(answer: str) -> tuple[NodeRecord, ...]:
-    """In slurmctld's order. Raises MalformedText where there is none, or a number does not read."""
+    """Parse nodes, in slurmctld's order.
+
+    Raises MalformedText where there is none, or a number does not read.
+    """
     shown = [
         r for r in _parse_records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")
     ]
@@ -137,7 +140,7 @@ _NARROWING = {
 
 
 def parse_partitions(answer: str) -> tuple[PartitionRecord, ...]:
-    """In slurmctld's order. Raises MalformedText where there is none."""
+    """Parse partitions, in slurmctld's order. Raises MalformedText where there is none."""
     shown = _parse_records(answer, "PartitionName")
     if not shown:
         raise MalformedText(f"not scontrol's show partition: {answer[:80]!r}")

@@ -14,7 +14,7 @@ _USER = re.compile(r"\s*(\S+)\s*\(\s*(\d+)\)\s*count:(\d+)\s+ave_time:\d+\s+tota
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCalls:
-    """By one user."""
+    """The RPCs of one user."""
 
     user: str
     calls: int

@@ -86,7 +86,7 @@ def build_environment(separator: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """What is looked up of a job right before it is moved."""
+    """The facts that are looked up about a job right before it is moved."""
 
     uid: int
     """Its owner's."""
@@ -134,7 +134,10 @@ def build_requested_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
 
 
 def parse_requested_nodes(answer: str) -> dict[JobId, str]:
-    """By job, without those that ask for none; of a het job, those of all its components."""
+    """Parse the nodes that each job asks for by name, as host lists by job id.
+
+    Jobs that ask for none are left out; a het job has the nodes of all its components.
+    """
     found: dict[JobId, str] = {}
     for row in split_rows(answer, _ASKING):
         asked = parse_text(row["ReqNodes"])
@@ -224,7 +227,10 @@ def _parse_reason(cell: str) -> str:
 
 
 def _is_array(task_ids: str, state: JobState) -> bool:
-    """Whether the row stands for tasks that have no job of their own yet: `1-20%4`, or the last."""
+    """Return whether the row stands for array tasks without a job of their own yet.
+
+    Such a row shows `1-20%4`, or is the last task's.
+    """
     return task_ids != _NONE and (state.is_waiting or not task_ids.isdigit())
 
 
@@ -234,7 +240,10 @@ def _find_leader(row: Row) -> JobId | None:
 
 
 def _count_job_gpus(row: Row, nodes: int) -> int:
-    """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
+    """Count the job's GPUs from its TRES.
+
+    Where the site does not account GPUs (AccountingStorageTRES), they are counted from the request.
+    """
     counted = tres.count_gpus(tres.parse_tres(parse_text(row["tres-alloc"])))
     per_node = count_gpus(row["tres-per-node"])
     return check_range(counted or per_node * nodes or count_gpus(row["tres-per-job"]))

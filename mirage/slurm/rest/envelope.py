@@ -53,7 +53,7 @@ _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What a slurmrestd speaks, from its own OpenAPI document."""
+    """The dialect that a slurmrestd speaks, read from its own OpenAPI document."""
 
     version: str
     accounting: bool
@@ -63,7 +63,7 @@ class Dialect:
 
     @property
     def has_triples(self) -> bool:
-        """Whether it takes numbers as triples, and lists where v0.0.38 takes text."""
+        """True if slurmrestd takes numbers as triples, and lists where v0.0.38 takes text."""
         return self.version != EARLIEST
 
     @property
@@ -114,7 +114,7 @@ class ReportedError:
 
     @property
     def is_request_fault(self) -> bool:
-        """Whether slurmrestd did not understand what it was asked."""
+        """True if slurmrestd did not understand what it was asked."""
         return self.number in _NOT_UNDERSTOOD
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ def list_ignored_request_parts(answer: Any) -> list[str]:
 
 
 def _iter_job_results(told: Payload) -> Iterator[Payload]:
-    """What became of each job that a move was for: error 0 is a success."""
+    """Iterate over the result for each job that a move was for: error 0 is a success."""
     for one in expect_list(told.get("status")):
         yield expect_mapping(expect_mapping(one).get("error"))
     for one in expect_list(told.get("results")):
@@ -179,7 +179,10 @@ def require_objects(answer: Any, key: str) -> list[Payload]:
 
 
 def require_items(answer: Any, key: str) -> list[Any]:
-    """What stands under `key`, of whatever kind, which an answer has even where nothing does."""
+    """Return the list that stands under `key`, with items of any kind.
+
+    An answer has `key` even where nothing stands under it. Raises MalformedText for one without it.
+    """
     if key not in expect_mapping(answer):
         raise MalformedText(f"no {key!r} in the answer: half an answer")
     return expect_list(answer[key])

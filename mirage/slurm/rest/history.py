@@ -50,7 +50,7 @@ def build_id_query(job_ids: Sequence[JobId], dialect: Dialect) -> list[tuple[str
 
 
 def build_completeness_query(dialect: Dialect) -> list[tuple[str, str]]:
-    """What every query has beside that."""
+    """Build the parameters that every query has, beside those for its window or jobs."""
     return [(name, "true") for name in _WHOLLY if name in dialect.record_queries]
 
 
@@ -140,7 +140,7 @@ def _find_start(times: Payload, state: JobState, node_list: str) -> int | None:
 
 
 def _parse_tres(payload: Payload, which: str) -> dict[str, int]:
-    """By name as sacct writes it: cpu, mem, node, gres/gpu."""
+    """Parse counts by the name that sacct writes: cpu, mem, node, gres/gpu."""
     found: dict[str, int] = {}
     for one in expect_list(expect_mapping(payload.get("tres")).get(which)):
         kind, name = (
@@ -174,7 +174,7 @@ def _format_exit_code(payload: Payload, state: JobState) -> str:
 
 
 def _has_pending_tasks(array: Payload) -> bool:
-    """Whether the record stands for tasks that have no record of their own yet."""
+    """Return whether the record stands for array tasks without a record of their own yet."""
     return bool(parse_text(array.get("task"))) and parse_number(array.get("task_id")) is None
 
 

@@ -1,4 +1,4 @@
-"""What slurmrestd is told of a standby: its moves."""
+"""Builds the bodies that tell slurmrestd a standby's moves."""
 
 from typing import Any
 

@@ -92,7 +92,7 @@ def parse_requested_nodes(answer: Any) -> str:
 
 
 def parse_hold_states(answer: Any) -> list[HoldState]:
-    """What holds a job; of a het job, all its components."""
+    """Parse what holds a job: one state, or one for each component of a het job."""
     return [
         HoldState(waits=job.state.is_waiting, reason=job.reason, priority=job.priority)
         for job in map(_parse_job, require_objects(answer, "jobs"))
@@ -100,7 +100,11 @@ def parse_hold_states(answer: Any) -> list[HoldState]:
 
 
 def _read_requested_nodes(payload: Payload) -> str:
-    """Not telling is no answer: a user's list would be lost."""
+    """Read the nodes that a job asks for, as a host list.
+
+    Raises MalformedText where the answer lacks the field: taken for "none", it would lose the
+    user's list.
+    """
     if _ASKED not in payload:
         raise MalformedText(f"{_ASKED!r} is not among a job's fields")
     value = payload[_ASKED]
@@ -162,13 +166,19 @@ def _count_nodes(payload: Payload) -> int:
 
 
 def _find_reason(payload: Payload) -> str:
-    """As squeue prints it: Slurm's sentence, where it has one, goes before its word."""
+    """Return the reason as squeue prints it.
+
+    Slurm's sentence goes before its word where there is one.
+    """
     word = parse_text(payload.get("state_description")) or parse_text(payload.get("state_reason"))
     return "" if word == "None" else word
 
 
 def _has_open_end(state: JobState, limit_s: int | None) -> bool:
-    """Whether its end is not known: slurmctld gives a job without a limit a year."""
+    """Return whether the job's end is unknown.
+
+    slurmctld gives a job without a limit an end a year ahead.
+    """
     return state.is_waiting or (limit_s == UNLIMITED and not state.has_ended)
 
 
@@ -187,7 +197,10 @@ def _count_cpus(payload: Payload) -> int:
 
 
 def _count_job_gpus(payload: Payload, nodes: int) -> int:
-    """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
+    """Count the job's GPUs from its TRES.
+
+    Where the site does not account GPUs (AccountingStorageTRES), they are counted from the request.
+    """
     counted = tres.count_gpus(tres.parse_tres(parse_text(payload.get("tres_alloc_str"))))
     per_node = count_gpus(parse_text(payload.get("tres_per_node")))
     return check_range(

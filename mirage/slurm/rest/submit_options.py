@@ -130,7 +130,10 @@ def _expand_mail_types(text: str) -> list[str]:
 
 
 def _require_hosts(text: str) -> str:
-    """With a slash it is a file of them, which sbatch alone reads."""
+    """Return the host list. Raises ValueError for an empty one, or one with a slash.
+
+    A slash names a file of hosts, which sbatch alone reads.
+    """
     if not text or "/" in text:
         raise ValueError
     return text

@@ -1,7 +1,7 @@
-"""What a chain's owner wishes of it, as far as one of its jobs tells.
+"""Reads a chain owner's wishes from one of the chain's jobs, as far as the job tells them.
 
 A comment may hold the settings that `sbatch --comment=mirage:chain=9,never-overlap` takes, beside
-the mark that makes the job a link; the line that the job was submitted with may hold the options of
+the mark that makes the job a link. The line that the job was submitted with may hold the options of
 sbatch that the SPANK plugin gives it. Both are the owner's own words about their own chain. A value
 that does not read is no wish.
 """
@@ -42,7 +42,10 @@ class ChainSettings:
 
 
 def parse_chain_settings(job: Job) -> ChainSettings:
-    """Of the comment; of the submit line what the comment does not tell."""
+    """Parse the settings in the job's comment.
+
+    The submit line gives those that the comment does not tell.
+    """
     said = dict(_parse_submit_line(job.submit_line)) | dict(_parse_comment(job.comment))
     if _NEVER in said:
         said["max-overlap"] = "0"
@@ -53,10 +56,10 @@ def parse_chain_settings(job: Job) -> ChainSettings:
 
 
 def infer_planner(job: Job) -> Planner:
-    """Who planned a release that stood in Slurm when the job was first seen.
+    """Infer who planned a release that stood in Slurm when the job was first seen.
 
-    The running link wrote it: a lead that its user gave, what the service answered, or its own
-    forecast. The comment that it gives the standby tells which.
+    The running link wrote that release: a lead that its user gave, what the service answered, or
+    its own forecast. The comment that the link gives the standby tells which.
     """
     said = dict(_parse_comment(job.comment))
     if "lead" in said:

@@ -1,4 +1,4 @@
-"""What Slurm's commands complain of: was there no answer, or was the answer no?
+"""Tells from the complaints of Slurm's commands whether Slurm gave no answer, or answered no.
 
 Exit codes say little: 1 for nearly everything. The words are those of 22.05.8.
 """
@@ -23,7 +23,7 @@ _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MU
 
 
 def is_unreachable(said: str) -> bool:
-    """Whether words of Slurm tell of not reaching it, rather than of its no."""
+    """Return whether Slurm's words mean that it was not reached, and not that it refused."""
     return _NO_ANSWER.search(said) is not None
 
 
@@ -32,7 +32,7 @@ def is_accounting_off(said: str) -> bool:
 
 
 def is_refusal(said: str) -> bool:
-    """Whether they are a no to a question."""
+    """Return whether Slurm's words refuse what was asked."""
     return _NO.search(said) is not None and not is_unreachable(said)
 
 

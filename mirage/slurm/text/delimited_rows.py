@@ -48,7 +48,7 @@ def split_intact_rows(
     begins: Callable[[str], bool] | None = None,
     what: str = "row",
 ) -> list[Row]:
-    """As `split_rows`, without the rows that have fewer fields or more.
+    """Split like `split_rows`, leaving out rows with fewer or more fields.
 
     `begins`: whether a row may begin with that cell, where users' texts are the last fields of a
     row; None: where there are none. `what`: what a row is about. Raises MalformedText for an answer
@@ -83,7 +83,10 @@ def split_intact_rows(
 def _find_next_row(
     cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool] | None
 ) -> int:
-    """Where a row begins after one of another length; users' texts may begin with a newline too."""
+    """Find where a row begins after one of another length.
+
+    Users' texts may begin with a newline too.
+    """
     end = len(cells) - 1
     for i in range(at, end):
         if not cells[i].startswith("\n"):

@@ -31,7 +31,7 @@ def normalize_dependency(dependency: str) -> str:
 
 
 def has_own_term(dependency: str, predecessor: JobId) -> bool:
-    """Whether Mirage's own term for `predecessor` is in the list."""
+    """Return whether Mirage's own term for `predecessor` is in the list."""
     return _format_own_term(predecessor) in normalize_dependency(dependency).replace(
         "?", ","
     ).split(",")
@@ -78,7 +78,10 @@ def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
 
 
 def can_take_plan(dependency: str, predecessor: JobId) -> bool:
-    """Whether nothing of its owner's stands in the list, as in one that does not read."""
+    """Return whether the list holds nothing of the job owner's, so that it can take a plan.
+
+    A list that does not read holds something of the owner's.
+    """
     if find_plan_minutes(dependency, predecessor) is not None:
         return True
     return _REMARK.sub("", dependency).strip() in {"", "(null)", _format_own_term(predecessor)}
@@ -157,14 +160,14 @@ class Term:
 
     @property
     def minutes(self) -> int:
-        """How long after the start of its job it is met (`after:12+30`)."""
+        """The minutes after its job's start at which it is met (`after:12+30`)."""
         match = _ONE_JOB.fullmatch(self.text)
         return 0 if match is None else int(match["minutes"] or 0)
 
     def is_met(self, job: Job, now: int) -> bool | None:
-        """By a job of that number which slurmctld has forgotten; None: that cannot be told.
+        """Return whether a job of that number meets it, though slurmctld has forgotten the job.
 
-        Such a job has ended, or is hidden from whoever asks.
+        None: that cannot be told. Such a job has ended, or is hidden from whoever asks.
         """
         match = _ONE_JOB.fullmatch(self.text)
         if match is None or not job.state.has_ended or job.state is JobState.REQUEUED:

@@ -7,7 +7,7 @@ from mirage.errors import ForgedAnswer
 
 
 def iter_job_owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId, int | None]]:
-    """Of jobs, each beside its leader."""
+    """Iterate over the ids and owners (uid or None) of jobs, each given beside its leader."""
     return ((job.job_id, job.uid) for job, _ in found)
 
 

@@ -1,9 +1,9 @@
-"""Whose hold keeps a job from starting, by the words of squeue; and who may lift it.
+"""Tells by squeue's words whose hold keeps a job from starting, and who may lift it.
 
-Slurm keeps one hold of a job, a user's or an admin's, and not who made it. To an Operator
-slurmctld says yes to everything (22.05.8): `scontrol uhold` turns an admin's hold into a user's,
-and sets a running job to be held when it is requeued; `release` lifts any hold. So whoever moves
-looks first, and this is what the look has to show (docs/decisions/0028).
+Slurm keeps one hold of a job, a user's or an admin's, and not who made it. To an Operator slurmctld
+says yes to everything (22.05.8): `scontrol uhold` turns an admin's hold into a user's, and sets a
+running job to be held when it is requeued; `release` lifts any hold. So whoever moves looks first,
+and this is what the look has to show (docs/decisions/0028).
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,11 @@ class HoldState(NamedTuple):
 
 
 def is_held(reason: str, priority: int | None) -> bool:
-    """By whomever. Slurm itself gives priority 0 to what it will not look at again, such as a job
-    whose constraints nothing meets."""
+    """Return whether the job is held, by a user, an admin or Slurm.
+
+    Slurm itself gives priority 0 to a job that it will not look at again, such as one whose
+    constraints nothing meets.
+    """
     return priority == 0 or reason.startswith(_HELD)
 
 
@@ -67,7 +70,10 @@ def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
 
 
 def is_hold_too_late(shown: Sequence[HoldState]) -> bool:
-    """Whether a user's hold reached a job that had just started: it would wait when requeued."""
+    """Return whether a user's hold reached a job that had just started.
+
+    Such a job would wait when requeued.
+    """
     return any(not each.waits and is_users_hold(each.reason) for each in shown)
 
 

@@ -205,10 +205,10 @@ KNOWN_HINDRANCES = (_MAINTENANCE, *_TABLE.values())
 
 
 def find_hindrance(reason: str) -> Hindrance | None:
-    """Of a pending reason as squeue shows it, lists of nodes and all; None: an ordinary wait.
+    """Find what hinders a job, by its pending reason as squeue shows it, lists of nodes and all.
 
-    `ReqNodeNotAvail, Reserved for maintenance` is maintenance; `..., May be reserved for other job`
-    is backfill's plan for somebody else, which the queue cures.
+    None: an ordinary wait. `ReqNodeNotAvail, Reserved for maintenance` is maintenance; `..., May be
+    reserved for other job` is backfill's plan for somebody else, which the queue cures.
     """
     plain = reason.strip().strip("()").replace("_", " ")
     if _is_set_aside(plain):
@@ -225,7 +225,7 @@ def find_hindrance(reason: str) -> Hindrance | None:
 
 
 def can_hide_nodes(reason: str) -> bool:
-    """Whether the reason may stand for nodes that are out of service, without naming them."""
+    """Return whether the reason may stand for out-of-service nodes without naming them."""
     return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_set_aside(reason)
 
 
@@ -243,7 +243,7 @@ def _match_sentence(plain: str) -> str | None:
 
 
 def find_hindrance_by_word(word: str) -> Hindrance | None:
-    """By the word that `Hindrance.word` gave."""
+    """Find the hindrance by the word that `Hindrance.word` gave."""
     return _MAINTENANCE if word == _MAINTENANCE.word else find_hindrance(word)
 
 

@@ -21,7 +21,7 @@ _CVE = (
 
 
 def parse_release(told: str) -> SlurmRelease | None:
-    """Of `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for anything else."""
+    """Parse the release in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text."""
     found = _VERSION.search(told)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
@@ -53,7 +53,7 @@ def describe_untested(release: SlurmRelease) -> str:
 
 
 def describe_tested_match(release: SlurmRelease) -> str:
-    """What stands for it among those that were tried: itself, or others of its series."""
+    """Describe the tested releases that stand for this one: itself, or others of its series."""
     if release in TRIED:
         return "it"
     return ", ".join(format_release(tried) for tried in TRIED if tried[:2] == release[:2])

@@ -1,4 +1,4 @@
-"""Where a batch job's output goes, as far as the command it was submitted with tells."""
+"""Finds where a batch job's output goes, as far as its submit command tells."""
 
 import re
 import shlex

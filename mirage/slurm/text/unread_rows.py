@@ -42,13 +42,13 @@ class Unread:
         return frozenset(row.job_id for row in self.rows if row.job_id is not None)
 
     def iter_owners(self) -> Iterator[tuple[JobId, int | None]]:
-        """Whose the jobs of these rows are, for `refuse_two_owners`."""
+        """Iterate over the owners of these rows' jobs, for `refuse_two_owners`."""
         return ((row.job_id, row.uid) for row in self.rows if row.job_id is not None)
 
     def parse_rows(
         self, rows: Iterable[R], read: Callable[[R], T], named: Callable[[R], UnreadRow]
     ) -> list[T]:
-        """What `read` makes of each row, without those of which it raises MalformedText."""
+        """Return what `read` makes of each row, leaving out rows that raise MalformedText."""
         found = []
         for row in rows:
             try:
@@ -80,7 +80,7 @@ class Unread:
 
 
 def make_strict_unread() -> Unread:
-    """For who needs every row."""
+    """Make an `Unread` for callers that need every row."""
     return Unread(strict=True)
 
 

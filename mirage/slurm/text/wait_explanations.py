@@ -73,7 +73,7 @@ _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.
 
 
 def classify_reason(reason: str) -> str:
-    """Of a pending reason as squeue shows it: Slurm's word, from a bounded set."""
+    """Classify a pending reason as squeue shows it: return Slurm's word, from a bounded set."""
     found = find_hindrance(reason)
     if found is not None:
         return found.word
@@ -86,7 +86,7 @@ def classify_reason(reason: str) -> str:
 
 
 def explain_reason(known: str) -> WaitExplanation:
-    """By what `classify_reason` gave."""
+    """Explain the word that `classify_reason` gave."""
     if known in _ORDINARY:
         says, advice = _ORDINARY[known]
         return WaitExplanation(word=known, cure=QUEUE, says=says, advice=advice)

@@ -1,3 +1,4 @@
-"""Who may read and change: tokens, browser sessions, idempotency keys, and the conditions that
-narrow rows to their owners.
+"""Stores who may read and change: tokens, browser sessions and idempotency keys.
+
+It also builds the conditions that narrow rows to their owners.
 """

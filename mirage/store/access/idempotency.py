@@ -34,7 +34,10 @@ def claim_key(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int
 
 
 def _drop_surplus_keys(tx: Transaction, uid: int, key: str, now: int) -> None:
-    """Of their keys stay this one, unless it is over, and the newest of the others."""
+    """Delete the user's expired keys and all but the newest of the others.
+
+    `key` itself stays unless it has expired.
+    """
     theirs, is_open = table.c.uid == uid, table.c.at > now - KEEP_S
     newest = (
         select(table.c.key)

@@ -24,14 +24,14 @@ def match_own_chains(own: OwnRows) -> ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ChainOwner:
-    """Whose a chain is: `accounts` are those of its links."""
+    """The owner of a chain: `accounts` are those of its links."""
 
     uid: int
     accounts: frozenset[str]
 
 
 def list_chain_owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, ChainOwner]:
-    """Of those of these chains that are known."""
+    """Return the owners of those of these chains that are known."""
     wanted = list(chain_ids)
     accounts: dict[ChainId, set[str]] = {}
     query = select(links.c.chain_id, links.c.account).where(links.c.chain_id.in_(wanted))

@@ -1,4 +1,4 @@
-"""How many chains there are: of one user, in each state, at risk."""
+"""Counts chains: of one user, in each state, at risk."""
 
 from typing import NamedTuple
 

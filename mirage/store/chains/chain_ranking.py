@@ -21,7 +21,7 @@ _LIVE = tuple(state.value for state in ChainState if not state.is_over)
 
 
 class RankedChain(NamedTuple):
-    """Where a chain stands among the others: at risk, paused, then by the running link's end."""
+    """A chain's place among the others: at risk, paused, then by the running link's end."""
 
     rank: int
     """AT_RISK, PAUSED or ORDINARY."""
@@ -32,7 +32,7 @@ class RankedChain(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingFilter:
-    """Which chains. Empty fields do not filter."""
+    """A choice of chains. Empty fields do not filter."""
 
     own: OwnRows | None = None
     """Theirs alone."""
@@ -67,7 +67,7 @@ def list_soonest_ending(
 
 
 def count_by_rank(tx: Transaction, cluster_id: int, wanted: RankingFilter) -> dict[int, int]:
-    """How many live chains have each rank, of those that `wanted` names."""
+    """Count the live chains of each rank among those that `wanted` chooses."""
     rank = _build_rank()
     query = (
         select(rank, func.count())
@@ -112,7 +112,7 @@ def _build_conditions(
 
 
 def _select_ends(cluster_id: int) -> Select[Any]:
-    """Of each chain the end of what runs; the newest link is the last to end."""
+    """Select for each chain the end of what runs; its newest link is the last to end."""
     limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
     by_limit = links.c.start + links.c.time_limit_s
     later = links.c.expected_end > by_limit  # as `Link.get_planned_end`

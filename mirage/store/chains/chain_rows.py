@@ -15,7 +15,7 @@ _PLAIN = [name for name in _NAMES if name not in _OF_CAUSE | _OF_RISK]
 
 
 def build_chain_values(chain: Chain) -> dict[str, Any]:
-    """By column."""
+    """Build the values of a chain's row, by column."""
     values = {name: getattr(chain, name) for name in _PLAIN}
     values |= {"state": chain.state.value, "mode": chain.mode.value}
     values |= {"presubmit": chain.presubmit.value}

@@ -70,7 +70,7 @@ class ChainFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverFilter:
-    """Of the successor; empty fields do not filter."""
+    """A choice of hand-overs by their successor; empty fields do not filter."""
 
     chain_id: ChainId | None = None
     user: str = ""
@@ -189,7 +189,7 @@ def mark_links_seen(tx: Transaction, links: Collection[Link], now: int) -> None:
 
 
 def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
-    """By index."""
+    """Return the chain's links, ordered by index."""
     return list_links_by_chain(tx, [chain_id])[chain_id]
 
 
@@ -216,11 +216,11 @@ def find_link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: in
 def read_handover_waits(
     tx: Transaction, cluster_id: int, partition: str = "", *, nodes: int, last: int
 ) -> Waits:
-    """How long the last successors of about that size waited once eligible, oldest first.
+    """Return how long the last successors of about that size waited once eligible, oldest first.
 
     A successor is eligible when Mirage frees it or its predecessor ends, whichever is first. One
-    that was freed and has started counts although its predecessor still runs. "" is all
-    partitions, "a,b" is two.
+    that was freed and has started counts although its predecessor still runs. The partition ""
+    stands for all partitions, "a,b" for two.
     """
     before, after = _PREDECESSOR, _SUCCESSOR
     conditions = [

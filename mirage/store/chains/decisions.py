@@ -165,7 +165,7 @@ def _build_new_row(cluster_id: int, new: NewDecision) -> dict[str, Any]:
 
 
 def settle_decision(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
-    """What became of an intention."""
+    """Record what became of an intention. Raises NotFound for an unknown decision."""
     done = tx.execute(
         update(decisions)
         .where(decisions.c.id == decision_id)
@@ -209,7 +209,7 @@ def _match_decisions(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement
 
 
 def count_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
-    """How often Slurm was told to move the standby of each of these links, or may have been."""
+    """Count how often Slurm was told to move each link's standby, or may have been told."""
     told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
     query = select(decisions.c.chain_id, decisions.c.index, func.count())
     query = query.where(_match_decisions(tx, links), told)

@@ -1,4 +1,7 @@
-"""What became of each complete hand-over, and what would have under each policy: rows and sums."""
+"""Stores what became of each complete hand-over, and what would have under each policy.
+
+It reads both as rows and as sums.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ Parted = tuple[int, int]
 
 
 class OutcomeKind(StrEnum):
-    """Whose outcome it was."""
+    """The party whose outcome it was."""
 
     ACT = "act"
     """Mirage's: it was free to move the standby."""
@@ -55,7 +58,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeSums:
-    """Of some hand-overs. Those of policies are over the `compared` ones alone."""
+    """Sums over some hand-overs. Those of policies are over the `compared` ones alone."""
 
     count: int
     interruption_s: int
@@ -68,7 +71,7 @@ class OutcomeSums:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeGroup:
-    """What the sums are of: values of the columns that were asked for."""
+    """Sums for one group: `key` has the group's values in the columns that were asked for."""
 
     key: tuple[Any, ...]
     sums: OutcomeSums
@@ -113,7 +116,7 @@ def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
 
 
 def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
-    """When the last one was complete."""
+    """Return when the last hand-over was complete; None: none is stored."""
     query = select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id)
     found: int | None = tx.scalar(query)
     return found
@@ -129,12 +132,12 @@ def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
 
 
 def sum_by_payer(tx: Transaction, span: OutcomeSpan, limit: int) -> list[OutcomeGroup]:
-    """Of mode act by (account, user), who spent most first."""
+    """Sum hand-overs of mode act by (account, user), those who spent most first."""
     return _sum_biggest(tx, (outcomes.c.account, outcomes.c.user), span, limit)
 
 
 def sum_by_chain(tx: Transaction, span: OutcomeSpan, limit: int) -> list[OutcomeGroup]:
-    """Of mode act by (chain, user, partition), who spent most first."""
+    """Sum hand-overs of mode act by (chain, user, partition), those who spent most first."""
     return _sum_biggest(
         tx, (outcomes.c.chain_id, outcomes.c.user, outcomes.c.partition), span, limit
     )
@@ -202,7 +205,10 @@ def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]
 
 
 def list_would_free(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, dict[str, int]]:
-    """When each policy would free the standbys of these links, those that would."""
+    """Return when each policy would free the standbys of these links.
+
+    A policy that would not free a standby has no entry for it.
+    """
     found: dict[LinkKey, dict[str, int]] = {}
     query = select(would_free).where(
         match_links(tx, would_free.c.chain_id, would_free.c.index, links)

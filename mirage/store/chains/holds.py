@@ -1,4 +1,4 @@
-"""Which jobs Mirage holds: what it may release."""
+"""Stores which jobs Mirage holds: those that it may release."""
 
 from sqlalchemy import select, update
 
@@ -16,7 +16,7 @@ def record_hold(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> N
 
 
 def is_held_by_mirage(tx: Transaction, cluster_id: int, job: Job) -> bool:
-    """As far as the last look at the queue told."""
+    """Return whether Mirage holds the job, as far as the last look at the queue told."""
     this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
     query = select(links.c.held_at).where(links.c.cluster_id == cluster_id, *this)
     return tx.execute(query).scalar() is not None

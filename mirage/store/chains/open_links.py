@@ -11,7 +11,10 @@ _OPEN = tuple(state for state in LinkState if state is not LinkState.ENDED)
 
 
 def list_open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> list[Link]:
-    """Of live chains, by chain and index; `states`: those alone that are in one of them."""
+    """Return the open links of live chains, ordered by chain and index.
+
+    `states`: only the links that are in one of them.
+    """
     query = (
         select(*LINK_COLUMNS)
         .join(chains, chains.c.chain_id == links.c.chain_id)

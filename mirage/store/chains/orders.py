@@ -1,4 +1,4 @@
-"""What Slurm was told lately at the word of owners and admins, and how it answered."""
+"""Stores what Slurm was told lately at the word of owners and admins, and how it answered."""
 
 from enum import StrEnum
 
@@ -31,7 +31,7 @@ def record_order(
 def list_outcomes(
     tx: Transaction, cluster_id: int, job_id: JobId, order: str, *, since: int
 ) -> list[OrderOutcome]:
-    """Of that order to that job, after that instant."""
+    """Return the outcomes of that order to that job, after that instant."""
     query = select(orders.c.outcome).where(
         orders.c.cluster_id == cluster_id,
         orders.c.job_id == job_id,

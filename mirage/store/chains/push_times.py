@@ -1,4 +1,7 @@
-"""What slurmctld told of itself: that jobs have ended (docs/reference/chains.md, completions)."""
+"""Stores the pushes of slurmctld, which tell that jobs have ended.
+
+docs/reference/chains.md, completions, describes them.
+"""
 
 from typing import NamedTuple
 
@@ -35,7 +38,7 @@ def record_push(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bo
 
 
 def is_open_link(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
-    """Whether it is a link that is not known to have ended."""
+    """Return whether the job is a link that is not known to have ended."""
     query = select(links.c.id).where(
         links.c.cluster_id == cluster_id,
         links.c.job_id == job_id,
@@ -51,7 +54,7 @@ def read_push_times(tx: Transaction, cluster_id: int) -> PushTimes:
 
 
 def has_push(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:
-    """Whether this job's end was told at `since` or later."""
+    """Return whether this job's end was told at `since` or later."""
     query = select(links.c.pushed_at).where(
         links.c.cluster_id == cluster_id, links.c.job_id == job_id, links.c.pushed_at >= since
     )

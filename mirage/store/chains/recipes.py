@@ -1,4 +1,7 @@
-"""What owners of chains of mode submit left for whoever submits their next links."""
+"""Stores the recipes that owners of chains of mode submit leave.
+
+Whoever submits the next links of such a chain needs its recipe.
+"""
 
 from dataclasses import asdict
 from typing import NamedTuple

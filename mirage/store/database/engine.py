@@ -223,7 +223,10 @@ def build_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailable:
 
 
 def _explain_unusable_file(url: URL) -> str:
-    """What is wrong with a SQLite file's place: SQLite itself says only "unable to open"."""
+    """Explain why a SQLite file's place is unusable; empty: no fault is found.
+
+    SQLite itself says only "unable to open".
+    """
     if url.get_backend_name() != _SQLITE:
         return ""
     file = Path(url.database or "").absolute()
@@ -238,7 +241,10 @@ def _explain_unusable_file(url: URL) -> str:
 
 
 def _describe_owner(folder: Path) -> str:
-    """Whose it is: who types a command of the service's as oneself is told as whom it runs."""
+    """Describe the folder's owner; empty for the caller's own folder or an unknown owner.
+
+    Someone who types one of the service's commands as themselves learns which account must run it.
+    """
     owner = folder.stat().st_uid
     if owner == os.geteuid():
         return ""

@@ -28,7 +28,7 @@ _POSTGRESQL = (
 def match_links(
     tx: Transaction, chain_id: Column[str], index: Column[int], links: Iterable[LinkKey]
 ) -> ColumnElement[bool]:
-    """Whether (`chain_id`, `index`) is one of `links`."""
+    """Return the condition that (`chain_id`, `index`) is one of `links`."""
     words = _SQLITE if tx.dialect.name == "sqlite" else _POSTGRESQL
     named = text(words).bindparams(pairs=json.dumps(list(links)))
     wanted = named.columns(chain_id=Text, index=BigInteger).subquery("wanted")

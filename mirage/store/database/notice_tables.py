@@ -1,4 +1,4 @@
-"""What people are told of chains; the tables beside those of `tables`."""
+"""Tables of the notices that people get about chains; the other tables are in `tables`."""
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 

@@ -18,7 +18,7 @@ _OVER = tuple(state.value for state in ChainState if state.is_over)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Of the audit."""
+    """A choice of the audit's events."""
 
     words: Collection[str]
     beginnings: Collection[str]

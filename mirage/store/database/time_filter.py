@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement
 
 
 class TimeBounds(Protocol):
-    """From `since` to before `until`; None: without that end."""
+    """The bounds of a time span, from `since` to before `until`; None: without that end."""
 
     @property
     def since(self) -> int | None: ...

@@ -50,6 +50,6 @@ def _build_upsert(
 def put_row_if_absent(
     tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
 ) -> bool:
-    """Whether the row was not there."""
+    """Insert the row if it is absent; return whether it was."""
     statement = build_insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key)
     return tx.execute(statement).rowcount > 0

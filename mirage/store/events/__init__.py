@@ -1,3 +1,4 @@
-"""What happened, for others to read: numbered changes, the audit, and notices that wait to be
-sent.
+"""Stores what happened, for others to read.
+
+That is numbered changes, the audit, and notices that wait to be sent.
 """

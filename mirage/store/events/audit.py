@@ -1,6 +1,8 @@
-"""Who did what, and what Mirage found and did. Append only: nothing here changes or deletes. What
-is old goes by store/database/pruning.py. It is for people: nothing that Mirage does depends on
-it."""
+"""Stores who did what, and what Mirage found and did. Append only: nothing here changes or deletes.
+
+Old rows go by store/database/pruning.py. The audit is for people: nothing that Mirage does depends
+on it.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

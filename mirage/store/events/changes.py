@@ -1,8 +1,8 @@
-"""What has changed, told in the transaction that changed it and numbered in the order of commits.
+"""Numbers what has changed, in the transaction that changed it and in the order of commits.
 
-Who shows something live reads on from the last number it has seen. The numbers of a cluster come
-from one row, taken as the last act before the commit: whoever sees number n can see every number
-before it (a sequence of PostgreSQL gives its numbers before their commits), nobody waits for that
+Whoever shows something live reads on from the last number seen. The numbers of a cluster come from
+one row, taken as the last act before the commit. So a reader who sees number n can see every number
+before it (a sequence of PostgreSQL gives its numbers before their commits). Nobody waits for that
 row longer than a commit takes, and as the last lock of all it closes no circle.
 """
 

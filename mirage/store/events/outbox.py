@@ -48,7 +48,7 @@ class Situation:
 
 
 def list_open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation]:
-    """Of chains that were not over, as they were last time."""
+    """Return the last stored situation of each chain that was not over then."""
     query = select(situations).where(
         situations.c.cluster_id == cluster_id, situations.c.state.not_in(_OVER)
     )
@@ -59,7 +59,10 @@ def list_open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situ
 
 
 def find_idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
-    """Of live chains whose links have run and of which none runs now: the last link's end."""
+    """Return since when live chains are idle: the end of the last link of each.
+
+    A chain is idle if its links have run and none runs now.
+    """
     links, chains = tables.links, tables.chains
     running = case((links.c.state == LinkState.RUNNING.value, 1), else_=0)
     query = (
@@ -200,7 +203,7 @@ def settle_notices(
 def put_off_notices(
     tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, until: int
 ) -> None:
-    """What waits of a chain for a channel is due then, and no sooner."""
+    """Put off a chain's waiting notices for a channel: none is due before `until`."""
     tx.execute(
         update(notices)
         .where(
@@ -227,8 +230,10 @@ def read_last_sent_at(
 
 
 def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
-    """By channel, messages that were sent after then: notices of one channel, chain and second are
-    one."""
+    """Count by channel the messages that were sent after then.
+
+    Notices of one channel, chain and second are one message.
+    """
     query = (
         select(notices.c.channel, notices.c.chain_id, notices.c.sent_at)
         .where(notices.c.cluster_id == cluster_id, notices.c.sent_at > since)

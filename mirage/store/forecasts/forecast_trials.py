@@ -1,6 +1,6 @@
-"""What users would have been told as they submitted their jobs, and how long they waited then.
+"""Stores what users would have been told as they submitted jobs, and how long these then waited.
 
-`store.foretold` says why these are not the forecasts that it keeps.
+`store.forecasts.job_forecasts` says why these are not the forecasts that it keeps.
 """
 
 from collections.abc import Iterable
@@ -65,8 +65,11 @@ def record_trials(tx: Transaction, cluster_id: int, news: Iterable[ForecastTrial
 def list_outcomes(
     tx: Transaction, cluster_id: int, since: int, now: int, most: int
 ) -> list[TrialOutcome]:
-    """Of the trials since then whose p90 has passed, so that quick starts count no more than slow
-    ones: at most about `most`, one in so many of all days alike."""
+    """Return the outcomes of the trials since then whose p90 has passed.
+
+    So quick starts count no more than slow ones. At most about `most` are returned: one in so many,
+    of all days alike.
+    """
     trials = shape_trials.c
     due = (
         trials.cluster_id == cluster_id,
@@ -137,7 +140,7 @@ def find_quality(
 
 
 def list_qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, ForecastAccuracy]:
-    """By source: the last judgements, those made since then."""
+    """Return the last judgement of each source, by source, if it was made since then."""
     query = select(shape_quality.c.source).where(
         shape_quality.c.cluster_id == cluster_id, shape_quality.c.at >= since
     )

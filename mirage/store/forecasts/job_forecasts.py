@@ -33,7 +33,7 @@ ForecastKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForecast:
-    """What was said of one job's wait at its submission."""
+    """The forecast of one job's wait that was made at its submission."""
 
     job_id: JobId
     submit: int
@@ -113,7 +113,7 @@ def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[ForecastKey]
 
 
 def drop_forecasts_before(tx: Transaction, cluster_id: int, submit: int) -> None:
-    """Of jobs that nobody has heard of since."""
+    """Delete the forecasts of jobs submitted before then, of which nothing was heard since."""
     old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
     tx.execute(delete(foretold).where(*old))
 
@@ -128,7 +128,7 @@ def count_open_forecasts(tx: Transaction, cluster_id: int, since: int) -> dict[s
 
 
 def find_tally(tx: Transaction, cluster_id: int, day: int, partition: str) -> Any:
-    """As it was stored; None: there is none."""
+    """Return the tally as it was stored; None: there is none."""
     days = accuracy_days
     query = select(days.c.tally).where(
         days.c.cluster_id == cluster_id, days.c.day == day, days.c.partition == partition

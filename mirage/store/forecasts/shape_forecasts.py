@@ -74,7 +74,7 @@ def request_forecast(
 def count_requests(
     tx: Transaction, cluster_id: int, since: int, *, by: int | None = None
 ) -> RequestedShapes:
-    """What somebody has asked about since then. `by`: that user alone."""
+    """Count the shapes that somebody has asked about since then. `by`: that user alone."""
     query = select(func.count(), func.min(shapes.c.asked_at)).where(
         shapes.c.cluster_id == cluster_id, shapes.c.asked_at >= since
     )
@@ -96,7 +96,10 @@ def list_forecasts(tx: Transaction, cluster_id: int, partition: str) -> list[Sha
 def list_due_shapes(
     tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int
 ) -> list[JobShape]:
-    """Whose turn it is: those asked about first, then those with the oldest answer."""
+    """Return the shapes that are due, in turn.
+
+    Those asked about come first, then those with the oldest answer.
+    """
     unheard = and_(
         shapes.c.asked_at >= asked_since, func.coalesce(shapes.c.at, -1) < shapes.c.asked_at
     )
@@ -107,7 +110,7 @@ def list_due_shapes(
 
 
 def has_open_requests(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
-    """Whether somebody waits for an answer."""
+    """Return whether somebody waits for an answer."""
     query = select(func.count()).where(
         shapes.c.cluster_id == cluster_id,
         shapes.c.asked_at >= asked_since,

@@ -198,8 +198,10 @@ def read_last_submission(tx: Transaction, cluster_id: int) -> int | None:
 def read_submit_lines(
     tx: Transaction, cluster_id: int, keys: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], str]:
-    """By (job id, submit), the command that each of these jobs was submitted with, as accounting
-    has it; those of which it is not known are left out."""
+    """Return the command that each of these jobs was submitted with, by (job id, submit).
+
+    Accounting tells it; jobs of which it is not known are left out.
+    """
     query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
         jobs.c.cluster_id == cluster_id,
         jobs.c.submit_line != "",
@@ -248,7 +250,10 @@ def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Merge
 def _list_changed_starts(
     added: list[_Values], updated: list[_Values], stored: dict[_Key, _Values]
 ) -> Iterator[int]:
-    """When the jobs started that sums of waits count otherwise now: before the merge, and since."""
+    """List the starts of jobs that sums of waits count otherwise now.
+
+    That is their starts before the merge, and since.
+    """
     known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
     changed = (pair for pair in known if _waited(pair[0]) != _waited(pair[1]))
     rows = chain(added, chain.from_iterable(changed))

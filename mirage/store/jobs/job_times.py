@@ -1,4 +1,4 @@
-"""What the instants of a job's row say, in SQL; `domain.job` says the same in Python."""
+"""Builds what the instants of a job's row say, in SQL; `domain.job` says the same in Python."""
 
 from sqlalchemy import ColumnElement, case
 

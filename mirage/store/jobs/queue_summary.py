@@ -71,8 +71,10 @@ def save_summary(
 
 
 def read_planned_starts(tx: Transaction, cluster_id: int) -> dict[int, int]:
-    """By job id, when Slurm planned to start it at the last look; those without a plan are not in
-    it."""
+    """Return when Slurm planned to start each job at the last look, by job id.
+
+    Jobs without a plan are left out.
+    """
     found = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
     return {int(job_id): instant for job_id, instant in (found or {}).items()}
 

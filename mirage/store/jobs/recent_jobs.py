@@ -1,4 +1,4 @@
-"""What an observation remembers of the past, read from the job history: bounded, once a tick."""
+"""Reads what an observation remembers of the past from the job history: bounded, once a tick."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _limit_s = func.coalesce(jobs.c.time_limit_s, 0)
 
 
 def read_recent_jobs(tx: Transaction, cluster_id: int, now: int) -> RecentHistory:
-    """What had happened by `now`: submissions and starts of a day, ends of a month."""
+    """Read what had happened by `now`: submissions and starts of a day, ends of a month."""
     ends = list(tx.execute(_select_ended(cluster_id, now)))[::-1]
     return RecentHistory(
         submitted=_to_array(list(tx.execute(_select_submitted(cluster_id, now))), 3),

@@ -91,7 +91,10 @@ def read_queue(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
 
 
 def _restore_old_queue(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
-    """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
+    """Restore a queue that an older release stored.
+
+    That release kept fewer columns, and kept plans as starts: `Job` tells them apart.
+    """
     rows = zip(*columns.values(), strict=True)
     return Queue.from_jobs(
         taken_at, [_build_job(dict(zip(columns, row, strict=True))) for row in rows]

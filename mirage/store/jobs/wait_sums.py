@@ -96,7 +96,7 @@ def read_cells(tx: Transaction, cluster_id: int, span_s: int, since: int, until:
 
 
 def _sum_jobs(tx: Transaction, cluster_id: int, begin: int, end: int) -> WaitCells:
-    """From the jobs that started in [begin, end)."""
+    """Sum the waits of the jobs that started in [begin, end)."""
     limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
     rows = tx.execute(
         select(jobs.c.partition, jobs.c.start, build_waited_s(), jobs.c.nodes, limit_s).where(
@@ -134,7 +134,7 @@ def _select_hour(cells: WaitCells, hour: int) -> WaitCells:
 def _put_cells(
     tx: Transaction, cluster_id: int, span_s: int, rows: Sequence[tuple[int, WaitCells]]
 ) -> None:
-    """Without a row where no job started."""
+    """Store the cells of each span; a span in which no job started has no row."""
     values = []
     for at, cells in rows:
         if len(cells):

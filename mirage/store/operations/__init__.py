@@ -1,3 +1,4 @@
-"""How Mirage runs on a cluster: modes, worker lease, kill switches, limit overrides, telemetry
-and stored reports.
+"""Stores how Mirage runs on a cluster.
+
+That is modes, worker lease, kill switches, limit overrides, telemetry and stored reports.
 """

@@ -32,7 +32,7 @@ def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]
 
 
 def pull_switch(tx: Transaction, cluster_id: int, new: PulledSwitch) -> None:
-    """Who has pulled it first by this way stays."""
+    """Record a pulled kill switch; whoever has pulled it first in this way stays recorded."""
     values = {
         "cluster_id": cluster_id,
         "way": new.way,
@@ -50,7 +50,7 @@ def release_switches(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOverride:
-    """In the place of the configuration's."""
+    """The value that an admin set for a limit, in place of the configuration's."""
 
     value: float
     by: str
@@ -58,7 +58,7 @@ class LimitOverride:
 
 
 def list_limit_overrides(tx: Transaction, cluster_id: int) -> Mapping[str, LimitOverride]:
-    """By name."""
+    """Return the limit overrides, by name."""
     rows = tx.execute(select(limits).where(limits.c.cluster_id == cluster_id))
     return {row.name: LimitOverride(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
 

@@ -46,7 +46,7 @@ def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
 
 
 def read_demoted_at(tx: Transaction, cluster_id: int) -> int | None:
-    """When wrong forecasts last took it from act to shadow; None: never."""
+    """Return when wrong forecasts last took the cluster from act to shadow; None: never."""
     found = tx.scalar(select(clusters.c.demoted_at).where(clusters.c.id == cluster_id))
     return None if found is None else int(found)
 
@@ -82,7 +82,7 @@ def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") 
 
 
 def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
-    """Whether the partition had a mode of its own."""
+    """Unset the partition's own mode; return whether it had one."""
     mine = partition_modes.c.cluster_id == cluster_id, partition_modes.c.partition == partition
     gone = delete(partition_modes).where(*mine).returning(partition_modes.c.partition)
     found = tx.execute(gone).first() is not None
@@ -108,7 +108,10 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
 
 
 def read_lease_end(tx: Transaction, cluster_id: int) -> int | None:
-    """When the acting worker's lease runs out, or ran out; None: none, or it ended in order."""
+    """Return when the acting worker's lease runs out, or ran out.
+
+    None: there is no lease, or it ended in order.
+    """
     until: int | None = tx.scalar(select(leases.c.until).where(leases.c.cluster_id == cluster_id))
     return until
 

@@ -25,7 +25,7 @@ class StoredReport:
 def put_report(
     tx: Transaction, cluster_id: int, kind: str, document: Mapping[str, Any], *, at: int
 ) -> None:
-    """In the place of the one before."""
+    """Store the report in place of the one before."""
     values = {"cluster_id": cluster_id, "kind": kind, "at": at, "document": dict(document)}
     put_row(tx, reports, values, key=["cluster_id", "kind"])
     changes.record_change(tx, cluster_id, Topic.QUEUE)

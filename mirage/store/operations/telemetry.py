@@ -68,7 +68,7 @@ def find_last_tick(tx: Transaction, cluster_id: int) -> WorkerTick | None:
 
 
 def find_lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
-    """Who holds it, and until when."""
+    """Return the lease's holder and its end; None: there is no lease."""
     row = tx.execute(select(leases).where(leases.c.cluster_id == cluster_id)).first()
     return None if row is None else (row.holder, row.until)
 
@@ -99,7 +99,7 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
 
 
 def sum_calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, CallCounts]:
-    """From the beginning of an hour on."""
+    """Sum calls by command from `since` on, the beginning of an hour."""
     sums = [func.sum(slurm_calls.c[name]) for name in _COUNTED]
     query = select(slurm_calls.c.command, *sums).where(*_match_calls_since(cluster_id, since))
     rows = tx.execute(query.group_by(slurm_calls.c.command))
@@ -126,7 +126,7 @@ def _match_calls_since(
 
 
 def measure_size_bytes(tx: Transaction) -> int:
-    """Of the whole database; of SQLite without its journal."""
+    """Return the size of the whole database, in bytes; of SQLite without its journal."""
     if tx.dialect.name == "sqlite":
         query = text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
     else:
@@ -135,7 +135,7 @@ def measure_size_bytes(tx: Transaction) -> int:
 
 
 def read_database_version(tx: Transaction) -> str:
-    """Of the server, or of the library."""
+    """Return the version of the database server, or of SQLite's library."""
     if tx.dialect.name == "sqlite":
         return f"SQLite {tx.execute(text('SELECT sqlite_version()')).scalar_one()}"
     return f"PostgreSQL {tx.execute(text('SHOW server_version')).scalar_one()}"
