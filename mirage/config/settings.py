@@ -16,10 +16,10 @@ from pydantic import (
 from mirage.config import config_file
 from mirage.config.config_file import RawConfig
 from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
+from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
-from mirage.domain.policy_names import POLICY_NAMES
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 

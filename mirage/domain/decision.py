@@ -87,7 +87,7 @@ class PolicyView:
     queue: Queue
     free_nodes: int
     observation: NDArray[np.float32] | None = None
-    """[F], of `features.spec`; None where it cannot be made."""
+    """[F], of `features.observation.spec`; None where it cannot be made."""
     unobserved: str = "there is no observation"
     """Why there is none."""
     window: NDArray[np.float32] | None = None

@@ -1,4 +1,4 @@
-"""The bounds of `services.quotas` as requests meet them: who asks, and for what."""
+"""The bounds of `services.access.quotas` as requests meet them: who asks, and for what."""
 
 import ipaddress
 from collections.abc import Callable, Iterator

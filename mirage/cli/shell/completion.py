@@ -20,7 +20,7 @@ from typing import Any
 
 from mirage.cli.connection import transport
 from mirage.config.paths import get_models_dir
-from mirage.domain.policy_names import POLICY_NAMES
+from mirage.config.policy_names import POLICY_NAMES
 
 TREE = Path(__file__).with_name("completions.json")
 VARIABLE = "_MIRAGE_COMPLETE"

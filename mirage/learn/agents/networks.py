@@ -29,7 +29,8 @@ class NetInput:
     """What is known at each of N instants."""
 
     now: Tensor
-    """[N, F], on the scale of `features.spec`; what the twin foretold, if anything, comes last."""
+    """[N, F], on the scale of `features.observation.spec`; what the twin foretold, if anything,
+    comes last."""
     past: Tensor
     """[N, K, F]: means of parts of the run so far, the newest last; K may be 0. Nothing of the twin
     is in it: its F is less by that."""

@@ -28,7 +28,7 @@ class ObservationKind(StrEnum):
     SMALL = "small"
     """`compact_observation.FEATURES`: many times faster, the standby's position among them."""
     FULL = "full"
-    """`features.spec.NAMES`: the very numbers of the tables, which know no position."""
+    """`features.observation.spec.NAMES`: the very numbers of the tables, which know no position."""
 
 
 class LiveLibrary:

@@ -22,7 +22,7 @@ class Limits:
     max_touches: int = 6
     """Of one hand-over."""
     max_chains_per_user: int = 200
-    """Live ones that Mirage follows (`services.room`)."""
+    """Live ones that Mirage follows (`services.chains.chain_quota`)."""
     demote_after: int = 10
     demote_error_s: float = 12.0 * HOUR_S
 

@@ -120,7 +120,7 @@ class TickObservations:
         self._history: SubmissionHistory | None = None
 
     def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
-        """Float32[F] of `features.spec`; or None, and why."""
+        """Float32[F] of `features.observation.spec`; or None, and why."""
         look = self._get_look()
         if isinstance(look, str):
             return None, look
@@ -139,7 +139,7 @@ class TickObservations:
     def forecast_handover(
         self, predecessor: Link, standby: Link
     ) -> tuple[NDArray[np.int32] | None, bool]:
-        """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""
+        """Int32[19] of `features.twin_features`; or None, and whether its turn is still to come."""
         # What may not be observed may not be simulated either: hidden jobs, an unknown history.
         look = self._get_look()
         if self._observer is None or isinstance(look, str):

@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 BATCH = 5000
 """Rows of each kind that go in an hour: SQLite's one writer is held for a moment, and 120,000 a day
-are more than anybody may cause (`services.quotas`)."""
+are more than anybody may cause (`services.access.quotas`)."""
 
 _ASKED = "asked: "
 ROUTINE = EventFilter(

@@ -91,7 +91,7 @@ class Rules:
     """What trained models are shown; None: nothing."""
     submit: Callable[[NextLink], bool] = _skip_submission
     """Puts a link of a chain without standing jobs into the queue. Raises what moves raise; False:
-    the link that runs does it, when it asks next (`services.submitting`)."""
+    the link that runs does it, when it asks next (`services.chains.submit_instruction`)."""
     accrues_always: Callable[[], bool] = _expect_no_accrual
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
     reach: Callable[[], MoveScope] = _permit_everybody

@@ -3,11 +3,13 @@
 A forecast lives until its job starts. Then it is counted into its day's tally and goes: a year of a
 busy site is a few thousand rows, and no page scans jobs.
 
-`store.trials` keeps forecasts of new jobs as well, and is another thing. These ask how good the
+`store.forecasts.forecast_trials` keeps forecasts of new jobs as well, and is another thing.
+These ask how good the
 forecast is that every decision begins with: always the same one, of the whole distribution, of all
 new jobs alike, with Slurm's plan beside it; once summed up, nobody needs them. A trial is what one
 user would have read at that moment, from whichever source, in the three quantiles that are shown;
-it stays for three weeks because `services.judging` moves the next ones by the quantiles of all
+it stays for three weeks because `services.forecasts.forecast_calibration` moves the next ones by
+the quantiles of all
 their residuals, which no sums give. One table would hold rows of two shapes that live differently.
 Which jobs are new (`new_jobs`) and how long one has waited (`Job`) is one code for both.
 """

@@ -32,6 +32,7 @@ from tests.support.services.slurm_jobs import (
     NOW,
     Written,
     chain,
+    contents,
     ended,
     job,
     links,
@@ -40,7 +41,6 @@ from tests.support.services.slurm_jobs import (
 )
 
 DAY = 86400
-SILENT = ClusterUnavailable("no answer")
 
 
 def worker(store: Store, cluster: Written, **options: Any) -> Worker:
@@ -51,15 +51,6 @@ def tick(cluster: Written, *workers: Worker, after_s: int = 60) -> None:
     cluster.at += after_s
     for each in workers:
         each.run_tick()
-
-
-def contents(store: Store) -> dict[str, list[Any]]:
-    with store.read() as tx:
-        return {
-            table.name: sorted(map(repr, tx.execute(select(table))))
-            for table in metadata.sorted_tables
-            if table.name != "ticks"  # when it was, and how long it took
-        }
 
 
 def known(store: Store) -> dict[JobId, Job]:
@@ -135,7 +126,7 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was(acting_store: Store) ->
     class Tiring(Written):
         def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             if len(self.windows) == 2:
-                raise SILENT
+                raise ClusterUnavailable("no answer")
             return super().fetch_history(since, until)
 
     tiring = Tiring(now=NOW + DAY)
@@ -181,7 +172,7 @@ def test_without_accounting_the_queue_alone_is_history(acting_store: Store) -> N
 def test_a_silent_slurm_costs_nothing_but_time(acting_store: Store, call: str) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
-    cluster.trouble[call] = SILENT
+    cluster.trouble[call] = ClusterUnavailable("no answer")
     for _ in range(4):
         tick(cluster, one)
     assert all(link.state is not LinkState.ENDED for link in links_or_none(acting_store).values())
@@ -211,7 +202,7 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
     one = worker(acting_store, cluster)
     one.run_tick()
     cluster.shown = [job(2)]
-    cluster.trouble["jobs"] = cluster.trouble["history"] = SILENT
+    cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterUnavailable("no answer")
     for _ in range(10):
         tick(cluster, one)
     assert links(acting_store)[1].state is LinkState.RUNNING
@@ -340,7 +331,7 @@ def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(acting_store: S
             return super().fetch_nodes()
 
     slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
-    quick.trouble["free"] = SILENT
+    quick.trouble["free"] = ClusterUnavailable("no answer")
     first, second = worker(acting_store, slow), worker(acting_store, quick)
     first._holder, second._holder = "a:1", "b:1"
     quick.at = NOW + 10_000

@@ -25,7 +25,7 @@ from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_p
 from tests.support.paths import CHECKOUT
 from tests.support.slurm_testbed import Testbed
 
-PAGE = CHECKOUT / "docs" / "slurmrestd.md"
+PAGE = CHECKOUT / "docs" / "admin" / "slurmrestd.md"
 BEGIN, END = "<!-- made by tests/support/cluster/move_table.py -->\n", "<!-- end of the table -->\n"
 Real = SlurmCli | Slurmrestd
 _WRONG = re.compile(r"\b(?:NO|NOT|CUT|STILL|TAKEN|REFUSED)\b")

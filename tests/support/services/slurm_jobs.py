@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import select
+
 from mirage.domain.chain import Chain, ChainId, Link, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
@@ -12,6 +14,7 @@ from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
+from mirage.store.database.tables import metadata
 from mirage.store.events import audit
 from tests.support.jobs import make_job
 
@@ -159,3 +162,13 @@ def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> 
     """What a look at queue or accounting brings, on the first cluster of the database."""
     with store.begin() as tx:
         link_service.sync_links(tx, 1, jobs, now, accounting=accounting)
+
+
+def contents(store: Store) -> dict[str, list[Any]]:
+    """Read all rows of all tables, as text, sorted: two equal contents are the same database."""
+    with store.read() as tx:
+        return {
+            table.name: sorted(map(repr, tx.execute(select(table))))
+            for table in metadata.sorted_tables
+            if table.name != "ticks"  # when it was, and how long it took
+        }

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from mirage.cli.admin.config import render_reference
 from mirage.config import settings
+from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import Settings
-from mirage.domain.policy_names import POLICY_NAMES
 from mirage.errors import ConfigError
 from mirage.policy import registry
 from tests.support.paths import DOCS

@@ -30,7 +30,7 @@ def ours() -> Iterator[Path]:
 
 SOURCES = sorted(ours())
 ROOMS = sorted((CHECKOUT / "mirage").rglob("__init__.py"))
-DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("*.md"))
+DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("[0-9]*.md"))
 
 
 def shown(path: Path) -> str:
