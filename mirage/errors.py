@@ -35,7 +35,7 @@ class MirageError(Exception):
 
 
 class InputError(MirageError):
-    """What was given is wrong: the message says what to change."""
+    """An error in the input: the message says what to change."""
 
     exit_code = 2
 
@@ -53,7 +53,7 @@ class ConfigError(InputError):
         super().__init__("\n".join(format_faults(source, faults)))
 
     def to_one_line(self) -> str:
-        """For where a sentence goes, such as a cell of a table or a fault of another file."""
+        """Return all faults in one line, for a table's cell or a fault of another file."""
         return f"{self.source}: {'; '.join(self.faults)}"
 
 
@@ -87,7 +87,10 @@ class ClusterError(MirageError):
 
 
 class ClusterUnavailable(ClusterError):
-    """No answer, or not now. Nothing is known of the jobs asked about: ask again later."""
+    """A cluster that did not answer, or cannot answer now.
+
+    Nothing is known of the jobs asked about: ask again later.
+    """
 
 
 class ForgedAnswer(ClusterUnavailable):

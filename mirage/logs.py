@@ -33,13 +33,19 @@ class ThrottledLog:
     def log_event(
         self, say: Callable[..., object], event: str, *, kind: str = "", **fields: Any
     ) -> None:
-        """That line, unless there were too many of its kind: the event, where no other is given."""
+        """Log the line, unless there were too many of its kind.
+
+        Without `kind`, the event is the kind.
+        """
         left_out = self._count_left_out(kind or event)
         if left_out is not None:
             say(event, **fields, **({"left_out": left_out} if left_out else {}))
 
     def _count_left_out(self, kind: str) -> int | None:
-        """How many of that kind were left out before this one; None: so is this one."""
+        """Return how many lines of that kind were left out before this one.
+
+        Returns None if this line is left out too.
+        """
         now = time.monotonic()
         with self._lock:
             self._said[kind] += 1
@@ -68,7 +74,10 @@ class _LineLogger(structlog.PrintLogger):
 
 
 class _LibraryHandler(logging.Handler):
-    """What uvicorn and asyncio say of their callers, as a line of ours, and seldom."""
+    """Logs as our own lines what uvicorn and asyncio report about their callers.
+
+    Repeated reports are throttled.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +120,7 @@ def setup_logging(
 
 
 def _escape_fields(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """What fields quote of users stays in its line, and moves no terminal."""
+    """Escape the user text in fields, so that it stays on its line and moves no terminal."""
     return {
         name: escape_unprintable(value) if isinstance(value, str) else value
         for name, value in event.items()

@@ -40,9 +40,9 @@ class Cluster(Protocol):
         ...
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        """What accounting knows of these ids; absent ids are left out.
+        """Return accounting's records of these ids; absent ids are left out.
 
-        `Records`, where some of what it knows of them does not read.
+        Returns `Records` if some of the records cannot be read.
         """
         ...
 
@@ -112,7 +112,7 @@ class NextLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a policy is shown of a handover beyond its times, since each part costs something."""
+    """The parts of a handover that a policy needs beyond its times; each part costs something."""
 
     observation: bool = False
     """`PolicyView.observation`, which takes time to compute."""
@@ -123,7 +123,10 @@ class Needs:
 
 
 class Policy(Protocol):
-    """When to make the standby eligible. Pure: what it knows is in the view."""
+    """Decides when to make the standby eligible.
+
+    A policy is pure: all that it knows is in the view.
+    """
 
     @property
     def name(self) -> str: ...
@@ -143,7 +146,7 @@ class Policy(Protocol):
 
 
 class SimplePolicy:
-    """What a policy is that says no more: it needs nothing, and can always be asked."""
+    """A base for policies that need nothing and can always be asked."""
 
     __slots__ = ()
 

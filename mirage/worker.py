@@ -138,7 +138,7 @@ class Worker:
             clusters.release_lease(tx, self._cluster_id, self._holder)
 
     def _compute_due_at(self, began: int) -> int:
-        """When to look again: pushes may bring it forward, or put it off."""
+        """Return when to look again; pushes may bring the next look forward or put it off."""
         if self._pushed.last is not None:
             self._read_pushes()
         return self._cadence.compute_next_look(began, self._pushed, self._cluster.read_clock())
@@ -169,7 +169,7 @@ class Worker:
         self._record_tick(error, time.monotonic() - began)
 
     def _record_tick(self, error: str, took_s: float) -> None:
-        """For the page Admin, whichever process shows it."""
+        """Record the tick for the page Admin, which any process may show."""
         try:
             with self._store.begin() as tx:
                 now = self._cluster.read_clock()
@@ -193,7 +193,10 @@ class Worker:
         )
 
     def _take_turn(self) -> bool:
-        """Whether this worker has the lease; then the kill switch is obeyed before all else."""
+        """Renew the lease and return whether this worker has it.
+
+        If it has the lease, it obeys the kill switch before all else.
+        """
         with self._store.begin() as tx:
             if not self._renew_lease(tx):
                 return False

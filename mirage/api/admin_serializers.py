@@ -1,4 +1,4 @@
-"""From what the services tell admins to what goes over the wire."""
+"""Turns the results of the admin services into the API's answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -85,7 +85,11 @@ def _put_root_path(scope: Scope, root_path: str) -> None:
 
 
 def _strip_origin(location: str) -> str:
-    """Without scheme and host: Starlette's own redirects have those that a proxy asked with."""
+    """Return a location without its scheme and host.
+
+    Starlette's own redirects contain the scheme and host that a proxy used for its request.
+    A location whose path starts with `//` is returned as it is.
+    """
     parts = urlsplit(location)
     if not parts.netloc or parts.path.startswith("//"):
         return location

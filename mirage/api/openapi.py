@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beside the routes themselves: their errors, and what all share."""
+"""Completes the OpenAPI document: the errors of the routes, and the parts that all share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,10 @@ _UNCHANGED = {"description": "The answer at hand is the newest still.", "headers
 
 
 def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Of whatever asks who is there; a route names what it has beside."""
+    """Return the error responses of a route that identifies its caller.
+
+    `more` are the further statuses that this route has.
+    """
     return describe_errors(*_READ, *more)
 
 

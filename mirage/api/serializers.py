@@ -1,4 +1,4 @@
-"""From what the store holds to what goes over the wire."""
+"""Turns rows of the store into the API's answers."""
 
 from collections.abc import Iterator, Sequence
 

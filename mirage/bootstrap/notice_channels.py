@@ -1,4 +1,4 @@
-"""Who takes notices to people, as the settings say; nobody where none are configured."""
+"""Builds the senders of notices that the settings configure; none if none is configured."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def build_watch(notify: NotifySettings) -> Watch | None:
-    """What the worker writes down."""
+    """Return the watch that writes down notices for the worker; None without a channel."""
     channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
@@ -40,7 +40,7 @@ def build_courier(service: Service) -> Courier | None:
 
 
 def build_senders(notify: NotifySettings) -> dict[str, Send]:
-    """By channel, those that are configured."""
+    """Return the configured senders by channel."""
     found: dict[str, Send] = {}
     if notify.smtp_host is not None and notify.mail_from is not None:
         mailer = Mailer(
@@ -69,7 +69,11 @@ def _send_mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now
 
 
 def _format_owner_address(template: str, digest: Digest) -> str:
-    """Of a name that is one: it becomes part of a header and of SMTP's command."""
+    """Return the mail address of a digest's owner.
+
+    The user's name becomes part of a header and of an SMTP command. Raises DeliveryError unless
+    it is a valid name.
+    """
     user = digest.first.user
     if not user or not set(user) <= _NAME:
         raise DeliveryError("the owner's name makes no address")

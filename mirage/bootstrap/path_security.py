@@ -1,4 +1,4 @@
-"""Whether somebody else could change, or put something in the place of, what the service keeps."""
+"""Checks whether somebody else could change or replace the service's files."""
 
 import grp
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def find_fault(path: Path) -> str | None:
-    """What is wrong with a file or directory of the service's, a sentence; None: nothing.
+    """Return a sentence that says what is wrong with a service's file or directory, or None.
 
-    What is not there yet has no fault; the directories above it may have.
+    A path that does not exist yet has no fault, but the directories above it may have one.
     """
     try:
         return _find_fault_at(path) or _find_fault_above(path)
@@ -50,7 +50,7 @@ def _is_trusted(uid: int) -> bool:
 
 
 def _is_writable_by_others(held: os.stat_result) -> bool:
-    """Whether anybody but its owner and root may write it."""
+    """Return whether anybody but the owner and root may write to it."""
     others = bool(held.st_mode & stat.S_IWOTH)
     return others or bool(held.st_mode & stat.S_IWGRP and _is_shared_group(held.st_gid))
 

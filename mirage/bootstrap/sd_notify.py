@@ -1,4 +1,4 @@
-"""What systemd is told of the service: it is ready, alive, and ends (sd_notify(3), watchdog)."""
+"""Tells systemd that the service is ready, alive or ending (sd_notify(3), watchdog)."""
 
 import os
 import socket
@@ -54,7 +54,10 @@ class Notifier:
         self._send_state("STOPPING=1\nSTATUS=finishing the tick under way")
 
     def _send_state(self, text: str) -> None:
-        """What cannot be sent is no reason to end: systemd then acts as it sees fit."""
+        """Send a state to systemd, and ignore any failure.
+
+        A failure is no reason for the service to end: systemd then acts as it sees fit.
+        """
         if self._address is None:
             return
         name = "\0" + self._address[1:] if self._address.startswith("@") else self._address
@@ -67,7 +70,7 @@ class Notifier:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Notifier:
-    """As systemd asked (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID)."""
+    """Return a notifier as systemd asks (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID)."""
     watchdog = environment.get("WATCHDOG_USEC", "")
     # systemd names whom it watches: of a child that has inherited the rest nothing is expected.
     mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())

@@ -183,7 +183,10 @@ def _build_server(
 
 
 def configure_interpreter() -> None:
-    """For a process that answers while a thread of it computes; once all is loaded."""
+    """Configure a process that answers requests while one of its threads computes.
+
+    Call this function after everything is loaded.
+    """
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays: looking through it for garbage would keep every request waiting
     # for a tenth of a second.
@@ -204,8 +207,11 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
 
 
 def _start_permission_refresh(known: SlurmPermissions, stop: threading.Event) -> None:
-    """From now on; ends with the process. The first answers are waited for, though not for long:
-    until then everybody is nobody, and all is private."""
+    """Start a thread that refreshes Slurm's permissions until the process ends.
+
+    The function waits for the first answers, but not for long. Until they come, no caller has a
+    Slurm role and everything is private.
+    """
     asked = threading.Event()
     threading.Thread(
         target=poll_until_stopped, args=(known.polled, asked, stop), daemon=True

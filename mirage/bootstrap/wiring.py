@@ -47,7 +47,7 @@ _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What the worker and the API of one cluster share."""
+    """The objects that the worker and the API of one cluster share."""
 
     settings: Settings
     store: Store
@@ -75,7 +75,7 @@ def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
 
 
 def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
-    """What slurmrestd cannot do goes through scontrol where that is on PATH."""
+    """Return a client that uses scontrol for what slurmrestd cannot do, if it is on PATH."""
     told = settings.cluster
     timeout_s = told.command_timeout_s
     file, helper = build_token_file(settings), None
@@ -101,23 +101,26 @@ def build_token_file(settings: Settings) -> TokenFile | None:
 
 
 def get_site_config_reader(cluster: Cluster) -> Callable[[], SiteConfig] | None:
-    """How Slurm's own settings are asked for; None where nobody tells them."""
+    """Return a function that asks for Slurm's own settings; None if nobody can tell them."""
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
     return commands.fetch_site_config if isinstance(commands, SlurmCli) else None
 
 
 def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, CallTotals]] | None:
-    """What asking Slurm has cost; None for a cluster that costs nothing."""
+    """Return a function that reads the cost of Slurm calls; None if a cluster costs nothing."""
     return cluster.get_usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
 def get_diagnosis_reader(cluster: Cluster) -> DiagnosisReader | None:
-    """How slurmctld is asked what it was asked; None for a cluster that has none."""
+    """Return a function that asks slurmctld which calls it received; None without slurmctld."""
     return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
 def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
-    """What somebody wrote into Slurm's answers since the last time; for the audit."""
+    """Return a function that takes the alarms since its last call, for the audit.
+
+    An alarm tells of text that somebody else wrote into one of Slurm's answers.
+    """
     return cluster.alarms.take_alarms if isinstance(cluster, SlurmCli | Slurmrestd) else list
 
 
@@ -148,7 +151,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def build_rules(service: Service) -> Rules:
-    """Who decides. Raises InputError for a policy or a cluster file that cannot be used."""
+    """Return the service's rules. Raises InputError for an unusable policy or cluster file."""
     provision = service.settings.provision
     found = get_policy_loader(service.settings)
     found(provision.policy)
@@ -163,7 +166,7 @@ def build_rules(service: Service) -> Rules:
 
 
 def build_limits(settings: Settings) -> Limits:
-    """As configured; an admin may have set others since (`limit_overrides`)."""
+    """Return the configured limits; an admin may have set others since (`limit_overrides`)."""
     provision = settings.provision
     return Limits(
         max_lead_s=round(provision.max_lead_h * _HOUR_S),
@@ -180,7 +183,7 @@ def build_limits(settings: Settings) -> Limits:
 
 
 def describe_limits(settings: Settings) -> dict[str, LimitDescription]:
-    """What each is, by name; the meaning is that of settings.py."""
+    """Describe each limit by name; its meaning comes from settings.py."""
     known, given = collect_specs(Settings), settings.provision.model_fields_set
     return {
         name: LimitDescription(
@@ -197,7 +200,10 @@ def get_tables_dir(settings: Settings) -> Path:
 
 
 def _build_submitter(service: Service) -> dict[str, Any]:
-    """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
+    """Return the function that submits the links of chains of mode submit, as `submit`.
+
+    Returns an empty dictionary if the running link submits its own successor.
+    """
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
         return {"submit": rest_submission.build_submitter(service.store, cluster.submit_job)}
@@ -210,7 +216,7 @@ def _build_submitter(service: Service) -> dict[str, Any]:
 
 
 def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
-    """By name; models are looked for where the settings say."""
+    """Return a function that loads a policy by name, with models from the configured folder."""
     return partial(registry.get_policy, under=get_models_dir(settings.provision.models_dir))
 
 
@@ -220,13 +226,16 @@ def get_cluster_file(settings: Settings) -> ClusterFile | None:
 
 
 def get_max_time_s(settings: Settings) -> dict[str, int]:
-    """By partition, of those that have one; empty without a cluster file."""
+    """Return the maximum times of partitions that have one; empty without a cluster file."""
     file = get_cluster_file(settings)
     return {} if file is None else file.get_max_time_s()
 
 
 def check_settings(settings: Settings) -> list[str]:
-    """What is not wrong and may not be meant, a sentence each. InputError: what cannot be used."""
+    """List the settings that are valid but may be unintended, a sentence each.
+
+    Raises InputError for settings that cannot be used.
+    """
     file = get_cluster_file(settings)
     told = [*_check_slurmrestd(settings), *_check_policy(settings)]
     return told if file is None else [*told, *file.warnings]
@@ -260,7 +269,10 @@ def _check_policy(settings: Settings) -> list[str]:
 
 
 def _build_accrual_check(service: Service) -> Callable[[], bool]:
-    """As Slurm says, asked until there is an answer; elsewhere as the cluster file says."""
+    """Return a function that says whether ACCRUE_ALWAYS is on.
+
+    Slurm is asked until it answers. If there is no Slurm to ask, the cluster file decides.
+    """
     cluster, file = service.cluster, get_cluster_file(service.settings)
     if asked := get_site_config_reader(cluster):
         return cache(lambda: asked().accrues_always)
@@ -293,7 +305,10 @@ def build_slurm_permissions(service: Service) -> SlurmPermissions:
 
 
 def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
-    """Of Slurm's tokens; None where none are taken. Raises ConfigError for keys of no use."""
+    """Return a function that reads Slurm's JSON web tokens; None where none are accepted.
+
+    Raises ConfigError for keys that cannot be used.
+    """
     auth = settings.auth
     if auth.jwt_key_file is None and auth.jwks_file is None and auth.jwks_url is None:
         return None
@@ -340,7 +355,10 @@ def _is_in_state_dir(settings: Settings) -> bool:
 
 
 def make_user_state_dir(path: Path) -> None:
-    """For one user: refused where somebody else could have put something in its place."""
+    """Make the state directory of one user.
+
+    Raises StoreUnavailable if somebody else could have replaced it or can look into it.
+    """
     make_state_dir(path, mode=0o700)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

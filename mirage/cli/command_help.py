@@ -1,6 +1,6 @@
-"""What every command's help says beyond its options: examples, units, exit codes.
+"""Adds to every command's help what its options do not say: examples, units, exit codes.
 
-`mirage CMD --help` and the manual pages (`mirage.cli.shell.man`) both have it from here.
+`mirage CMD --help` and the manual pages (`mirage.cli.shell.man`) both use this module.
 """
 
 from dataclasses import dataclass

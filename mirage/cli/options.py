@@ -16,5 +16,5 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 def get_models_folder(config: Path | None) -> Path:
-    """Where models/NAME is looked for: where the service looks (`wiring.get_policy_loader`)."""
+    """Return the folder of models/NAME, as the service finds it (`wiring.get_policy_loader`)."""
     return get_models_dir(settings_file.load_settings(config).provision.models_dir)

@@ -54,7 +54,7 @@ class ConfigFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawConfig:
-    """What the file and the environment say, before it is checked."""
+    """The unchecked values from the file and the environment."""
 
     path: Path | None = None
     data: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class RawConfig:
         return DEFAULT if line is None else f"{self.path}:{line}"
 
     def drop_keys(self, keys: set[str]) -> "RawConfig":
-        """As if these keys had been left out."""
+        """Return a copy without these keys, as if they had been left out."""
         kept = {
             name: {k: v for k, v in value.items() if f"{name}.{k}" not in keys}
             if isinstance(value, dict)
@@ -141,7 +141,10 @@ def find_unknown_variables(
 
 
 def find_key_lines(text: str) -> dict[str, int]:
-    """By key and table: the line where TOML that reads sets it; TOML parsers keep no positions."""
+    """Return, by key and table, the line where valid TOML text sets it.
+
+    TOML parsers keep no positions.
+    """
     found: dict[str, int] = {}
     table = ""
     for number, said in _split_statements(text):
@@ -160,7 +163,10 @@ class _Header(dict[str, Any]):
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What each statement says on its own, with its first line: a value may go over several."""
+    """Yield each statement's first line and its own content.
+
+    A value may span several lines.
+    """
     pending, first = "", 0
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         first = first if pending else number

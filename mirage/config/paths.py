@@ -1,5 +1,8 @@
-"""Where things are: files that are not Python beside the package in a wheel, else in the checkout;
-a service of one's own; the API's port."""
+"""Locates files and addresses.
+
+Files that are not Python lie beside the package in a wheel, else in the checkout. The module
+also has the state directory of a user's own service and the API's port.
+"""
 
 import os
 from pathlib import Path
@@ -24,7 +27,7 @@ def get_models_dir(configured: Path | None = None) -> Path:
 
 
 def get_user_state_dir() -> Path:
-    """Where a service of the user who runs this keeps its database and its socket."""
+    """Return the folder in which the user's own service keeps its database and socket."""
     given = os.environ.get("XDG_STATE_HOME", "")
     # A relative one is invalid and ignored (XDG Base Directory Specification).
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"

@@ -10,7 +10,7 @@ _Days = Annotated[int, Field(ge=1, le=36525)]
 
 
 class QuotaSettings(Section):
-    """What one user may cost the others (docs/admin/identity.md)."""
+    """Limits what one user may cost the others (docs/admin/identity.md)."""
 
     writes_burst: int = Field(200, ge=1)
     """Changes that one user may make at once through the API and the pages. A script that submits
@@ -35,7 +35,10 @@ class QuotaSettings(Section):
 
 
 class RetentionSettings(Section):
-    """How long is kept what grows without end; the worker takes away the rest each hour."""
+    """Sets how long data that grows without end is kept.
+
+    The worker deletes older data each hour.
+    """
 
     audit_days: _Days = 180
     """Rows of the audit that tell of a chain that is over: what its owner asked for, and what was

@@ -46,7 +46,10 @@ class SettingSpec:
 
     @property
     def unit(self) -> str:
-        """As the name's last word says; empty where a number is a plain one, and of words."""
+        """Return the unit that the last word of the key names.
+
+        Returns an empty string for a plain number and for words.
+        """
         return next((unit for end, unit in _UNITS if self.key.endswith(end)), "")
 
     @property
@@ -61,13 +64,13 @@ class SettingSpec:
 
 
 def collect_tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
-    """By name; the keys before the first table are not among them."""
+    """Return the tables by name, without the keys before the first table."""
     found = settings.model_fields.items()
     return {name: type(info.default) for name, info in found if _is_table(info)}
 
 
 def collect_specs(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
-    """By key, those before the first table first."""
+    """Return the settings by key; those before the first table come first."""
     plain = {name: info for name, info in settings.model_fields.items() if not _is_table(info)}
     found = list(_build_specs(settings, plain, ""))
     for name, section in collect_tables(settings).items():
@@ -76,7 +79,7 @@ def collect_specs(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
 
 
 def index_by_variable(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
-    """By the variable of the environment that sets it."""
+    """Return the settings by the environment variable that sets each."""
     return {knob.variable: knob for knob in collect_specs(settings).values()}
 
 
@@ -107,7 +110,7 @@ def _build_specs(
 
 
 def _resolve_optional(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what may be left out, what it is where it is set."""
+    """Return an optional value's schema with the properties that apply if it is set."""
     set_to = (part for part in schema.get("anyOf", ()) if part.get("type") != "null")
     return {**dict(next(set_to, {})), **schema}
 

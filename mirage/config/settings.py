@@ -28,7 +28,10 @@ _POLICIES = (*POLICY_NAMES, "models/NAME", "models/NAME/VERSION")
 
 
 def _validate_policy_name(name: str) -> str:
-    """Whether a model can be used is seen where it is loaded (`wiring.build_rules`)."""
+    """Return the name if it has the form of a policy's name; raises ValueError if not.
+
+    Whether a model can be used is checked where it is loaded (`wiring.build_rules`).
+    """
     if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
         raise ValueError(f"there are {', '.join(_POLICIES)}")
     return name
@@ -123,7 +126,7 @@ class ServiceSettings(_Section):
 
 
 class ConnectionSettings(_Section):
-    """How many may call at once, and how long one may take (docs/admin/install.md)."""
+    """Limits how many may connect at once, and how long one may take (docs/admin/install.md)."""
 
     most: int = Field(512, ge=16, le=100_000)
     """Connections at once; fewer where the process may not have twice as many descriptors."""
@@ -139,7 +142,7 @@ class ConnectionSettings(_Section):
 
 
 class AuthSettings(_Section):
-    """Who is believed, and what is shown to whom (docs/admin/identity.md)."""
+    """Sets who is believed, and what is shown to whom (docs/admin/identity.md)."""
 
     admin_groups: tuple[str, ...] = ()
     """Unix groups whose members are admins."""
@@ -182,7 +185,7 @@ class SubmitSettings(_Section):
 
 
 class PollingSettings(_Section):
-    """How often Slurm is asked: the whole service's budget of questions."""
+    """Sets how often Slurm is asked: the budget of questions of the whole service."""
 
     queue_s: _Seconds = 60
     """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
@@ -304,7 +307,7 @@ class Settings(_Section):
 
     @property
     def submits_by_rest(self) -> bool:
-        """Whether links of mode submit go through slurmrestd, with tokens of their owners."""
+        """Return whether slurmrestd submits the links of mode submit, with their owners' tokens."""
         return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
 
     @model_validator(mode="after")
@@ -323,16 +326,21 @@ def load_settings(path: Path | None) -> Settings:
 
 
 def read_config(path: Path | None) -> RawConfig:
-    """What is set, and where: by `path`, without one by MIRAGE_CONFIG or /etc/mirage where that
-    exists, and by variables. Raises ConfigError for a file that does not read."""
+    """Read the settings that are given, and where each is set.
+
+    The file is `path`, else the one that MIRAGE_CONFIG names, else /etc/mirage if it exists.
+    Variables set keys too. Raises ConfigError for a file that cannot be read.
+    """
     return config_file.read_raw_config(Settings, path or _find_config_path(), os.environ)
 
 
 def load_user_settings(path: Path | None) -> Settings:
-    """Of a user's own service: `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml, or defaults.
+    """Return the settings of a user's own service.
 
-    Whatever the file says, state is in the user's own directory, callers are on this host, and the
-    user alone is admin. /etc/mirage and the variables are the site's.
+    The file is `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml; without a file, the defaults.
+
+    The file cannot change three things: state is in the user's own directory, callers are on this
+    host, and the user alone is admin. /etc/mirage and the variables belong to the site.
     """
     given = os.environ.get("XDG_CONFIG_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".config"

@@ -1,3 +1,4 @@
-"""What the API and the pages share: the request's context, who asks, paging, problems, caching
-and limits.
+"""Holds the parts that the API and the pages share.
+
+These are the request's context, its caller, paging, problems, caching and limits.
 """

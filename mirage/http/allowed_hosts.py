@@ -20,10 +20,10 @@ class Hosts:
     """Those of them that browsers come to by https alone."""
 
     def is_own_host(self, host: str) -> bool:
-        """Whether a header Host names this service.
+        """Return whether a Host header names this service.
 
-        An address is no name: a browser that shows it has asked that very address, so that no name
-        can have led it here. Any is taken: behind a container's port it is another than ours.
+        Every IP address is accepted. A browser that shows an address has asked that very address,
+        so no foreign name can have led it here. Behind a container's port it is not our address.
         """
         name = _parse_host_name(host)
         return name in self.names or _is_address(name)
@@ -42,7 +42,7 @@ def build_hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
 
 
 def list_machine_names() -> set[str]:
-    """As it calls itself, short and long."""
+    """Return the names that this machine gives itself, short and long."""
     name = socket.gethostname()
     return {name, name.partition(".")[0], socket.getfqdn(name)}
 

@@ -33,7 +33,10 @@ def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> 
 def _prepare_state_request(
     chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
 ) -> Callable[[ChainState], Chain]:
-    """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
+    """Return a function that writes down a caller's request for a state of their chain.
+
+    The worker tells Slurm about the request at its next tick.
+    """
 
     def request_state(target: ChainState) -> Chain:
         return key.run_once(lambda: write_request(target), get_own_chain)

@@ -1,4 +1,4 @@
-"""What the routes work on: made by bootstrap or a test, handed to `create_app`."""
+"""Defines the routes' context. Bootstrap or a test makes it and passes it to `create_app`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ STALE_INTERVALS = 3
 
 
 class CommandUsage(Protocol):
-    """What a Slurm command has cost since the service started."""
+    """The cost of a Slurm command since the service started."""
 
     @property
     def calls(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Who was refused what and why, in the audit: never the credential itself."""
+"""Records in the audit who was refused what and why, but never the credential itself."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class DenialLedger:
         self._lock = threading.Lock()
 
     def should_record(self, whose: str, *, known: bool) -> bool:
-        """Whether this one is written; else it is counted."""
+        """Return whether this refusal is written down; if not, it is counted."""
         pool = "known" if known else "unknown"
         if not self._of_one.acquire_or_wait_s(whose) and not self._of_all.acquire_or_wait_s(pool):
             return True

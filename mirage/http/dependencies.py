@@ -1,4 +1,4 @@
-"""What a route may ask for: the context, a transaction, the caller, how fresh the answer is."""
+"""Defines what a route can depend on: context, transaction, caller, freshness of the answer."""
 
 import re
 from collections.abc import Iterator
@@ -155,7 +155,7 @@ def _warn_of_older_plugin(user: str) -> None:
 
 
 def _get_signed_target(request: Request) -> str:
-    """As the caller wrote it, without what a proxy puts before it."""
+    """Return the request's target as its caller wrote it, without a proxy's prefix."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     query = request.scope.get("query_string", b"").decode("latin-1")
     return f"{path}?{query}" if query else str(path)
@@ -236,7 +236,7 @@ def require_identity(reader: Principal, *words: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """When the cluster was last looked at, and whether that is too long ago."""
+    """The time of the last look at the cluster, and whether it is too long ago."""
 
     as_of: datetime | None
     stale: bool

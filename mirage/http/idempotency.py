@@ -32,9 +32,11 @@ class IdempotentRequest:
     now: int
 
     def claim_key(self, tx: Transaction) -> bool:
-        """Whether it is the first; raises ProblemError for another request's key.
+        """Return whether this request is the first with its key.
 
-        One that is being answered is waited for: it may have changed what this one would change.
+        If another request with the same key is being answered, the call waits for it, because that
+        request may change what this one would change. Raises ProblemError if the key belongs to a
+        different request.
         """
         if self.key is None:
             return True
@@ -82,8 +84,10 @@ class IdempotentTransaction:
     response: Response
 
     def run_once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
-        """What `make` answers; for a repeat what `again` does, which changes nothing and asks for
-        the same rights."""
+        """Return the result of `make`; for a repeated request, the result of `again`.
+
+        `again` changes nothing and requires the same rights as `make`.
+        """
         if self.words.claim_key(self.tx):
             return make()
         self.response.headers[REPLAYED] = "true"

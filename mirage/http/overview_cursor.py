@@ -12,12 +12,15 @@ _BEYOND = 2**63
 
 
 def format_cursor(row: ChainRow) -> str:
-    """Where the page after that row begins."""
+    """Return the cursor of the page that begins after this row."""
     return f"{row.place.rank}-{row.place.ends}-{row.place.chain_id}"
 
 
 def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
-    """What `format_cursor` made; a fault of `parameter` where it is not."""
+    """Return the place that a cursor of `format_cursor` names.
+
+    Raises a problem that names `parameter` if `format_cursor` did not make the cursor.
+    """
     found = _CURSOR.fullmatch(cursor)
     if found is None or int(found["ends"]) >= _BEYOND:
         raise build_invalid_error(

@@ -95,7 +95,10 @@ Paging = Annotated[PageRequest, Depends(_build_page_request)]
 
 
 def _extract_key(request: Request, cursor: str | None) -> str | None:
-    """What follows the list's name: a cursor of another list would lead to any place of this."""
+    """Return the part of the cursor after the list's name; None without a cursor.
+
+    Raises a problem for a cursor of another list, which would lead to any place of this one.
+    """
     if cursor is None:
         return None
     name, _, key = cursor.partition(".")
@@ -120,7 +123,7 @@ def parse_row_cursor(cursor: str) -> int:
 
 
 def format_pair_cursor(first: int, second: int) -> str:
-    """Of a row that two numbers name."""
+    """Return the cursor of a row that two numbers identify."""
     return f"{first}-{second}"
 
 

@@ -246,7 +246,7 @@ def _handle_mirage_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _build_retry_header(error: MirageError) -> dict[str, str]:
-    """When to ask again, where that is known (RFC 9110, 10.2.3)."""
+    """Return the header that says when to ask again, if that is known (RFC 9110, 10.2.3)."""
     after_s = error.after_s if isinstance(error, TooMany) else None
     return {} if after_s is None else {"Retry-After": str(after_s)}
 
@@ -268,7 +268,7 @@ def _build_fault(found: Mapping[str, Any]) -> Fault:
 
 
 def _escape_pointer(key: str) -> str:
-    """As JSON Pointer writes it (RFC 6901)."""
+    """Escape a key for a JSON Pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -21,7 +21,7 @@ _SLOT_S = 10
 
 
 class Quota:
-    """What is counted of all callers of one app."""
+    """Counts the requests of all callers of one app against their quotas."""
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
         self._quotas = quotas
@@ -64,7 +64,7 @@ def get_quota(request: Request) -> Quota:
 
 
 def get_asker(request: Request) -> QuotaHolder:
-    """By the credential that was shown and believed, else by the address."""
+    """Return whose quota counts: the holder of the verified credential, else the address."""
     who: Caller | None = getattr(request.state, "who", None)
     return QuotaHolder(get_client_address(request), known=False) if who is None else to_asker(who)
 

@@ -28,7 +28,7 @@ class _CachedResponse:
 
 @dataclass(slots=True)
 class ResponseCache:
-    """Of one process: the answers asked for last, by what they are of."""
+    """The latest answers of one process, keyed by what was asked for."""
 
     _kept: OrderedDict[Hashable, _CachedResponse] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
@@ -57,8 +57,11 @@ class ResponseCache:
         span: tuple[int, int, int],
         reader: Principal,
     ) -> T:
-        """What `make` says of cluster, since, until (`span`) to this reader: good until the
-        cluster's next change (`store.changes`)."""
+        """Return the answer of `make` for this reader, from the cache where that is still good.
+
+        `span` is (cluster, since, until). An answer is good until the cluster's next change
+        (`store.changes`).
+        """
         cluster_id, since, until = span
         own = None if reader.can_see_all_chains else reader.build_own_rows()
         seen = (reader.is_admin, reader.hidden, own)

@@ -1,4 +1,4 @@
-"""How much of waits and partitions a reader may be told."""
+"""Limits what a reader may see of waits and partitions."""
 
 from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
 from mirage.http.context import ApiContext
@@ -7,11 +7,11 @@ from mirage.services.reports import wait_statistics
 
 
 def get_minimum_jobs(reader: Principal) -> int:
-    """Of how many jobs waits are told to this reader."""
+    """Return the least number of jobs over which this reader may see waits."""
     return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 
 def get_visible_bounds(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
-    """What of the partition a refusal may tell this reader."""
+    """Return the facts about the partition that a refusal may show to this reader."""
     max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
     return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)

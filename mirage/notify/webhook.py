@@ -77,6 +77,6 @@ def _is_this_host(host: str) -> bool:
 
 
 def sign_body(key: str, body: bytes, at: int) -> str:
-    """What a receiver makes anew and compares."""
+    """Return the signature of a body, which a receiver computes anew and compares."""
     signed = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"

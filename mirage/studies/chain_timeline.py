@@ -35,7 +35,7 @@ class Timeline:
 
     @property
     def span(self) -> TimeSpan:
-        """From the first instant that is drawn to the last."""
+        """Return the first and the last instant to draw; the last is at least a second later."""
         found = [at for row in self.rows for at in _list_instants(row)]
         begin, end = min(found, default=self.now), max(found, default=self.now)
         return begin, max(end, begin + 1.0)
@@ -59,7 +59,7 @@ def build_timeline(
 
 
 def _compute_now(chain: Mapping[str, Any]) -> float:
-    """When the cluster was last looked at; what is later is not known."""
+    """Return when the cluster was last looked at; nothing later is known."""
     known = [_parse_instant(chain["as_of"]), _parse_instant(chain["created_at"])]
     known += [_parse_instant(link[name]) for link in chain["links"] for name in ("start", "end")]
     return max(at for at in known if at is not None)
@@ -104,7 +104,10 @@ def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> T
 def _find_forecast(
     link: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]], now: float
 ) -> tuple[float, float, float] | None:
-    """When a link that waits starts, of the newest forecast: none of it lies behind us."""
+    """Return p10, p50 and p90 of a pending link's start, from the newest forecast.
+
+    None of the three lies before `now`. Returns None if the link is not pending or has no forecast.
+    """
     if link["state"] != "pending":
         return None
     told = next((h["forecast"] for h in handovers if h["link"] == link["index"]), None)

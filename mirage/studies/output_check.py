@@ -1,4 +1,4 @@
-"""Whether a result can be written where it is wanted: said before the long work, not after it."""
+"""Checks before long work that its result can be written to the place that the user names."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def check_makeable(folder: Path) -> None:
 
 
 def _check_folder(path: Path, folder: Path) -> None:
-    """Whether something new, `path`, could be made in it."""
+    """Check that a new file or folder `path` can be made in `folder`. Raises an error if not."""
     if not os.path.isdir(folder):
         closed = os.path.exists(folder.parent) and not os.access(folder.parent, os.X_OK)
         raise _make_denied_error(path) if closed else _make_no_folder_error(path, folder)

@@ -1,4 +1,7 @@
-"""How a study is heard while it works: what is odd, and how far it is. The caller says where."""
+"""Defines how a study reports warnings and progress while it works.
+
+The caller decides where the reports go.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

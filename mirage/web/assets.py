@@ -20,13 +20,13 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 @cache
 def _load_files() -> dict[str, tuple[str, bytes]]:
-    """By name: a digest of the content, and the content."""
+    """Read the static files; return, by name, a digest of the content and the content."""
     found = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
     return {name: (hashlib.sha256(body).hexdigest()[:16], body) for name, body in found.items()}
 
 
 def get_asset_path(name: str) -> str:
-    """Of that file, below the service's root."""
+    """Return the path of that file below the service's root."""
     return f"/static/{_load_files()[name][0]}/{name}"
 
 

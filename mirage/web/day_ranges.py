@@ -1,4 +1,4 @@
-"""How far back a page looks: a few choices, and any number of days in its address."""
+"""Defines how far back a page looks: a few choices, or any number of days in its address."""
 
 from typing import Annotated
 

@@ -54,5 +54,8 @@ def describe_position(standby: Link) -> str:
 
 
 def get_planned_release(standby: Link) -> int | None:
-    """When Slurm releases it by itself, of one that is held; None: when its predecessor ends."""
+    """Return when Slurm itself releases a held standby.
+
+    Returns None if Slurm releases it when its predecessor ends.
+    """
     return standby.planned_release if standby.position is Position.HELD else None

@@ -69,7 +69,7 @@ def format_hours(value: float) -> str:
 
 
 def render_code(text: str) -> Markup:
-    """What stands in `backticks` as <code>."""
+    """Return the text as HTML, with each part in `backticks` as <code>."""
     parts = enumerate(_CODE.split(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part)

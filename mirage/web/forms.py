@@ -1,4 +1,4 @@
-"""What a form of a page sends, believed only from a page of this service."""
+"""Reads the forms of pages, and accepts only those that a page of this service sent."""
 
 from urllib.parse import parse_qs
 
@@ -14,7 +14,10 @@ _FIELDS = 128
 
 
 def parse_form(request: Request, body: bytes) -> dict[str, list[str]]:
-    """By the field's name. Raises NotAllowed for a form of another site's, InputError for none."""
+    """Return the form's values by field name.
+
+    Raises NotAllowed for a form from another site, and InputError for text that is no form.
+    """
     cookie_auth.require_same_origin(request)
     try:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)

@@ -1,4 +1,7 @@
-"""What every page has: who looks, what they look at, how old it is, and the answer's headers."""
+"""Provides what every page has.
+
+That is the reader, the cluster, the age of the data, and the answer's headers.
+"""
 
 import hashlib
 import re
@@ -111,7 +114,7 @@ class PageContext:
 
     @property
     def _freshness(self) -> tuple[int | None, bool]:
-        """When the queue was read, and whether that is too long ago."""
+        """Return when the queue was read (None: never), and whether that is too long ago."""
         latest = snapshots.find_latest_snapshot(self.tx, self.cluster_id)
         if latest is None:
             return None, True
@@ -151,7 +154,7 @@ def render_bare_page(
 
 
 def build_return_path(request: Request) -> str:
-    """What was asked for, query and all, in a form that /login leads back to."""
+    """Return the requested path and query, in a form that /login can lead back to."""
     query = quote(request.url.query, safe=_IN_QUERY)
     return f"{_get_path(request)}?{query}" if query else _get_path(request)
 

@@ -1,6 +1,6 @@
-"""What is the admins' alone: kill switch, limits, models, what asking costs, the service's health.
+"""Serves the admins' routes: kill switch, limits, models, cost of Slurm calls, service status.
 
-Each thing here is a function of `services`; the page Admin calls the same ones.
+Each route calls a function of `services`; the page Admin calls the same functions.
 """
 
 from typing import Annotated
@@ -25,7 +25,7 @@ router = APIRouter(tags=["admin"])
 
 @router.get("/kill", operation_id="getKillSwitch", responses=describe_read_errors(401, 403))
 def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
-    """By which ways the kill switch is pulled, and how each is released."""
+    """List the ways by which the kill switch is pulled, and how to release each."""
     return views.serialize_kill_switch(
         kill_switch.list_pulls(tx, given.cluster_id), given.kill_file
     )
@@ -56,7 +56,7 @@ def release_kill_switch(
 
 @router.get("/limits", operation_id="getLimits", responses=describe_read_errors(401, 403))
 def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
-    """What bounds every policy, and who has set it."""
+    """List the limits that bind every policy, and who set each of them."""
     found = limit_overrides.list_limits(tx, given.cluster_id, given.limits, given.limits_told)
     return schemas.LimitList(items=[views.serialize_limit(each) for each in found])
 
@@ -130,7 +130,7 @@ def get_polling(
     tx: Reading,
     hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
 ) -> schemas.PollingView:
-    """What Mirage's questions have cost Slurm, as its worker counts them and as slurmctld does."""
+    """Return the cost of Mirage's Slurm calls, as its worker and as slurmctld count them."""
     found = service_status.read_polling_cost(tx, given.cluster_id, now=given.clock(), hours=hours)
     return views.serialize_polling(found, slurmctld_load.read_last_usage(tx, given.cluster_id))
 

@@ -143,7 +143,11 @@ def register_chain(
 
 
 def _should_keep_recipe(given: ApiContext, request: Request) -> bool:
-    """What it says is run as its user: a token that may register chains may not say that."""
+    """Return whether the recipe of a new chain is stored.
+
+    The service runs a recipe as the chain's user. A token that may register chains may not leave
+    a recipe; only callers by MUNGE or by the socket may.
+    """
     return given.keeps_recipes and request.state.who.via in {"munge", "socket"}
 
 
@@ -312,7 +316,7 @@ def _serialize_decisions(
 def _prepare_state_view(
     given: Context, tx: Writing, ask: StateRequest
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
-    """What is asked of a chain, answered with the chain as it then is."""
+    """Return a function that requests a state of the chain and returns the chain's new view."""
     return lambda target: _read_chain_view(tx, given, ask(target).chain_id)
 
 

@@ -112,7 +112,7 @@ def list_jobs(
 
 
 def _add_planned_starts(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
-    """With the starts that Slurm plans for those that wait."""
+    """Return the jobs, with the start that Slurm plans added to each waiting job."""
     if not any(job.state.is_waiting for job in found):
         return found
     plans = queue_summary.read_planned_starts(tx, cluster_id)

@@ -65,7 +65,10 @@ def stream_events(
         int, Query(ge=0, le=LONGEST_S, description="End after so long; 0: what is there now.")
     ] = LONGEST_S,
 ) -> Response:
-    """That something changed, as it changes: what it is now, the other addresses tell."""
+    """Stream an event for each change as it happens.
+
+    An event says that something changed. Read the new state from the other addresses.
+    """
     return EventStream(
         request.app.state.live,
         reader,

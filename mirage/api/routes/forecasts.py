@@ -55,8 +55,11 @@ def get_forecast(
     ] = 0,
     account: Annotated[str, Query(max_length=64)] = "",
 ) -> schemas.WaitForecast:
-    """How long such a job would wait if submitted now: the twin's answer for it or for a job near
-    it, else what like jobs waited lately."""
+    """Forecast how long such a job would wait if you submitted it now.
+
+    The forecast is the twin's answer for this job or for a job near it. If there is none, it
+    comes from the recent waits of similar jobs.
+    """
     shape = JobShape(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )

@@ -35,9 +35,10 @@ def get_next_link(
         int | None, Query(gt=0, le=MAX_LINKS, description="The number of the link that asks.")
     ] = None,
 ) -> chain_schemas.NextLinkView:
-    """What the running link of a chain does about the next one. For its owner.
+    """Tell the running link of a chain what to do about the next link. Only for the chain's owner.
 
-    Of mode submit: shall it submit it now? Of a chain with standbys: the lead to plan.
+    In a chain of mode submit, the answer says whether to submit the next link now. In a chain
+    with standbys, it gives the lead to plan.
     """
     found = get_visible_chain(tx, ChainId(chain_id), who)
     if found.uid != who.uid:

@@ -1,4 +1,4 @@
-"""What the pages Now and Chain show, for programs: the same, from the same functions."""
+"""Serves the data of the pages Now and Chain to programs, from the pages' own functions."""
 
 from typing import Annotated
 
@@ -38,7 +38,7 @@ def get_overview(
     reader: Reader,
     user: Annotated[str, Query(max_length=64, description="Of this user only.")] = "",
 ) -> schemas.OverviewPage:
-    """What goes on now: live chains by risk, and the next hand-overs."""
+    """List the live chains by risk, and the next hand-overs."""
     require_identity(reader, JOBS, USAGE)
     wanted = RankingFilter(
         own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user

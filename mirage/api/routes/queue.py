@@ -36,7 +36,10 @@ _LAST = 7_258_118_400
 
 @router.get("/queue", operation_id="getQueue", responses=describe_read_errors(401))
 def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
-    """Who waits where and why, and how many nodes are idle: sums, as last seen."""
+    """Summarize the queue as last seen: waiting jobs by partition and reason, and idle nodes.
+
+    The answer holds sums only.
+    """
     found = queue_status.read_queue_status(tx, given.cluster_id, reader)
     fresh = read_freshness(tx, given)
     return schemas.QueueView(
@@ -78,8 +81,10 @@ def get_waits(
     tx: Reading,
     asked: Annotated[WaitQuery, Depends(_build_waits_query)],
 ) -> schemas.WaitsView:
-    """How long jobs waited, by the hour or day in which they started: p10, p50 and p90, and the
-    same by partition, nodes and time limit over the whole range."""
+    """Return how long jobs waited (p10, p50, p90), by the hour or day in which they started.
+
+    The answer also has the same figures by partition, nodes and time limit over the whole range.
+    """
     try:
         found = wait_statistics.read_waits_over_time(
             tx, given.cluster_id, asked, least=get_minimum_jobs(reader)
@@ -91,7 +96,10 @@ def get_waits(
 
 
 def _parse_epoch(at: datetime, parameter: str) -> int:
-    """Without a time zone: UTC. Raises for what no job was submitted in."""
+    """Return the instant in seconds since 1970; an instant without a time zone is in UTC.
+
+    Raises a problem for an instant outside 1970 to 2200, in which no job was submitted.
+    """
     found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     if not 0 <= found <= _LAST:
         raise build_invalid_error("it lies between 1970 and 2200", parameter=parameter)

@@ -38,9 +38,10 @@ ReportDays = Annotated[
 def get_accuracy(
     given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.AccuracyView:
-    """What was foretold against what happened: calibration, errors, Slurm's own plan beside it.
+    """Compare forecasts with outcomes: calibration, errors, and Slurm's own plan beside them.
 
-    Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
+    The figures cover hand-overs and a sample of the submitted jobs, each forecast at its
+    submission.
     """
     span = (given.cluster_id, *get_recent_span(given.clock(), days))
     found = given.remembered.get_lookback(build_accuracy, tx, span, reader)

@@ -67,7 +67,10 @@ def get_readiness(given: Context) -> chain_schemas.Health:
     responses=describe_errors(401, 403, 413, 500, 503),
 )
 def get_metrics(given: Context, reader: Reader) -> Response:
-    """For Prometheus; with a token of any role where PrivateData hides jobs."""
+    """Return the metrics for Prometheus.
+
+    Where Slurm's PrivateData hides jobs, the caller needs a token; any role will do.
+    """
     require_identity(reader, JOBS)
     return Response(metrics.render_metrics(given), media_type=metrics.MEDIA_TYPE)
 
@@ -79,7 +82,7 @@ def get_metrics(given: Context, reader: Reader) -> Response:
     responses=describe_errors(404),
 )
 def explain_problem(name: str) -> PlainTextResponse:
-    """What a problem's `type` means and what to do about it."""
+    """Explain what a problem's `type` means and what to do about it."""
     kind = KINDS.get(name)
     if kind is None:
         raise NotFound(f"there is no problem {name}")
@@ -88,7 +91,7 @@ def explain_problem(name: str) -> PlainTextResponse:
 
 @router.get("/mode", operation_id="getMode", responses=describe_read_errors(401))
 def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
-    """How far Mirage goes."""
+    """Return how far Mirage goes: the cluster's mode and, if you may see partitions, theirs."""
     return _read_modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
 
 
@@ -140,7 +143,7 @@ def list_audit(
     actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
     event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
 ) -> cluster_schemas.AuditPage:
-    """Who did what, and what Mirage found and did; newest first."""
+    """List who did what, and what Mirage found and did; newest first."""
     rows = audit.list_entries(
         paging.tx,
         paging.given.cluster_id,

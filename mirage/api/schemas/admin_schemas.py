@@ -101,7 +101,10 @@ class Promote(RequestBody):
 
 
 class Evidence(WireModel):
-    """Of the comparison all is null where nothing was in use, or where it was forced."""
+    """The evidence for a promotion of a model.
+
+    All fields of the comparison are null if no version was in use, or if the promotion was forced.
+    """
 
     model: str = Field(examples=["models/ensemble/3"])
     before: str | None = Field(description="The version in use until now.", examples=["2"])
@@ -135,7 +138,7 @@ class HourView(WireModel):
 
 
 class SlurmctldView(WireModel):
-    """What slurmctld counts of the user that Mirage is there, and of all users (`sdiag`)."""
+    """The calls that slurmctld counts (`sdiag`): of Mirage's user there, and of all users."""
 
     at: datetime = Field(description="When it said so.", examples=[_NOON])
     since: datetime | None = Field(

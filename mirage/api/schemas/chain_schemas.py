@@ -47,8 +47,10 @@ class Page(Answer):
 
 
 class NewRecipe(RequestBody):
-    """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
-    any other service drops it. Nothing ever shows it."""
+    """The recipe of a chain of mode submit, for a service that submits its links by slurmrestd.
+
+    Any other service drops the recipe. No answer ever shows it.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -248,7 +250,7 @@ class ChainView(ChainSummary, Answer):
 
 
 class NextLinkView(WireModel):
-    """What a running link is to do about the next one."""
+    """The instruction to a running link about the next link."""
 
     submit_now: bool = Field(
         description="Of a chain of mode submit: submit the next link, eligible at once.",
@@ -283,7 +285,7 @@ class ChainPage(Page):
 
 
 class ForecastView(WireModel):
-    """How long a job would wait if it became eligible now."""
+    """A forecast of how long a job would wait if it became eligible now."""
 
     p10_s: float | None = Field(examples=[120.0])
     p50_s: float = Field(examples=[1800.0])

@@ -29,7 +29,7 @@ class ShapeView(WireModel):
 
 
 class ForecastQuality(WireModel):
-    """How near such forecasts came, of jobs that users did submit in the last weeks."""
+    """The accuracy of such forecasts for jobs that users really submitted in the last weeks."""
 
     jobs: int = Field(examples=[412])
     days: int = Field(examples=[21])

@@ -12,7 +12,7 @@ _NOON = "2026-03-02T12:00:00Z"
 
 
 class StartRangeView(WireModel):
-    """When a link may start, by a forecast of its wait."""
+    """The range of instants in which a link may start, by a forecast of its wait."""
 
     since: datetime = Field(description="The wait is counted from then.", examples=[_NOON])
     eligible: bool = Field(description="It is; false: were it so at `since`.", examples=[False])
@@ -83,7 +83,7 @@ class HandedOverView(WireModel):
 
 
 class CoursePointView(WireModel):
-    """What was forecast then: the start, had the link been eligible at `at`."""
+    """A forecast made at `at`: when the link would start if it had been eligible at `at`."""
 
     at: datetime = Field(examples=[_NOON])
     p10: datetime = Field(examples=[_NOON])

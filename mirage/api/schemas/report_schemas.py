@@ -29,7 +29,7 @@ class PointView(_RecordModel):
 
 
 class BesideSlurmView(_RecordModel):
-    """Of the jobs for which Slurm planned a start at the same look."""
+    """A comparison over the jobs for which Slurm planned a start at the same look."""
 
     count: int = Field(examples=[120])
     median_s: float | None = Field(examples=[600.0])
@@ -72,7 +72,7 @@ class QualityView(_RecordModel):
 
 
 class TriedView(_RecordModel):
-    """What users are told who ask before they submit, by source."""
+    """The quality of the forecasts that users get before they submit a job, for one source."""
 
     source: str = Field(examples=["twin"])
     quality: QualityView
@@ -139,7 +139,7 @@ class PartitionImpactView(_RecordModel):
 
 
 class PayerView(_RecordModel):
-    """Of mode act: an account's user, or a chain."""
+    """The cost and gain of mode act for one user of an account, or for one chain."""
 
     account: str = Field(examples=["physics"])
     chain_id: str = Field(examples=[""])

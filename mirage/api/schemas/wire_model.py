@@ -1,4 +1,4 @@
-"""What all wire types have in common: answers cannot be changed, requests have no unknown keys."""
+"""Defines what all wire types share: answers are immutable, requests reject unknown keys."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ class WireModel(BaseModel):
 
 
 class RequestBody(BaseModel):
-    """What a caller sends: a key that is not known is a mistake, not to be passed over."""
+    """The body of a request. An unknown key is rejected, because it is the caller's mistake."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,7 +1,8 @@
-"""What changed lately, held for everybody who listens: the database is asked once a process.
+"""Holds the latest changes for all listeners, so that each process asks the database only once.
 
-A listener keeps one number, that of the last change it was told: however slowly it reads, it costs
-no more. What it missed for too long is told as a reset, on which it looks at everything again.
+A listener keeps one number, that of the last change it received, so a slow listener costs no
+more than a fast one. If a listener has missed too much, it gets a reset and then reads
+everything again.
 """
 
 import asyncio
@@ -120,7 +121,10 @@ class ChangeFeed:
         return len(theirs) < most - min(FOR_KNOWN, most // 2) and not is_one_too_many
 
     async def read_missed_changes(self, after: int | None) -> ChangeBatch:
-        """What a listener missed since that number; None: it begins now."""
+        """Return the changes that a listener missed after the number `after`.
+
+        If `after` is None, the listener begins now and has missed nothing.
+        """
         seen = await run_in_threadpool(self._read_changes, after)
         if self._reading is None and self._listeners:
             self._recent.clear()
@@ -141,7 +145,7 @@ class ChangeFeed:
 
     @property
     def owners(self) -> Mapping[ChainId, ChainOwner]:
-        """Of the chains named in what is remembered."""
+        """Return the owners of the chains that the remembered changes name."""
         return self._owners
 
     async def _follow_changes(self) -> None:
@@ -170,7 +174,7 @@ class ChangeFeed:
         return {chain_id: owner for chain_id, owner in self._owners.items() if chain_id in named}
 
     def _read_changes(self, after: int | None) -> ChangeBatch:
-        """In a thread: the database may make it wait."""
+        """Read the changes after that number. Call it in a thread, as the database may block."""
         given = self._given
         try:
             with given.store.read() as tx:
@@ -193,7 +197,7 @@ class ChangeFeed:
 def serialize_change(
     change: Change, who: Principal, owners: Mapping[ChainId, ChainOwner], topics: set[Topic]
 ) -> dict[str, object] | None:
-    """What this caller may know of the change; None: nothing."""
+    """Return the part of the change that this caller may see; None if there is no such part."""
     if change.topic not in topics:
         return None
     told: dict[str, object] = {"id": change.seq, "topic": change.topic.value}

@@ -22,7 +22,10 @@ PIECE = 64 * 1024
 
 
 class ReadPace:
-    """How long a reader may still keep the sender waiting: what it reads earns time."""
+    """Measures how long a reader may still keep the sender waiting.
+
+    Bytes that the reader takes earn time, and each wait uses time up.
+    """
 
     def __init__(self, window_s: float, least_bytes_s: float) -> None:
         self._window_s, self._least_bytes_s = window_s, least_bytes_s
@@ -35,7 +38,10 @@ class ReadPace:
 
 
 class _SlowReaderError(Exception):
-    """Of our own: Starlette takes a TimeoutError for a client that has gone."""
+    """A reader that is too slow.
+
+    The class is our own, because Starlette takes a TimeoutError for a client that has gone.
+    """
 
 
 @asynccontextmanager

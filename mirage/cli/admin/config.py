@@ -57,7 +57,7 @@ class ConfigCheck:
     warnings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the findings as `--json` prints them."""
         fields = ("key", "value", "said", "allowed", "nearest", "line", "variable")
         return {
             "source": self.source,
@@ -109,7 +109,7 @@ def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
 
 
 def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Settings:
-    """With the defaults in the place of what is wrong, so that the rest is looked at as well."""
+    """Return the settings with defaults in place of faulty values, to check the rest too."""
     wrong = {".".join(fault.key.split(".")[:2]) for fault in faults}
     try:
         return Settings.model_validate(given.drop_keys(wrong).data)
@@ -193,7 +193,7 @@ def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[Setting
 
 
 def _get_json_value(settings: Settings, key: str) -> Any:
-    """As JSON has it."""
+    """Return the value of that key as JSON has it."""
     found: Any = settings.model_dump(mode="json")
     for name in key.split("."):
         found = found[name]

@@ -44,10 +44,11 @@ def show_or_set_mode(
 ) -> None:
     """How far Mirage goes: observe, shadow (decide and log; the default) or act.
 
-    Writes the database, so whoever may write that may set the mode; the service obeys at its next
-    tick. To stop all acting at once: `mirage mode shadow`, the kill switch; `mirage mode act`
-    releases it again, unless it was pulled by REST (--release) or by an empty file named `shadow`
-    in the state directory (take that away).
+    The command writes to the database, so everyone who may write the database may set the mode.
+    The service obeys at its next tick. To stop all acting at once, use `mirage mode shadow`, the
+    kill switch. `mirage mode act` releases the kill switch again, with two exceptions. If it was
+    pulled by REST, add --release. If it was pulled by an empty file named `shadow` in the state
+    directory, remove that file.
     """
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition, and no mode")
@@ -90,7 +91,10 @@ def show_or_set_mode(
 
 
 def _fetch_modes() -> dict[str, str] | None:
-    """What anybody may know, where the database is another account's; None: nobody answers."""
+    """Ask the service for the modes, which everyone may know; None if no service answers.
+
+    This is for a user who cannot read the database, because it belongs to another account.
+    """
     try:
         found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:

@@ -125,7 +125,10 @@ def _get_uid(user: str) -> int:
 
 
 def _get_actor() -> str:
-    """Whose command this is: whoever may write the database may make tokens."""
+    """Return the name of the user who runs this command.
+
+    Everyone who may write the database may make tokens.
+    """
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 

@@ -69,7 +69,10 @@ _ACTION = {
 
 
 def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
-    """What fits beside the ids, which are whole: they are what the other commands take."""
+    """Return a table of the chains, with as many columns as fit into `width` characters.
+
+    The ids are never cut, because other commands take them.
+    """
     columns = [name for name, least in _COLUMNS.items() if width >= least]
     made = Table(*(Column(name, no_wrap=name != "user") for name in columns))
     for chain in chains:
@@ -89,7 +92,7 @@ def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table
 
 
 def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
-    """How old it is, and whether Mirage does more than look."""
+    """Describe the age of the data, and whether Mirage acts or only observes."""
     late = ", and not since: the service is behind" * found["stale"]
     read = f"read {format_instant(found['as_of'])}{late}" if found["as_of"] else "not read yet"
     some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
@@ -98,7 +101,10 @@ def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -
 
 
 def list_chain_notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What is to be said of those that are not as they should be: sentences fit into no table."""
+    """List the notes about chains that have a problem.
+
+    Sentences do not fit into a table.
+    """
     for chain in chains:
         if chain["note"] and chain["state"] not in {"finished", "cancelled"}:
             yield f"{chain['chain_id']}: {escape_unprintable(chain['note'])}"
@@ -186,14 +192,17 @@ def _describe_wait(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:
-    """What of, and what to do; nothing of a chain that is not."""
+    """Describe the risk of a chain and what to do; yields nothing for a chain not at risk."""
     risk = chain.get("at_risk")
     if risk is not None:
         yield f"At risk ({risk['reason']}): {risk['says']}. {risk['advice']}"
 
 
 def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
-    """What counts for a chain that nobody registered; nothing of any other."""
+    """Describe the rules for a chain that nobody registered.
+
+    Yields nothing for any other chain.
+    """
     if chain["links_planned"] is None:
         from mirage.services.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
 
@@ -250,12 +259,12 @@ def format_instant(text: str | None) -> str:
 
 
 def format_day_and_time(text: str | None) -> str:
-    """Where the year is known."""
+    """Format an instant as day and time, for places where the reader knows the year."""
     return format_instant(text)[_YEAR:] if text else format_instant(text)
 
 
 def format_duration(seconds: float | None) -> str:
-    """In the two largest units that say something."""
+    """Format a duration in its one or two largest units; `-` for None."""
     if seconds is None:
         return "-"
     whole = round(abs(seconds))

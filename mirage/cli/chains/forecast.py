@@ -55,8 +55,8 @@ def forecast_wait(
     """How long a job would wait if it were submitted now: p10, p50 and p90, who says so, and how
     sure that is.
 
-    Nine of ten such jobs should wait less than p90. The answer is what the service has in store: of
-    the job itself, of one near it, or from what like jobs waited lately; it says which.
+    Nine of ten such jobs should wait less than p90. The service answers from a stored forecast of
+    this job or of one near it, or from the recent waits of similar jobs. The output says which.
     """
     shape: dict[str, str | int] = {
         "partition": partition,

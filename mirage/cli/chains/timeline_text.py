@@ -159,7 +159,7 @@ def _compute_ticks(scale: _Scale) -> Iterator[float]:
 
 
 def _draw_legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
-    """What the marks mean that were drawn, in as many lines as it takes."""
+    """Draw the meaning of each mark that was used, in as many lines as it takes."""
     line = Text()
     for name in (*(n for n in _MEANING if n in used), "now"):
         mark = "".join(glyphs.edges) if name == "forecast" else getattr(glyphs, name)

@@ -125,12 +125,15 @@ def _create_table(title: str, *columns: str) -> Table:
 
 
 def _fit_text(text: str) -> Text:
-    """In one line, whatever stands in it."""
+    """Return the text on one line, whatever characters it contains."""
     return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _format_range(start: Mapping[str, Any] | None) -> str:
-    """Of a link that is not eligible: were it made so now."""
+    """Format the range of a link's start, from p10 to p90; `-` without a forecast.
+
+    For a link that is not eligible, the range holds if it became eligible now.
+    """
     if start is None:
         return "-"
     held = "" if start["eligible"] else " if freed"
@@ -172,7 +175,7 @@ def _capture_keys() -> Iterator[None]:
 
 
 def _wait_for_quit(within_s: float) -> bool:
-    """Whether somebody asks to; after `within_s` nobody has."""
+    """Return True when somebody asks to quit, and False if nobody does within `within_s`."""
     until = time.monotonic() + within_s
     while (left := until - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0]:

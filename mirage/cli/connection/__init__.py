@@ -1,3 +1,5 @@
-"""How commands reach the running service: its address, HTTP requests with a credential, and
-finding a chain by name.
+"""Connects commands to the running service.
+
+The package finds the service's address, sends HTTP requests with a credential, and finds a
+chain by name.
 """

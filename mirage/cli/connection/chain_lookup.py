@@ -1,4 +1,4 @@
-"""Which chain somebody means: by its id, its first letters, the job that runs, or by none."""
+"""Finds the chain that a user means: by id, its first letters, its running job, or none."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ _Row = Mapping[str, Any]
 
 
 def get_own_name() -> str:
-    """As Slurm calls whoever runs this."""
+    """Return Slurm's name for the user who runs this command."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

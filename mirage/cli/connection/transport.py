@@ -1,6 +1,7 @@
-"""Where the service is, and who asks it: what commands and completion need before they call it.
+"""Finds the service and identifies the caller, before commands and completion call it.
 
-On a unix socket the kernel says who calls; elsewhere munge vouches, or the token of a file.
+On a unix socket the kernel names the caller. Elsewhere MUNGE vouches for the caller, or the
+token in a file does.
 """
 
 import os
@@ -24,8 +25,11 @@ UNIX = "unix://"
 
 
 def resolve_service_url(given: str | None) -> str:
-    """What was given, MIRAGE_URL, the user's own service where one runs, the client's configuration
-    file, or the package's socket."""
+    """Return the URL of the service to call.
+
+    The first of these counts: `given`, MIRAGE_URL, the user's own service if one runs, the client's
+    configuration file, the package's socket. Raises InputError for a URL that is none.
+    """
     chosen = (
         given
         or os.environ.get("MIRAGE_URL")
@@ -71,10 +75,11 @@ def send_request(
     identified: bool,
     timeout_s: float,
 ) -> ServiceResponse:
-    """What the service at `url` answers, followed to no other address.
+    """Send a request to the service at `url` and return its answer; redirects are not followed.
 
-    Nothing is sent to somebody of whom the system says that it is not the service. `identified`:
-    with a credential. Raises ServiceUnavailable, which says why; InputError for a bad token's file.
+    Nothing is sent to a process that the system says is not the service. If `identified`, the
+    request carries a credential. Raises ServiceUnavailable, which says why, and InputError for a
+    bad token file.
     """
     plugin = _load_plugin()
     try:
@@ -133,7 +138,7 @@ def _load_plugin() -> ModuleType:
 
 
 def _read_token(path: Path) -> str:
-    """Of a file that nobody else may read. Raises InputError."""
+    """Read the token from a file that nobody else may read. Raises InputError."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(number, encoding="ascii") as file:

@@ -48,7 +48,7 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
 def show_model(
     model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """What a model is: its card, checked against its graph."""
+    """Show a model: its card, checked against its graph."""
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:

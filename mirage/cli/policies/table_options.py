@@ -1,4 +1,4 @@
-"""What commands that make tables of hand-overs share: the bar, Ctrl-C, and what was left out."""
+"""Shares code of commands that make hand-over tables: progress, Ctrl-C, left-out rows."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ def warn_of_unreplayed_rows(trace: Path, taken: replay.Replay) -> None:
 
 
 def check_finite(option: typer.CallbackParam, number: float) -> float:
-    """For an option: `nan` and `inf` are numbers to the parser."""
+    """Return an option's number if it is finite; the parser also accepts `nan` and `inf`."""
     if not math.isfinite(number):
         raise InputError(f"{option.opts[0]} {number}: no finite number")
     return number

@@ -1,1 +1,1 @@
-"""What shells and manuals show of the command tree: completion and manual pages."""
+"""Presents the command tree to shells and manuals: completion and manual pages."""

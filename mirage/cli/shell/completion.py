@@ -1,8 +1,8 @@
-"""What a Tab completes to: the shell's line in, words out, in time for a person's fingers.
+"""Completes words on Tab: takes the shell's line and returns words, fast enough to type on.
 
-Typer's own completion imports the command's module, a second or two. Here the tree comes from a
-file (`mirage.cli.shell.completion_tree`), and what only the service knows is
-asked for with little patience: a service that is away costs the suggestions, never the prompt.
+Typer's own completion imports the command's module, which takes a second or two. Here the tree
+comes from a file (`mirage.cli.shell.completion_tree`). The service is asked only for what it
+alone knows, and with little patience: if it is away, suggestions are lost but not the prompt.
 """
 
 import json
@@ -45,7 +45,7 @@ Suggestion = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What the shell has: the words before the one that is completed, and that."""
+    """The shell's line: the words before the one to complete, and that incomplete word."""
 
     words: tuple[str, ...]
     incomplete: str
@@ -99,7 +99,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def suggest_words(line: CommandLine) -> list[Suggestion]:
-    """What may stand where the cursor is; nothing where only a file may."""
+    """Return what may stand at the cursor; nothing where only a file may."""
     node, option, place = _walk_tree(json.loads(TREE.read_text(encoding="utf-8")), line.words)
     if node is None:
         return []
@@ -192,7 +192,7 @@ def _list_chains(words: tuple[str, ...]) -> list[Suggestion]:
 
 
 def _list_partitions() -> list[Suggestion]:
-    """Of the jobs that the service shows."""
+    """List the partitions of the jobs that the service shows."""
     names = {row["partition"] for row in fetch_rows("/jobs", limit=200)}
     return [(name, "") for name in sorted(names) if _is_harmless(name)]
 

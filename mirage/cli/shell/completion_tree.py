@@ -27,7 +27,7 @@ _HELP_WIDTH = 70
 
 
 def build_tree() -> dict[str, Any]:
-    """Of every command: its options, arguments and commands."""
+    """Return the command tree: each command with its options, arguments and subcommands."""
     whole = _build_node(get_command(command_line.app))
     for name, (module, _) in command_line.COMMANDS.items():
         real = get_group(import_module(module).app).commands[name]
@@ -63,7 +63,7 @@ def _build_node(command: Any) -> dict[str, Any]:
 
 
 def _describe_values(param: Any, of_type: Any) -> dict[str, Any]:
-    """What may stand there, if anybody knows."""
+    """Describe the values that a parameter takes; an empty dictionary if they are not known."""
     choices = introspection.list_choices(of_type)
     if choices is not None:
         return {"choices": choices}

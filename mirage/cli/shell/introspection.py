@@ -1,4 +1,7 @@
-"""What a command's function declares of its parameters: typer's own records differ by version."""
+"""Reads the parameters that a command's function declares.
+
+Typer's own records differ by version.
+"""
 
 from collections.abc import Callable
 from enum import Enum
@@ -10,7 +13,7 @@ _KINDS = {int: "INTEGER", float: "FLOAT", Path: "PATH", str: "TEXT"}
 
 
 def get_parameter_types(callback: Callable[..., Any] | None) -> dict[str, Any]:
-    """By the parameter's name: its type, without what typer is told of it."""
+    """Return each parameter's type by name, without its annotations for typer."""
     return {} if callback is None else get_type_hints(unwrap(callback))
 
 
@@ -25,7 +28,7 @@ def list_choices(declared: Any) -> list[str] | None:
 
 
 def format_kind(declared: Any) -> str:
-    """As usage lines name it."""
+    """Return the placeholder for a value of this type in usage lines."""
     if list_choices(declared) is not None:
         return "WORD"
     found = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))

@@ -47,7 +47,7 @@ def write_man_pages(
 
 
 def render_pages() -> dict[str, str]:
-    """By name, `mirage-chain-show`: the page, in roff."""
+    """Return the manual pages in roff, by name such as `mirage-chain-show`."""
     found = {"mirage": _render_overview()}
     for name, (module, _) in command_line.COMMANDS.items():
         real = get_group(import_module(module).app).commands[name]

@@ -222,7 +222,11 @@ class _LogProgress:
 def _collect_results(
     plan: ComparisonPlan, site: DemoSite, console: Console
 ) -> dict[str, PolicyOutcome]:
-    """By policy; says so where the end came before all hand-overs were complete."""
+    """Return the outcomes by policy.
+
+    Prints a note if the end came before all hand-overs were complete. Raises InputError if no
+    hand-over of the baseline was complete.
+    """
     done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
     total = plan.handovers * len(plan.policies)
     results = compute_outcomes(done, OVERLAP_PRICE)

@@ -1,1 +1,1 @@
-"""How commands talk to the terminal: progress, notes, signals, and the table of a log's rows."""
+"""Communicates with the terminal: progress, notes, signals, and the table of a log's rows."""

@@ -1,4 +1,4 @@
-"""What long work shows of itself: a bar where its steps are counted, else that it goes on."""
+"""Shows the progress of long work: a bar if its steps are counted, else a sign of life."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

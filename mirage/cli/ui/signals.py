@@ -16,10 +16,10 @@ _LOOK_S = 0.1
 
 
 class StopSignal:
-    """Whether a signal has asked for the end.
+    """Remembers whether a signal asked the command to end.
 
-    The command looks between two steps and none is cut in two: an exception out of a signal's
-    handler would come in the middle of a transaction, or be lost in a finalizer.
+    The command checks between two steps, so that no step is cut in two. An exception raised in a
+    signal's handler could interrupt a transaction, or be lost in a finalizer.
     """
 
     def __init__(self) -> None:

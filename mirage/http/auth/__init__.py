@@ -1,3 +1,5 @@
-"""Who sends a request: session cookies, and users whom the kernel names at the other end of a
-connection.
+"""Finds out who sends a request.
+
+Callers are known by a session cookie, or because the kernel names the user at the other end
+of the connection.
 """

@@ -19,9 +19,10 @@ _LOOKS = frozenset({"GET", "HEAD"})
 
 
 def authenticate_session(request: Request, given: ApiContext) -> Caller | None:
-    """Whose session the request's cookie is; None without one, and for one that is over.
+    """Return the caller whose session the request's cookie names.
 
-    Raises NotAllowed for a write that another site's page has sent.
+    Returns None for a request without a cookie, and for a session that is over. Raises
+    NotAllowed for a write that another site's page has sent.
     """
     held = find_session_cookie(request, given)
     if held is None:
@@ -66,14 +67,14 @@ def require_same_origin(request: Request) -> None:
 
 
 def build_cookie(request: Request, given: ApiContext) -> dict[str, Any]:
-    """How the cookie is set."""
+    """Return the attributes with which the session cookie of this request is set."""
     # What a proxy says of the way is for nobody to believe; a browser says it of itself.
     by_https = _is_https_host(request, given) or _parse_origin(request).scheme == "https"
     return build_cookie_attributes(HTTPS_COOKIE if by_https else COOKIE, given)
 
 
 def build_cookie_attributes(name: str, given: ApiContext) -> dict[str, Any]:
-    """How that cookie is set and taken back."""
+    """Return the attributes with which the cookie of that name is set and deleted."""
     by_https = name == HTTPS_COOKIE
     return {
         "key": name,

@@ -1,7 +1,7 @@
-"""Whose the other end of a connection is, where that is on this host: the kernel's word.
+"""Asks the kernel which user of this host has the other end of a connection.
 
-Of a unix socket by SO_PEERCRED, of TCP by sock_diag(7), as `ss -e` has it: 12 µs a
-question. /proc/net/tcp says it too, in a table of every socket there is.
+A unix socket is asked by SO_PEERCRED, TCP by sock_diag(7) as in `ss -e`: 12 µs a question.
+/proc/net/tcp has the same facts, in a table of every socket there is.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ _OF_ONE_HOST = 64
 
 
 def read_peer_uid(connection: socket.socket) -> int:
-    """Who connected to a unix socket."""
+    """Return the uid of the process that connected to a unix socket."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(found)[1]
     return uid
@@ -46,7 +46,10 @@ class TcpEndpoint:
 
     @classmethod
     def from_socket_name(cls, name: tuple[str, int]) -> "TcpEndpoint":
-        """As getpeername() and getsockname() have it; an IPv4 address in an IPv6 one is itself."""
+        """Build an endpoint from the form that getpeername() and getsockname() return.
+
+        An IPv4 address that is mapped into IPv6 becomes the IPv4 address.
+        """
         address = ipaddress.ip_address(name[0])
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         return cls(mapped or address, name[1])
@@ -70,7 +73,10 @@ class SocketOwners:
             self._kernel.close()
 
     def find_uid(self, end: TcpEndpoint, other: TcpEndpoint) -> int | None:
-        """Who has the socket at `end` that is connected to `other`; None: nobody on this host."""
+        """Return the uid that owns the socket at `end`, connected to `other`.
+
+        Returns None if nobody on this host owns it.
+        """
         if self._kernel is None:
             return None
         self._sequence = (self._sequence + 1) % _ANY

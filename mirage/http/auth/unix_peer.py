@@ -40,7 +40,7 @@ _seldom = ThrottledLog()
 
 
 class AwaitedPart(StrEnum):
-    """What of a client's part is not done."""
+    """The part of a request that a client has not completed."""
 
     HEAD = "head"
     BODY = "body"
@@ -244,7 +244,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
 
 
 def get_peer_caller(state: State) -> Caller | None:
-    """Who is at the other end; None where that is a network."""
+    """Return the user at the other end of the connection; None if that end is a network."""
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
         return None

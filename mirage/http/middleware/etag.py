@@ -14,7 +14,10 @@ _OF_304 = {"etag", "cache-control", "vary", "date", "link"}
 
 
 class ETagMiddleware:
-    """Of answers to reads under `prefix`, and there alone; also says what may be kept."""
+    """Adds an ETag to answers to reads under `prefix`, and only there.
+
+    It also says which answers a client may keep.
+    """
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
         self._app, self._prefix = app, prefix

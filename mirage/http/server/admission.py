@@ -1,5 +1,8 @@
-"""Who is let in: so many connections in all, fewer of one client, and descriptors that are left to
-the worker, which has none to spare when it must start a command of Slurm's."""
+"""Decides which connections are accepted.
+
+There is a limit on all connections and a lower one for each client. Some descriptors are left
+to the worker, which needs them when it must start a Slurm command.
+"""
 
 import ipaddress
 import pwd
@@ -35,7 +38,10 @@ USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
 
 
 def raise_descriptor_limit() -> int:
-    """As many descriptors as may be had without a privilege, up to WANTED; how many that is."""
+    """Raise the limit on descriptors as far as possible without a privilege, up to WANTED.
+
+    Returns the resulting limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -59,7 +65,7 @@ def compute_connection_limit(wanted: int, descriptors: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who connects."""
+    """A client that connects: its name, and whether it stands for itself alone."""
 
     name: str
     alone: bool
@@ -67,7 +73,7 @@ class Client:
 
 
 class Proxies(NamedTuple):
-    """Who connects for many."""
+    """The users and networks that connect on behalf of many clients."""
 
     uids: frozenset[int]
     networks: tuple[Network, ...]
@@ -150,7 +156,10 @@ def _name_user(uid: int) -> str:
 
 
 def resolve_proxies(words: Iterable[str]) -> Proxies:
-    """Of the setting `service.proxies`, and the usual accounts. Logs a name of nobody's."""
+    """Return the proxies that the setting `service.proxies` names, and the usual accounts.
+
+    Logs a name of the setting that belongs to nobody on this host.
+    """
     uids, networks = set(), []
     for word in (*USUAL_PROXIES, *words):
         try:

@@ -69,7 +69,10 @@ class ListeningSocket:
                 self._take(admitted)
 
     def _reject_client(self, error: OSError) -> None:
-        """With the descriptor that was kept for this: else callers wait, and the loop spins."""
+        """Close one waiting connection with the spare descriptor, then pause accepting.
+
+        Without the spare descriptor callers would wait, and the event loop would spin.
+        """
         _seldom.log_event(_log.error, "no descriptors for callers", error=error.strerror)
         if self._spare is not None:
             self._release_spare()

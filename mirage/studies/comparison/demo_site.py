@@ -45,7 +45,10 @@ class _DemoSettings(Settings):
 
     @property
     def database_url(self) -> str:
-        """Not MIRAGE_DATABASE_URL, which an admin's shell may well have set."""
+        """Return the URL of the demo's own database.
+
+        MIRAGE_DATABASE_URL is ignored, because an admin's shell may well have set it.
+        """
         return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 

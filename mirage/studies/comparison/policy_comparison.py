@@ -28,7 +28,10 @@ _DAY_S = 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPlan:
-    """Which chains, and when. Times in seconds of the simulated clock."""
+    """A plan of a comparison: which chains are submitted, and when.
+
+    Times are in seconds of the simulated clock.
+    """
 
     policies: tuple[str, ...]
     chains: int = 15
@@ -54,13 +57,13 @@ class ComparisonPlan:
 
     @property
     def handovers(self) -> int:
-        """Of each policy."""
+        """Return the number of hand-overs of each policy."""
         return self.chains * (self.links - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonProgress:
-    """How far a rehearsal is."""
+    """The progress of a rehearsal."""
 
     now: int
     done: int
@@ -136,7 +139,10 @@ def list_completed_handovers(service: Service) -> list[HandoverRow]:
 
 
 def compute_outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, PolicyOutcome]:
-    """By policy, over the hand-overs (chain number, link) that the baseline has too."""
+    """Return the outcomes by policy.
+
+    Only hand-overs (chain number, link) that the baseline also has are counted.
+    """
     by_policy: dict[str, dict[tuple[str, int], Handover]] = {}
     for row in rows:
         assert row.predecessor.end is not None  # noqa: S101 - a hand-over is complete
@@ -188,7 +194,10 @@ def _list_submissions(plan: ComparisonPlan, start: int) -> Iterator[tuple[int, s
 def _submit_chain(
     plan: ComparisonPlan, service: Service, cluster: SimulatedCluster, policy: str, number: int
 ) -> None:
-    """What a user's wrapped sbatch does: submit the first link, and register the chain."""
+    """Submit the first link and register the chain.
+
+    A user's wrapped sbatch does the same.
+    """
     name = "".join(c for c in policy if c.isalnum())
     chain_id = ChainId(f"demo{name}{number:0{_NUMBER_DIGITS}}")
     job_id = cluster.submit_chain(

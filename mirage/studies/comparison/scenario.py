@@ -90,10 +90,10 @@ def build_scenario(
 def choose_window(
     stage: Scenario, plan: ComparisonPlan, begin: datetime | None, until: datetime | None
 ) -> tuple[int, int]:
-    """When the first chains are submitted, and when whatever still runs is left alone.
+    """Return when the first chains are submitted, and when chains still running are left alone.
 
-    An `until` after the load is its end: later the cluster only empties.
-    Raises InputError for chains or instants of which no hand-over can come.
+    An `until` after the load counts as the load's end, because later the cluster only empties.
+    Raises InputError for chains or instants that cannot give any hand-over.
     """
     _check_size(stage, plan)
     start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _resolve_begin(stage, begin)
@@ -148,5 +148,5 @@ def _build_from_log(trace: Path, params: Params) -> Scenario:
 
 
 def _format_second(instant: int) -> str:
-    """As --from and --until take it."""
+    """Format an instant in the form that --from and --until accept."""
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -63,7 +63,7 @@ def check_account(state_dir: Path) -> list[Finding]:
 
 
 def check_unit() -> tuple[Severity, str]:
-    """Whether systemd has it, keeps it alive, and starts it with the host."""
+    """Check whether systemd knows the service, restarts it, and starts it with the host."""
     if not SYSTEMD.is_dir():
         return Severity.GOOD, "systemd does not run here: what starts `mirage serve` again is yours"
     asked = [f"--property={name}" for name in _ASKED]
@@ -79,7 +79,7 @@ def check_unit() -> tuple[Severity, str]:
 
 
 def judge_unit(facts: dict[str, str]) -> tuple[Severity, str]:
-    """Of what `systemctl show` says."""
+    """Judge the service's unit by the output of `systemctl show`."""
     if facts.get("LoadState") != "loaded":
         return Severity.WARNING, (
             f"there is no {_UNIT}: nothing starts the service with this host "
@@ -104,7 +104,7 @@ def _judge_loaded_unit(facts: dict[str, str]) -> tuple[Severity, str]:
 
 
 def check_disk(state_dir: Path) -> tuple[Severity, str]:
-    """Where the database grows."""
+    """Check the free space of the disk that holds the growing database."""
     try:
         free_mib = shutil.disk_usage(state_dir).free // _MIB
     except OSError as error:
@@ -118,8 +118,10 @@ def check_disk(state_dir: Path) -> tuple[Severity, str]:
 
 
 def check_nfs_mounts(mounts: str) -> tuple[Severity, str]:
-    """Whether a node may take a listing of a chain's directory from its memory. `mounts`: as
-    /proc/self/mounts has them."""
+    """Check whether a node may take the listing of a chain's directory from its cache.
+
+    `mounts` has the format of /proc/self/mounts.
+    """
     fields = [line.split(" ") for line in mounts.splitlines()]
     nfs = {part[1]: part[3].split(",") for part in fields if part[2] in {"nfs", "nfs4"}}
     stale = sorted(place for place, options in nfs.items() if "nocto" in options)
@@ -133,7 +135,10 @@ def check_nfs_mounts(mounts: str) -> tuple[Severity, str]:
 
 
 def check_clock() -> tuple[Severity, str]:
-    """Whether something keeps it: waits are measured by it, and MUNGE refuses what is late."""
+    """Check whether a program keeps the clock right.
+
+    Waits are measured by the clock, and MUNGE refuses credentials that are late.
+    """
     # All zeros asks and changes nothing, which needs no privilege.
     told = ctypes.create_string_buffer(_TIMEX_BYTES)
     if ctypes.CDLL(None, use_errno=True).adjtimex(told) == _UNSYNCHRONIZED:
@@ -145,9 +150,9 @@ def check_clock() -> tuple[Severity, str]:
 
 
 def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
-    """Whether users see each other's processes, and with these their command lines (proc(5)).
+    """Check whether users see each other's processes, and so their command lines (proc(5)).
 
-    `mounts`: of /proc/self/mounts.
+    `mounts` has the format of /proc/self/mounts.
     """
     found = [line.split() for line in mounts.splitlines()]
     options = next((words[3].split(",") for words in reversed(found) if words[1] == "/proc"), [])
@@ -173,7 +178,7 @@ def check_munge() -> tuple[Severity, str]:
 
 
 def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
-    """What users get who type sbatch with this PATH."""
+    """Check which sbatch users get if they type `sbatch` with this PATH."""
     sbatch = shutil.which("sbatch", path=path)
     ours = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:

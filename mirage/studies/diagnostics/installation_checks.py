@@ -50,7 +50,10 @@ def run_checks(
 
 
 def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severity, str]:
-    """What may not be meant; and a secret in a file that everybody may read."""
+    """Check the configuration file for settings that may be unintended.
+
+    Also warns of a secret in a file that everybody may read.
+    """
     file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
     if not file.exists():
         return Severity.GOOD, "there is no file: everything is as by default"
@@ -85,7 +88,7 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
 
 
 def _check_mode(settings: Settings) -> tuple[Severity, str]:
-    """How far it goes, and whether somebody has stopped it."""
+    """Check the modes in force, and whether somebody has pulled the kill switch."""
     store = wiring.open_store(settings)
     try:
         with store.begin() as tx:
@@ -104,7 +107,7 @@ def _check_mode(settings: Settings) -> tuple[Severity, str]:
 
 
 def _check_policy(settings: Settings) -> tuple[Severity, str]:
-    """Which model serves, or which rule."""
+    """Report which model or rule decides."""
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
         models = sum(candidate.scope is not None for candidate in policy.candidates)
@@ -137,7 +140,7 @@ def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
 
 
 def _check_authentication(settings: Settings) -> tuple[Severity, str]:
-    """By what callers are known."""
+    """Check by which means callers are identified."""
     auth = settings.auth
     wiring.build_jwt_reader(settings)
     told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]

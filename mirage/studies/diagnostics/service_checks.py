@@ -37,7 +37,7 @@ def check_service(settings: Settings, url: str | None) -> list[Finding]:
 
 
 def check_models(settings: Settings) -> tuple[Severity, str]:
-    """Whether each file is what its card says, and made for this program's features."""
+    """Check whether each model file matches its card and this program's features."""
     under = get_models_dir(settings.provision.models_dir)
     names = [
         f"models/{folder.parent.name}/{folder.name}"
@@ -50,7 +50,7 @@ def check_models(settings: Settings) -> tuple[Severity, str]:
 
 
 def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
-    """Whether rows of Slurm's answers are left out, since they do not read."""
+    """Check whether unreadable rows of Slurm's answers were left out in the last 24 hours."""
     since = int(time.time()) - DAY_S
     with closing(wiring.open_store(settings)) as store, store.read() as tx:
         ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
@@ -109,7 +109,10 @@ def _check_socket(settings: Settings) -> list[Finding]:
 
 
 def check_proxy(url: str, origins: tuple[str, ...]) -> tuple[Severity, str]:
-    """That Mirage answers there, by that name, and below the path that it believes it has."""
+    """Check that Mirage answers at `url`, by that name and below the path it expects.
+
+    Also warns if `service.origins` does not name an https origin.
+    """
     base = url.rstrip("/")
     place = urlsplit(base)
     origin = f"{place.scheme}://{place.netloc}"

@@ -28,7 +28,7 @@ def check_slurm(settings: Settings) -> tuple[Severity, str]:
 
 
 def _check_controller(settings: Settings) -> tuple[Severity, str]:
-    """Whether slurmctld answers, and is of the cluster that the settings name."""
+    """Check whether slurmctld answers and belongs to the cluster that the settings name."""
     site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).fetch_site_config()
     name = settings.cluster.name
     if site.cluster_name != name:
@@ -41,9 +41,10 @@ def _check_controller(settings: Settings) -> tuple[Severity, str]:
 
 
 def _check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
-    """What there is, and what is lacking, a sentence each. Asks as the service would.
+    """Describe slurmrestd, and list what is lacking, a sentence each.
 
-    Raises ClusterUnavailable where there is no answer.
+    The check asks slurmrestd as the service would. Raises ClusterUnavailable where there is no
+    answer.
     """
     slurm = wiring.build_slurmrestd_client(settings)
     spoken, nodes = slurm.get_dialect(), slurm.fetch_nodes()

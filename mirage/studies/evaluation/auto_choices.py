@@ -1,4 +1,4 @@
-"""Who decided for `auto` over the tables of an evaluation, and who could not be asked."""
+"""Counts who decided for `auto` in an evaluation's tables, and who could not be asked."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ class AutoChoiceCounter:
 
 
 def format_auto_choices(figures: Mapping[str, Any]) -> str:
-    """In words, from what `AutoChoiceCounter.summarize_choices` gives."""
+    """Describe the figures of `AutoChoiceCounter.summarize_choices` in words."""
     return "\n".join(_format_lines(figures))
 
 

@@ -18,7 +18,10 @@ _HOUR_S = 3600.0
 
 
 def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
-    """Of each policy that was judged, by load class; who decided for `auto` is with its own."""
+    """Return the figures of each judged policy by load class.
+
+    The figures of `auto` also say who decided for it.
+    """
     handovers = {name: judged.collect_handovers(name) for name in judged.chosen}
     figures = evaluate_policies(
         handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
@@ -78,7 +81,7 @@ def _describe_table(path: Path, table: EpisodeTable) -> dict[str, Any]:
 
 
 def warn_if_pooled(tables: Sequence[EpisodeTable], output: StudyOutput) -> None:
-    """Whether figures are of unlike hand-overs in one set."""
+    """Warn if figures pool unlike hand-overs: of several clusters, or at other loads than 1."""
     count = count_clusters([table.about for table in tables])
     if count > 1:
         names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))

@@ -80,6 +80,6 @@ def _get_point(told: dict[str, Any]) -> Point:
 
 
 def _compute_error_bars(told: dict[str, Any], figure: str) -> list[list[float]]:
-    """How far the interval reaches below and above."""
+    """Return how far the interval reaches below and above the figure, as two lists of one."""
     low, high = told[f"{figure}_ci"]
     return [[max(0.0, told[figure] - low)], [max(0.0, high - told[figure])]]

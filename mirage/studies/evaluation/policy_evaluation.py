@@ -28,7 +28,7 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRequest:
-    """Which policies are judged, and on what."""
+    """A request to judge policies, and the tables to judge them on."""
 
     paths: Sequence[Path]
     tables: Sequence[EpisodeTable]
@@ -43,7 +43,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What each policy chose in each table, and who decided for `auto`."""
+    """The choices of each policy in each table, and who decided for `auto`."""
 
     tables: Sequence[EpisodeTable]
     startup_h: float
@@ -51,7 +51,7 @@ class Evaluation:
     heard: AutoChoiceCounter
 
     def collect_handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
-        """Of one policy, over all tables or those at `places`."""
+        """Return the outcomes of one policy over all tables, or over those at `places`."""
         at = range(len(self.tables)) if places is None else places
         chosen = self.chosen[name]
         return join_handovers([self.tables[k] for k in at], [chosen[k] for k in at], self.startup_h)
@@ -96,7 +96,7 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
 def join_handovers(
     tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.Chosen], startup_h: float
 ) -> HandoverOutcomes:
-    """What became of the hand-overs of tables, in their order."""
+    """Return the outcomes of the tables' hand-overs, in the order of the tables."""
     parts = (
         HandoverOutcomes.from_choices(t, c, startup_h) for t, c in zip(tables, chosen, strict=True)
     )
@@ -117,7 +117,10 @@ class _PolicyRunner:
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
 
     def collect_choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
-        """For each table, the instants that the policy chooses; the oracle is not asked."""
+        """Return, for each table, the instants that the policy chooses.
+
+        `asked` is None for the oracle, whose choices are computed without a policy.
+        """
         if asked is None:
             return [
                 policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables

@@ -59,13 +59,13 @@ def build_document(
 
 
 def build_empty_document(days: int) -> Document:
-    """Of a log in which no hand-over can be asked about."""
+    """Return the document for a log that offers no hand-over to ask about."""
     advised = asdict(build_too_little(days))
     return {"recommendation": advised, "from": None, "until": None, "pairs": [], "groups": []}
 
 
 def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
-    """What afterany comes to on the same site under ACCRUE_ALWAYS."""
+    """Return the outcomes of afterany on the same site under ACCRUE_ALWAYS."""
     plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
     return replace(plain, x_h=table.outcome_aged_h[:, -1])
 
@@ -109,7 +109,10 @@ def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -
 def _compare_with_baseline(
     ours: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
 ) -> dict[str, Any]:
-    """What `auto` saves against a baseline: hours a hand-over, and in sum over those judged."""
+    """Return the savings of `auto` against a baseline.
+
+    They are given in hours per hand-over, and as a sum over the judged hand-overs.
+    """
     count = len(ours.x_h)
     saved = PairedDifference.from_outcomes(ours, baseline, 0.0)
     cheaper = PairedDifference.from_outcomes(ours, baseline, overlap_price)
@@ -130,7 +133,7 @@ def _invert_interval(difference: PairedDifference) -> list[float]:
 
 
 def _describe_pair(pair: HandoverPair, table: EpisodeTable) -> dict[str, Any]:
-    """Without the user's name: a report is shown around."""
+    """Describe a pair without its user's name, because reports are passed around."""
     return {
         "name": pair.name,
         "partition": pair.settings.partition,

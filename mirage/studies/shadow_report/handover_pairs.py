@@ -1,4 +1,4 @@
-"""Which hand-overs a shadow report asks about: from the options, and else from the trace."""
+"""Chooses the hand-overs that a shadow report asks about: by options, else by the trace."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

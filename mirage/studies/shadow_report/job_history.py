@@ -1,4 +1,4 @@
-"""Where the jobs of a shadow report come from when no log is given: the history of the site."""
+"""Loads the jobs of a shadow report from the site's history if no log is given."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ class SiteHistory:
         return JobLog(path, f"the history of {self.name}")
 
     def save_report(self, document: Mapping[str, Any]) -> None:
-        """As the report that the dashboard and REST show."""
+        """Save the document as the report that the dashboard and REST show."""
         with self.store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, self.name)
             reports.put_report(tx, cluster_id, reports.SHADOW, document, at=int(time.time()))

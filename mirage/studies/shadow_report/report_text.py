@@ -1,4 +1,4 @@
-"""What the shadow report says in words and cells, on a terminal and on its page."""
+"""Formats the shadow report as words and cells, for a terminal and for its page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ COLUMNS = (
 
 
 def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
-    """Which hand-overs were asked about, and why these."""
+    """Describe which hand-overs were asked about, and why these were chosen."""
     if document["pairs"]:
         yield (
             f"{document['trace']} replayed on {document['cluster']}; hand-overs that begin from "
@@ -43,6 +43,9 @@ def format_cell(told: dict[str, Any], figure: str, digits: int, *, short: bool =
 
 
 def format_saving(group: dict[str, Any], name: str) -> str:
-    """What Mirage saves against a baseline, hours in sum; empty for what is none."""
+    """Format the interruption that Mirage saves against a baseline, summed, in hours.
+
+    Returns an empty string if the group was not compared with that baseline.
+    """
     against = group["against"].get(name)
     return "" if against is None else format_cell(against, "interruption_saved_sum_h", 0)

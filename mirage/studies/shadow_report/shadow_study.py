@@ -31,7 +31,7 @@ Tables = list[tuple[HandoverPair, Path, EpisodeTable]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowStudy:
-    """What a report is made from."""
+    """The inputs of a shadow report."""
 
     log: JobLog
     params: Params
@@ -68,7 +68,7 @@ def build_report(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) 
 
 
 def _count_rows(taken: replay.Replay) -> Document:
-    """What became of the rows of the log, by number alone: jobs are people's."""
+    """Count the log's rows by what became of them. Only numbers are kept: jobs are personal."""
     return {
         "read": taken.read,
         "replayed": len(taken.workload),
@@ -79,7 +79,7 @@ def _count_rows(taken: replay.Replay) -> Document:
 
 
 def _explain_no_jobs(taken: replay.Replay) -> str:
-    """Of a log without a job to replay."""
+    """Explain why a log has no job to replay."""
     if not taken.read:
         return "it holds no jobs"
     out = [*taken.refused.items(), *taken.skipped.items()]

@@ -24,7 +24,10 @@ def build_pair_settings(
     since: str | None,
     until: str | None,
 ) -> PairSettings:
-    """Of a whole trace where neither end is given; raises InputError for words of no meaning."""
+    """Return the settings of the pairs; if neither end is given, they cover the whole trace.
+
+    Raises InputError for words that have no meaning.
+    """
     limit_s = parse_duration_s(time_limit, "--time-limit")
     first, last = replayed[0].submit, replayed[-1].submit
     found = PairSettings(

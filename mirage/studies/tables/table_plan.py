@@ -41,7 +41,7 @@ def build_plan(
 
 
 def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
-    """Whether a good part of its outcomes is of a queue that only drained."""
+    """Warn if many of a table's outcomes are of a queue that only drained."""
     share = table.about.beyond_trace / max(1, table.outcome_s.size)
     if share >= _MANY_BEYOND:
         output.warn(

@@ -1,4 +1,4 @@
-"""What is told of an episode table that was made."""
+"""Reports on an episode table that was made."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def build_table_report(out: Path, made: BuiltTable, wall_s: float) -> dict[str, 
 
 
 def _summarize_reactive(table: EpisodeTable) -> dict[str, Any]:
-    """What plain Slurm gives: mean interruption in hours, of all and by load class."""
+    """Return plain Slurm's mean interruption in hours: of all episodes and by load class."""
     hours = HandoverOutcomes.from_choices(table, choose_reactive(table)).interruption_h
     masks = build_class_masks(hours)
     return {

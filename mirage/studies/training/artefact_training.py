@@ -1,4 +1,4 @@
-"""From episode tables to an artefact that decides."""
+"""Trains an artefact that can decide, from episode tables."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How each kind of model is trained."""
+"""Trains each kind of model."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ EVERY = 6
 
 @dataclass(frozen=True, slots=True)
 class TrainedArtefact:
-    """What goes into an artefact's folder."""
+    """The contents of an artefact's folder."""
 
     graph: bytes
     card: dict[str, Any]
@@ -67,7 +67,7 @@ class TrainingRequest:
 
 
 class InterruptedTraining(KeyboardInterrupt):
-    """By Ctrl-C, with stages kept from which the same training goes on."""
+    """A training that Ctrl-C ended; its kept stages let the same training go on."""
 
     def __init__(self, stages: int) -> None:
         super().__init__()
@@ -245,7 +245,10 @@ class AgentTrainer:
 
 
 def _hash_twin_forecasts(table: EpisodeTable) -> str | None:
-    """Of what the twin foretold: a file of its own."""
+    """Return the SHA-256 of the twin's forecasts; None without any.
+
+    The forecasts are in a file of their own.
+    """
     if table.twins is None:
         return None
     return hashlib.sha256(table.twins.quantile_s.tobytes()).hexdigest()

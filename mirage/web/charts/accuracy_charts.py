@@ -83,7 +83,7 @@ def draw_errors(places: Sequence[PartitionAccuracy]) -> Markup:
 
 
 def get_line_class(place: int) -> str:
-    """Of the place-th partition's line."""
+    """Return the CSS class of the line of the partition at `place`."""
     return _LINES[place]
 
 

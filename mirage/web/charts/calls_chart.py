@@ -12,7 +12,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 24, 36
 
 
 def draw_calls(polling: PollingCost, hours: int) -> Markup:
-    """Of the last `hours` hours."""
+    """Draw the calls to Slurm in the last `hours` hours."""
     until = polling.until - polling.until % HOUR_S + HOUR_S
     x = TimeScale(until - hours * HOUR_S, until, _LEFT, _WIDTH - _RIGHT)
     most = max((calls for _, calls in polling.hours), default=1)

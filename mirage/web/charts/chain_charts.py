@@ -181,7 +181,10 @@ def _draw_close_up(row: TimelineHandover, scale: HoursScale, y: float) -> list[M
 
 
 def classify_outcome(late: float) -> str:
-    """How a link is drawn that started so long after the end of the one before."""
+    """Return the CSS class of a link that started `late` seconds after its predecessor's end.
+
+    A negative number means that the two links overlapped.
+    """
     if late:
         return "gap" if late > 0 else "lap"
     return EVEN

@@ -1,4 +1,4 @@
-"""How the forecast of one hand-over went, as a fan about the end of the link before."""
+"""Draws the forecasts of one hand-over as a fan about the predecessor's end."""
 
 from markupsafe import Markup
 

@@ -36,7 +36,7 @@ def draw_upcoming(soon: Sequence[UpcomingHandover], now: int) -> Markup:
 
 
 def _build_scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> TimeScale:
-    """From a little before now to the last thing that is expected."""
+    """Return a scale from a little before now to the last expected event."""
     ends = max(ends for _, ends in rows)
     late = [start.p90 for row, _ in rows if (start := row.start) is not None]
     late += [row.planned for row, _ in rows if row.planned is not None]

@@ -1,4 +1,4 @@
-"""From values to pixels: numbers, hours, instants, and waits by their logarithm."""
+"""Maps values to pixels: numbers, hours, instants, and waits on a logarithmic scale."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -19,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/accuracy")
 def show_accuracy(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
-    """Of the last `days` days."""
+    """Show the accuracy of the forecasts of the last `days` days."""
     span = (look.cluster_id, *get_recent_span(look.now, days))
     make = partial(_collect_values, look, span, days)
     return look.render_cached("accuracy.html", title="Accuracy", make=make, until=span[-1])

@@ -20,7 +20,10 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/impact")
 def show_impact(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
-    """Of hand-overs of the last `days` days; of one's own chains where usage is private."""
+    """Show the hand-overs of the last `days` days.
+
+    Where usage is private, readers see only those of their own chains.
+    """
     require_identity(look.reader, JOBS, USAGE)
     span = (look.cluster_id, *get_recent_span(look.now, days))
     make = partial(_collect_values, look, span, days)

@@ -75,7 +75,10 @@ def show_queue(
     gpus: QueryWord = "",
     account: QueryWord = "",
 ) -> Response:
-    """What cannot be read of the forms is passed over, or said beside them."""
+    """Show the queue and the two forms, for past waits and for a forecast.
+
+    A form's value that cannot be read is ignored, or the page reports it beside the form.
+    """
     asked = _build_waits_query(look, over, partition, size, limit)
     form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     found, said = _forecast_wait(look, form)
@@ -168,6 +171,6 @@ def _forecast_wait(look: PageContext, form: ForecastForm) -> tuple[SubmissionFor
 
 
 def _list_partitions(shown: QueueStatus, known: WaitsOverTime) -> tuple[str, ...]:
-    """Of the partitions that one may choose from."""
+    """Return the names of the partitions that a reader can choose from."""
     now = {row.name for row in shown.partitions}
     return tuple(sorted(now | {group.name for group in known.partitions}))
