@@ -1,6 +1,7 @@
 """The house style where no linter holds it (docs/decisions say why)."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ SOURCES = [
     if not NOT_OURS & set(path.relative_to(CHECKOUT).parts)
 ]
 ROOMS = sorted((CHECKOUT / "mirage").rglob("__init__.py"))
-DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("*.md"))
+DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("[0-9]*.md"))
 
 
 def shown(path: Path) -> str:
@@ -69,6 +70,16 @@ def test_a_module_opens_with_a_sentence(path: Path) -> None:
 
 def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_index_of_decisions_has_each_and_its_status() -> None:
+    index = (CHECKOUT / "docs" / "decisions" / "README.md").read_text()
+    for path in DECISIONS:
+        row = next((r for r in index.splitlines() if r.startswith(f"| [{path.name[:4]}]")), "")
+        assert f"]({path.name})" in row
+        assert re.search(r"\| (accepted|superseded by \d{4}|experiment closed)\b[^|]*\|$", row), row
+        superseded = path.read_text().splitlines()[2].startswith("Superseded by")
+        assert superseded == ("| superseded by" in row), row
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
