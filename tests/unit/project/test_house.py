@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,16 @@ def test_a_module_opens_with_a_sentence(path: Path) -> None:
 
 def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_index_of_decisions_has_each_and_its_status() -> None:
+    index = (CHECKOUT / "docs" / "decisions" / "README.md").read_text()
+    for path in DECISIONS:
+        row = next((r for r in index.splitlines() if r.startswith(f"| [{path.name[:4]}]")), "")
+        assert f"]({path.name})" in row
+        assert re.search(r"\| (accepted|superseded by \d{4}|experiment closed)\b[^|]*\|$", row), row
+        superseded = path.read_text().splitlines()[2].startswith("Superseded by")
+        assert superseded == ("| superseded by" in row), row
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
