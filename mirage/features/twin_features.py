@@ -1,4 +1,4 @@
-"""What the twin says of a wait, as a model's input: quantiles in, numbers of order one out."""
+"""Turns the twin's forecast of a wait into a model's input: quantiles in, order one out."""
 
 import hashlib
 from typing import Any
