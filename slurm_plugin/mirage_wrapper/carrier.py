@@ -226,7 +226,7 @@ def _list_settings(settings):
 
 
 def _choose_brief(settings):
-    """Return what a link that finds nothing to do means: the chain's end ("ends").
+    """Return the meaning of a link that finds nothing to do: "ends", the chain's end.
 
     None if the user has said that the chain goes on after COMPLETED.
     """

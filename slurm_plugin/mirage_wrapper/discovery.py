@@ -179,9 +179,9 @@ def _limit_resources():
 
 
 def _read_output(real, question, environ, until):
-    """Return the output of a run that ends well.
+    """Return the output of `real question` if that command ends well, else "".
 
-    It is empty if the command does not end in time, or has no end.
+    "" also if it does not end in time, or if its output has no end.
     """
     import subprocess
     import tempfile

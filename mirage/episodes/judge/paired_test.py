@@ -47,10 +47,10 @@ class PairedDifference:
         """Return whether the new policy beats the old one: the whole interval lies below zero.
 
         A lower mean is no proof. If two policies are equally good, the new one has the lower mean
-        every other time, and every retraining is another try. A policy that is no better, or worse,
-        shows an upper end at zero or above by luck. To keep the old policy costs what it has cost
-        so far. A worse policy costs hours at each hand-over until somebody notices. So the doubt
-        counts against the new policy.
+        every other time, and every retraining is another try. If the interval's upper end is at
+        zero or above, a policy that is no better, or worse, may show such results by luck. To keep
+        the old policy costs what it has cost so far. A worse policy costs hours at each hand-over
+        until somebody notices. So the doubt counts against the new policy.
 
         A new policy that is only equal is accepted 4 times in 100 with three weeks of days. With
         six days, whose resamples are a little too alike, it is accepted 9 times. If one load lasts
