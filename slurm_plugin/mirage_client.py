@@ -74,7 +74,7 @@ def _parse_code(answer):
 
 
 def _parse_detail(answer):
-    """What a problem's answer says in words (RFC 9457), if it does."""
+    """Return the words of a problem's answer (RFC 9457); empty if it says none."""
     import json
 
     try:
@@ -84,7 +84,7 @@ def _parse_detail(answer):
 
 
 def _make_credential(method, path, body, environ):
-    """What the munge command makes for this request to this cluster's service."""
+    """Make the munge command's credential for this request to this cluster's service."""
     payload = mirage_service.format_payload(method, path, hash_sha256(body), environ)
     munge = _find_command("munge", environ)
     ours, out = os.pipe()

@@ -1,7 +1,7 @@
-"""What a link knows of waits, and the lead that follows: values alone, no file and no command.
+"""Computes a link's forecast of its wait, and the lead that follows: no file, no command.
 
-It is the service's rule `quantile` (mirage/policy/rules/lead_rules.py) in the user's hands: the quantile of
-like jobs' waits that the price of overlap asks for. Standard library, Python 3.6.
+It is the service's rule `quantile` (mirage/policy/rules/lead_rules.py) in the user's hands: the
+quantile of like jobs' waits that the price of overlap asks for. Standard library, Python 3.6.
 """
 
 import math
@@ -20,7 +20,7 @@ NEVER_RAN = frozenset(["CANCELLED", "PENDING"])
 
 
 class Forecast(object):
-    """How long such a job waits: the sample, oldest first, and what is alike in it."""
+    """A forecast of such a job's wait: the sample, oldest first, and the likeness in it."""
 
     __slots__ = ("basis", "waits")
 
@@ -50,7 +50,7 @@ class Choice(object):
 
 
 class Wanted(object):
-    """What the user and the admin have said of a chain; None where nothing was said."""
+    """The wishes of the user and of the admin for a chain; None if nothing was said."""
 
     __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "style")
 
@@ -83,7 +83,7 @@ def choose_lead(forecast, limit_s, start_up_s, wanted):
 
 
 def compute_max_overlap(limit_s, wanted):
-    """How long before its predecessor's end a link may start; None: as early as it likes."""
+    """Return how long before its predecessor's end a link may start; None: as early as it likes."""
     if wanted.max_overlap_s is not None:
         return wanted.max_overlap_s
     if wanted.style == "switch":  # the predecessor ends as soon as the other is ready

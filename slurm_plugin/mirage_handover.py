@@ -323,7 +323,7 @@ class Handover(object):
             mirage_lease.write_file(self._leases.get_path("address"), self._address + "\n")
 
     def _read_requests(self):
-        """By who asks: the text. Those of this link and earlier ones are of no account."""
+        """Return the requests' texts by link; those of this and earlier links do not count."""
         found = {}
         for name in os.listdir(self._leases.get_path("request")):
             if not name.startswith(".") and not (name.isdigit() and int(name) <= self.me.link):

@@ -26,7 +26,7 @@ Lease = collections.namedtuple("Lease", ["number", "holder", "free"])
 
 
 class HandoverError(Exception):
-    """What cannot be done, in a sentence that says what to do."""
+    """An action that cannot be done; its sentence says what to do."""
 
 
 class LeaseLost(HandoverError):
@@ -139,7 +139,7 @@ class Leases(object):
         return True
 
     def settle(self, number):
-        """What a taker owes before it reads a checkpoint; doing it again changes nothing."""
+        """Do what a taker owes before it reads a checkpoint; doing it again changes nothing."""
         for name in os.listdir(self.get_path("stage")):
             if name[:1].isdigit() and int(name.split("-")[0]) < number:
                 _remove_staged(read_file(self.get_path("stage", name)) or "")

@@ -1,4 +1,4 @@
-"""Whether somebody else could change what lies at a path, or put something in its place."""
+"""Checks that nobody else could change a path's content, or put something in its place."""
 
 import os
 import pwd
@@ -25,7 +25,7 @@ def _refuse_above(path, owners):
 
 
 def _is_open(found):
-    """Whether anybody else may write: all, or a group that is not the user's alone."""
+    """Return whether anybody else may write: all, or a group that is not the user's alone."""
     if found.st_mode & 0o002 or not found.st_mode & 0o020:
         return bool(found.st_mode & 0o002)
     import grp

@@ -60,7 +60,7 @@ def plan_release(link, environ):
 
 
 class Told(object):
-    """What the service said; `answered` is false where none did."""
+    """The service's answer; `answered` is false if no service answered."""
 
     __slots__ = ("again_s", "answered", "lead_s", "mode", "why")
 
@@ -77,7 +77,7 @@ class Told(object):
 
 
 def _ask_service(link, environ):
-    """What the service says now; where none answers, what it last said of the site's mode."""
+    """Ask the service for a plan; if none answers, return its last word on the site's mode."""
     if link.asks_nobody:
         return Told(False, "--mirage-service=none")
     import mirage_client
@@ -151,7 +151,7 @@ def _plan_by_service(link, before, environ, lead_s):
 
 
 def _look_at_jobs(link, before, environ):
-    """What Slurm says; None where nothing is to be planned, which is written down."""
+    """Ask Slurm about the jobs; None if nothing is to be planned, which is written down."""
     import mirage_planned
 
     seen = link.look_at_jobs(environ)

@@ -109,7 +109,7 @@ class Link(object):
         return found
 
     def has_company(self):
-        """By their files alone, which costs no question: does an earlier link still run?"""
+        """Return whether an earlier link still runs, by files alone: no question is asked."""
         for one, _ in self.list_earlier_links():
             until = mirage_forecast.parse_whole(self.read_line("deadline", one))
             if until is None or self.now < until + 300:
@@ -129,7 +129,7 @@ class Link(object):
         return None
 
     def read_refusal(self):
-        """What the site said as it refused a plan of this chain: it is not asked again."""
+        """Return the site's words if it refused a plan of this chain: it is not asked again."""
         return self.read_line("unplanned")
 
     # What the service last said of the site's mode.
@@ -157,7 +157,7 @@ class Link(object):
         return mirage_waits.read_like_jobs(self.partition, self.qos, self.job, environ, self.now)
 
     def forecast_wait(self, rows, own):
-        """By like jobs; else by the chain's own hand-overs; None: nothing is known."""
+        """Forecast by like jobs, else by the chain's own hand-overs; None: nothing is known."""
         price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
         alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price)
         if alike is not None:
@@ -261,8 +261,10 @@ def _run_command(words, environ):
 
 
 class Planned(object):
-    """What this link has written into its successor's dependency: the minutes, or None. `was`: what
-    stood there before, where it is not known whether Slurm has taken the change."""
+    """The plan that this link wrote into its successor's dependency: the minutes, or None.
+
+    `was`: the dependency's earlier minutes, if it is not known whether Slurm has taken the change.
+    """
 
     __slots__ = ("again", "job", "minutes", "own", "said", "was")
 
@@ -287,7 +289,7 @@ NOTHING = Planned(None, None, 0, "")
 
 
 def read_plan(link):
-    """What was planned for this very job; nothing where another stands now."""
+    """Read the plan for this very job; return NOTHING if another job stands there now."""
     words = link.read_line("plans", link.index).split(" ")
     if len(words) not in (6, 7) or link.successor is None or words[1] != str(link.successor):
         return NOTHING
@@ -326,7 +328,10 @@ def find_hindrance(link, seen, before):
 
 
 def compute_minutes(own, choice):
-    """Of this lead, after the start; None: at the end. Rounded up: never earlier than it may be."""
+    """Return the minutes of this lead after the start; None: at the end.
+
+    Rounded up: the link is never earlier than it may be.
+    """
     if choice.lead_s < LEAST_LEAD_S:
         return None
     return max(1, -((own.start + choice.lead_s - own.end) // 60))

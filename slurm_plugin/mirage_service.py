@@ -1,8 +1,9 @@
-"""Where the Mirage service is, and whether it is Mirage that answers there.
+"""Finds the Mirage service, and checks that it is Mirage that answers there.
 
-Any user of a host may listen on a free port, and make a socket wherever they may write. So nobody is
-told a secret, and nobody's answer is acted upon, whom the system does not vouch for: by the uid at
-the other end of a unix socket, by the uid of who listens on a port of this host, or by a certificate.
+Any user of a host may listen on a free port, and make a socket wherever they may write. So no
+secret is told to, and no answer is acted upon from, a peer that the system does not vouch for. The
+system vouches by the uid at the other end of a unix socket or of the listener on a port of this
+host, or by a certificate.
 
 Shared with `mirage chain` (mirage/cli/connection/transport.py). Standard library, Python 3.6.
 """
@@ -28,7 +29,7 @@ class Unreachable(Exception):
 
 
 class Peer(object):
-    """Who answers: a connection, and what the system says of its other end."""
+    """The peer that answers: a connection, and what the system says of its other end."""
 
     __slots__ = ("host", "is_known", "is_socket", "prefix", "stream")
 
@@ -43,12 +44,12 @@ class Peer(object):
 
 
 def url(environ):
-    """Where the service is: as MIRAGE_URL says, or client.conf, or the package's socket."""
+    """Return the service's URL, from MIRAGE_URL, or client.conf, or the package's socket."""
     return environ.get("MIRAGE_URL") or read_configured("url", environ) or DEFAULT_URL
 
 
 def read_configured(name, environ):
-    """What client.conf says; "" where it says nothing."""
+    """Return the value in client.conf; "" if it says nothing."""
     try:
         with open(environ.get("MIRAGE_CLIENT_CONF") or CONFIGURATION, errors="replace") as lines:
             for line in lines:
@@ -92,7 +93,10 @@ def _read_cluster_name(environ):
 
 
 def format_payload(method, target, digest, environ):
-    """What a MUNGE credential holds: it is good for one request to this cluster's service alone."""
+    """Format the payload of a MUNGE credential.
+
+    It is good for one request to this cluster's service alone.
+    """
     return "%s %s %s %s %s" % (method, target, digest, cluster(environ), SERVICE)
 
 
@@ -240,8 +244,11 @@ def _find_trusted_listeners(here, port, environ):
 
 
 def _find_listeners(here, port):
-    """As the kernel chooses: the exact address before any address. Of two that overlap only one
-    can listen, so the first table that shows somebody is enough: each costs 5 ms."""
+    """Find the listeners as the kernel chooses: the exact address before any address.
+
+    If two overlap, only one can listen, so the first table that shows somebody is enough: each
+    costs 5 ms.
+    """
     tables = [("/proc/net/tcp6", here, b"\0" * 16)]
     if len(here) == 4:
         tables = [("/proc/net/tcp", here, b"\0" * 4), ("/proc/net/tcp6", MAPPED + here, b"\0" * 16)]

@@ -1,5 +1,7 @@
-"""What like jobs waited: sacct's answer, asked once an hour at most and kept in the user's cache;
-else what this chain's own links have noted. Standard library, Python 3.6.
+"""Knows how long like jobs waited, from sacct's answer or from this chain's own links.
+
+sacct is asked once an hour at most, and its answer is kept in the user's cache. If sacct gives
+none, the notes of this chain's own links are used. Standard library, Python 3.6.
 """
 
 import os
@@ -79,7 +81,7 @@ def _get_cache_path(key, environ):
 
 
 def _read_cache(path, key, now):
-    """When it was kept, and its rows; None and none where there is nothing of use."""
+    """Return when the cache was kept, and its rows; None and no rows if nothing is of use."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as kept:
@@ -145,7 +147,7 @@ def replace_file(path, text):
 
 
 def record_handover(directory, link, start, lead_s, wait_s):
-    """What this link has waited, and how long before its predecessor's end it was eligible."""
+    """Record this link's wait, and how long before its predecessor's end it was eligible."""
     path = os.path.join(directory, "waited", str(link))
     replace_file(path, "%d %d %d\n" % (start, max(0, lead_s), wait_s))
 
@@ -158,7 +160,10 @@ def read_handovers(directory, link, now):
 
 
 def compute_start_up(directory, link, now):
-    """What links of this chain took from their jobs' start to the lease, the median; None: unknown."""
+    """Return the median time from a job's start to the lease, over links of this chain.
+
+    None: unknown.
+    """
     notes = {one: _read_handover(directory, one, now) for one in range(2, link + 1)}
     taken = []
     folder = os.path.join(directory, "handover", "lease")

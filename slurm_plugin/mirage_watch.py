@@ -109,7 +109,11 @@ class Watch(object):
         return word
 
     def _schedule_question(self):
-        """Not while the beat moves, but for a link that has written its end: it is about to go."""
+        """Return when to ask next.
+
+        No question is asked while the beat moves, unless a link has written its end: it is about to
+        go.
+        """
         now = time.monotonic()
         if self._word == "there" and self._seen[-1] is None:
             until = self._still_since + self._stale_s

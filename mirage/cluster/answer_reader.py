@@ -1,4 +1,7 @@
-"""From Slurm's words to values: what cannot be read is no answer, or a row less in it."""
+"""Turns Slurm's text into values.
+
+An answer that cannot be read counts as no answer. A row that cannot be read is left out.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -29,10 +32,10 @@ class AnswerReader:
         self._named: dict[tuple[str, str], None] = {}
 
     def __call__(self, command: str, parse: Callable[[], T]) -> T:
-        """What `parse` makes of the answer of `command`.
+        """Return `parse()`, the value read from the answer of `command`.
 
-        Raises ClusterUnavailable for text that does not read, and ForgedAnswer, after an alarm, for
-        what Slurm did not write.
+        Raises ClusterUnavailable for text that does not read. For text that Slurm did not write,
+        adds an alarm and raises ForgedAnswer.
         """
         try:
             return parse()

@@ -1,4 +1,4 @@
-"""What asking Slurm has cost: calls, failures and seconds by kind of question, for /metrics."""
+"""Measures the cost of asking Slurm: calls, failures, seconds by kind of question (/metrics)."""
 
 import contextlib
 import threading
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTotals:
-    """What a kind of question has cost since the start."""
+    """The cost of one kind of question since the start."""
 
     calls: int = 0
     failures: int = 0

@@ -1,4 +1,4 @@
-"""What somebody did to Slurm's answers, kept until it is written into the audit."""
+"""Keeps alarms about forged Slurm answers until they are written into the audit."""
 
 from collections import deque
 

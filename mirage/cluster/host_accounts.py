@@ -19,7 +19,7 @@ def format_user_name(uid: int) -> str:
 
 
 def build_caller(uid: int, *, via: str = "munge", names_cluster: bool = True) -> Caller:
-    """Of a uid that somebody vouches for."""
+    """Build the caller of a uid that somebody vouches for."""
     user = find_user_name(uid)
     return Caller(
         uid,

@@ -1,4 +1,4 @@
-"""Whose job a move may touch."""
+"""Decides which users' jobs a move may touch."""
 
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused

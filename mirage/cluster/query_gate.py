@@ -17,7 +17,7 @@ SLOW_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
-    """When a daemon is left alone, and for how long."""
+    """The signs and durations by which a daemon is left alone."""
 
     slow_s: float = SLOW_S
     first_pause_s: float = 5.0
@@ -26,7 +26,7 @@ class BackoffSettings:
 
 
 class Backoff:
-    """How long to leave a daemon alone, from how it answered so far."""
+    """Decides how long to leave a daemon alone, from how it answered so far."""
 
     def __init__(
         self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic

@@ -1,1 +1,1 @@
-"""What a policy gets to see: one observation, the same in training and in service."""
+"""Computes the observation that a policy sees: the same in training and in service."""

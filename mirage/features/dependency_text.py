@@ -29,7 +29,7 @@ def _parse_term(term: dependency.Term) -> Dependency:
 
 
 def format_dependency_list(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
-    """As squeue prints it of a pending job, none of it met."""
+    """Format the dependencies as squeue prints them of a pending job, none of them met."""
     separator = "?" if any_dependency else ","
     return separator.join(f"{_format_dependency(one)}(unfulfilled)" for one in dependencies)
 

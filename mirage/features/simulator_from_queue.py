@@ -74,7 +74,7 @@ def build_queue_simulator(
 
 
 def build_submitted_job(params: Params, job: Job) -> SimJob:
-    """What its user asked for; its run time is not known: the limit."""
+    """Build the job that its user asked for. Its run time is unknown: the limit stands."""
     limit_s = _get_limit_s(job)
     return SimJob(**_build_common_fields(params, job), time_limit_s=limit_s, run_s=limit_s)
 
@@ -115,7 +115,7 @@ def _assign_nodes(
 
 
 def _drain_nodes(simulator: Simulator, nodes: Sequence[Node]) -> None:
-    """No new jobs on nodes that take none; what runs there runs on."""
+    """Keep new jobs off nodes that take none; jobs that run on such a node run on."""
     for i, node in enumerate(nodes[: simulator.params.nodes]):
         if not node.is_usable:
             simulator.set_node(i, Outage.DRAIN)

@@ -1,4 +1,7 @@
-"""What the twin says of a wait, as a model's input: quantiles in, numbers of order one out."""
+"""Turns the twin's forecast of a wait into numbers of order one, a model's input.
+
+The forecast comes in as quantiles.
+"""
 
 import hashlib
 from typing import Any

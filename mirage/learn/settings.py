@@ -23,7 +23,7 @@ _POSITIVE = frozenset(
 
 @cache
 def load_defaults() -> Mapping[str, Hyperparameters]:
-    """By table: settings.toml beside this file, which says what each number is."""
+    """Load the defaults by table: settings.toml beside this file says what each number is."""
     return tomllib.loads(files("mirage.learn").joinpath("settings.toml").read_text("utf-8"))
 
 

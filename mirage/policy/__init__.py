@@ -1,1 +1,1 @@
-"""When to make a standby successor eligible."""
+"""Decides when to make a standby successor eligible."""

@@ -113,7 +113,7 @@ def is_model(name: str) -> bool:
 
 
 def is_version(name: str) -> bool:
-    """Whether it is of the form models/NAME/VERSION."""
+    """Return whether the name is of the form models/NAME/VERSION."""
     asked = _NAMED.fullmatch(name)
     return asked is not None and asked["version"] is not None
 
@@ -168,7 +168,7 @@ def find_promoted_version(named: Path) -> str | None:
 
 
 def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> None:
-    """From now on the folder's version is the one that models/NAME means.
+    """Make the folder's version the one that models/NAME means from now on.
 
     `record`: why, by whom and when; kept beside the versions. Raises InputError.
     """

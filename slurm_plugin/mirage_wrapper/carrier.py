@@ -178,7 +178,10 @@ def _render_head(chain):
 
 
 def read_umask(environ):
-    """What sbatch gives the job of this submission: a variable goes before the process's own."""
+    """Return the umask that sbatch gives the job of this submission.
+
+    A variable goes before the process's own.
+    """
     told = environ.get("SLURM_UMASK", "")
     if OCTAL.match(told):
         return int(told, 8)
@@ -188,13 +191,13 @@ def read_umask(environ):
 
 
 def _find_url(environ):
-    """Where the service is for the links, on whichever host; empty: as that host is told."""
+    """Return the service's URL for the links, on whichever host; empty: as that host is told."""
     url = mirage_service.url(environ)
     return "" if url.startswith(mirage_service.UNIX) else url
 
 
 def _find_cluster(environ):
-    """Of the service at that URL; empty: that of the job."""
+    """Return the cluster of the service at that URL; empty: the cluster of the job."""
     try:
         return mirage_service.cluster(environ)
     except mirage_service.Unreachable:
@@ -223,8 +226,10 @@ def _list_settings(settings):
 
 
 def _choose_brief(settings):
-    """What a link that finds nothing to do comes to: the chain's end, but where the user has said
-    that it goes on after COMPLETED."""
+    """Return the meaning of a link that finds nothing to do: "ends", the chain's end.
+
+    None if the user has said that the chain goes on after COMPLETED.
+    """
     return None if "continue" in settings.asked else "ends"
 
 

@@ -69,7 +69,7 @@ class Chain(object):
 
 
 def _format_told(settings):
-    """What the jobs tell a service that finds them and was never told of the chain."""
+    """Format what the jobs tell a service that finds them and was never told of the chain."""
     told = ["service=none"] if settings.service == "none" else []
     told += ["lead=%d" % (settings.lead_s // 60,)] if settings.lead_s else []
     return "mirage:" + ",".join(told) if told else ""

@@ -87,7 +87,7 @@ def _parse_pair(line):
 
 
 def _write_cache(path, real, told):
-    """Where it cannot be kept, it is asked again the next time."""
+    """Write the cache. If it cannot be kept, sbatch is asked again the next time."""
     lines = [HEAD + real] + ["%s %s" % pair for pair in sorted(told.items())]
     folder, own = os.path.dirname(path), "%s.%d" % (path, os.getpid())
     try:
@@ -121,14 +121,20 @@ def _ask_sbatch(real, environ):
 
 
 def _resolve_listed(name, kind):
-    """What an sbatch says of an option; of one that the table has the other way round, the table:
-    no release would make scripts that work mean something else."""
+    """Resolve the kind that an sbatch says of an option against the table.
+
+    If the table has it the other way round, the table wins: no release would make scripts that work
+    mean something else.
+    """
     before = TABLE.get_kind(name)
     return before if {before, kind} == {NOTHING, VALUE} else kind
 
 
 def _resolve_shown(name, kind):
-    """What an option takes of which `kind` is shown: the table knows better, help leaves much out."""
+    """Resolve the kind that help shows of an option.
+
+    The table knows better, for help leaves much out.
+    """
     if name.startswith("-"):
         return kind
     before = TABLE.get_kind(name)
@@ -173,7 +179,10 @@ def _limit_resources():
 
 
 def _read_output(real, question, environ, until):
-    """What it prints and ends well with; nothing where it does not in time, or has no end."""
+    """Return the output of `real question` if that command ends well, else "".
+
+    "" also if it does not end in time, or if its output has no end.
+    """
     import subprocess
     import tempfile
 

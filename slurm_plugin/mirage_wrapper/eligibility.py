@@ -37,7 +37,7 @@ def check_eligibility(reading, said, environ, head, links):
 
 
 def has_shared_log(reading, said, environ):
-    """Whether each link would empty a file that the link before it may still write."""
+    """Return whether each link would empty a file that the link before it may still write."""
     mode = _find_value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
     if mode[:1] not in ("t", "T"):  # as sbatch reads it
         return False
@@ -61,7 +61,10 @@ def _find_value(name, letter, variable, reading, said, environ):
 
 
 def _has_job_number(pattern):
-    """Whether a file's name has the job's number in it. A backslash in it makes all of it plain."""
+    """Return whether a file's name has the job's number in it.
+
+    A backslash in the name makes all of it plain.
+    """
     import re  # which takes a while, and few calls come here
 
     return "\\" not in pattern and re.search("%[0-9]*[AjJ]", pattern.replace("%%", "")) is not None

@@ -164,7 +164,7 @@ def print_error(line):
 
 
 def has_request(reading, environ, head):
-    """Whether anything at all may ask for a chain, however badly."""
+    """Return whether anything at all may ask for a chain, however badly."""
     if environ.get("MIRAGE_CHAIN") or environ.get("MIRAGE_TOTAL"):
         return True
     if b"#MIRAGE" in head or b"mirage:" in head:
@@ -186,7 +186,7 @@ def cut_leading_block(text):
 
 
 def read_directives(head, read):
-    """What the script's own #SBATCH lines say, read as options by `read`.
+    """Read the script's own #SBATCH lines as options, by `read`.
 
     A line that is not understood is passed over: sbatch itself will speak of it.
     """
@@ -237,7 +237,7 @@ def _split_words(text):
 
 
 def find_clusters(reading, said, environ):
-    """Where sbatch sends the job, by name; "": to the cluster of this host."""
+    """Return the name of the cluster that sbatch sends the job to; "": the cluster of this host."""
     return (
         reading.get_value("clusters")
         or environ.get("SBATCH_CLUSTERS")
@@ -253,7 +253,7 @@ def format_word(text):
 
 
 def find_script(word, directory, environ):
-    """Where sbatch finds a script: in --chdir's directory, on PATH, here; None if nowhere."""
+    """Find a script as sbatch does: in --chdir's directory, on PATH, here; None if nowhere."""
     places = [directory or "."]
     if "/" not in word:
         places += [p for p in environ.get("PATH", "").split(":") if p]

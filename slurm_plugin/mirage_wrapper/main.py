@@ -148,7 +148,7 @@ def _print_help():
 
 
 def _can_carry(call):
-    """Whether this call can be carried; where not, the real sbatch has its own words for it."""
+    """Return whether this call can be carried; if not, the real sbatch has its own words for it."""
     reading = call.reading
     if reading.has_option("test-only") or ASKS_NOTHING.intersection(
         o.name for o in reading.options

@@ -77,7 +77,7 @@ class Known(object):
         return self.names.get(name) or self.later.get(name)
 
     def find_full_name(self, given):
-        """As getopt_long resolves an abbreviation; None for an unknown or ambiguous one."""
+        """Resolve an abbreviation as getopt_long does; None for an unknown or ambiguous one."""
         if given in MIRAGE_NAMES or self.get_kind(given):
             return given
         if given.startswith(MIRAGE):
@@ -126,7 +126,7 @@ class Option(object):
 
 
 class Reading(object):
-    """What was found in `words`. `insert` is where more options for the first component go.
+    """The options found in `words`. `insert` is where more options for the first component go.
 
     `sure`: each option stood in full, and was known.
     """

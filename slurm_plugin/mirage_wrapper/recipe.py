@@ -1,7 +1,7 @@
-"""What the links of a chain of mode submit are made of, for a service that submits them by slurmrestd.
+"""Builds the recipe of a mode-submit chain's links, for a service that submits by slurmrestd.
 
-It reads no #SBATCH lines, so it is told what command line, environment and directives come to.
-Neither the script nor the environment leaves the user's own files: a link reads them itself
+The service reads no #SBATCH lines, so it is told what command line, environment and directives come
+to. Neither the script nor the environment leaves the user's own files: a link reads them itself
 (carrier_standby.sh, mirage_enter).
 """
 
@@ -87,7 +87,7 @@ def build_recipe(chain):
 
 
 def _build_options(chain):
-    """As sbatch ranks them: directives, the environment, the command line."""
+    """Build the options, ranked as sbatch does: directives, the environment, the command line."""
     call = chain.call
     head = invocation.cut_leading_block(chain.script.text)
     if (

@@ -37,7 +37,7 @@ def register_chain(chain_id, job, settings, environ, recipe=None):
 
 
 def _try_request(fields, chain_id, environ):
-    """What came of it, in a line."""
+    """Send the request and return its result in a line."""
     key = ["Idempotency-Key: %s" % (chain_id,)]
     try:
         try:
@@ -58,10 +58,10 @@ def _format_body(fields):
 
 
 def _list_fields(chain_id, job, settings, recipe):
-    """What is told of a chain, in JSON's words.
+    """List the fields that are told of a chain, in JSON's words.
 
-    What nobody asked for is left out, so that an older service understands the rest; but for the
-    style, whose default was another one before.
+    Options that nobody asked for are left out, so that an older service understands the rest. The
+    style is always told, for its default was another one before.
     """
     fields = [
         ("chain_id", '"%s"' % (chain_id,)),

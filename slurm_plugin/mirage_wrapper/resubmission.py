@@ -122,7 +122,7 @@ def _is_own(call, link):
 
 
 def _drop_blank_lines(text):
-    """Without blank lines: sbatch drops these from the scripts of heterogeneous jobs."""
+    """Drop blank lines, as sbatch does from the scripts of heterogeneous jobs."""
     return b"".join(line + b"\n" for line in text.split(b"\n") if line.strip())
 
 

@@ -1,7 +1,8 @@
-"""What a chain is asked to be: found in four places, checked, and brought to one form.
+"""Reads the settings of a chain: found in four places, checked, and brought to one form.
 
-An option wins over the environment, that over `#SBATCH --mirage-` and `#MIRAGE` lines in the script,
-and those over `--comment=mirage:...`. Not loaded by a call that asks for nothing.
+An option wins over the environment. The environment wins over `#SBATCH --mirage-` and `#MIRAGE`
+lines in the script, and these win over `--comment=mirage:...`. Not loaded by a call that asks for
+nothing.
 """
 
 from mirage_duration import DIGITS, parse_duration
@@ -89,7 +90,7 @@ class Settings(object):
 
 
 def read_settings(call, head):
-    """What this call asks of a chain; None where it asks for none."""
+    """Read this call's settings of a chain; None if it asks for no chain."""
     call.said = read_directives(head, call.read_words)
     return find_settings(call.reading, call.said, call.environ, head, call.get_comment())
 

@@ -14,11 +14,11 @@ WITHOUT_WAITING = 2  # SPLICE_F_NONBLOCK
 
 
 def peek_script(cut_block, most):
-    """What stands there of the script, seen in place and left there; of a pipe what is written
-    within a second, until there is more than `cut_block` cuts out of it: the leading comments.
+    """Return the part of the script that stands on standard input, and leave it there.
 
-    What is read from a pipe could not be put back without waiting for its writer, and sbatch
-    refuses bad options before it reads.
+    Of a pipe, return what is written within a second, until there is more than `cut_block` cuts out
+    of it: the leading comments. Bytes read from a pipe could not be put back except by waiting for
+    its writer, and sbatch refuses bad options before it reads.
     """
     try:
         found = os.fstat(0)
@@ -94,7 +94,7 @@ def _has_ended():
 
 
 def _copy_pipe():
-    """What is in the pipe now; b"" where this Python or system cannot tell."""
+    """Copy the pipe's present content; b"" if this Python or system cannot."""
     try:
         import ctypes  # which a small Python comes without
 

@@ -115,7 +115,7 @@ def _register_chain(chain, job):
 
 
 def _describe_rule(settings):
-    """By which rule links plan, where another was asked for."""
+    """Describe the rule that links plan by, if another was asked for; else ""."""
     if settings.policy in (None, "quantile"):
         return ""
     return "; without a service `quantile` decides, not %s" % (settings.policy,)
@@ -140,7 +140,10 @@ def _format_length(settings):
 
 
 def _build_recipe(chain):
-    """For a chain without standing jobs: what another needs who submits the next link."""
+    """Build the recipe for another who submits the next link.
+
+    None if the chain has standing jobs.
+    """
     if chain.settings.mode != "submit":
         return None
     from mirage_wrapper import recipe

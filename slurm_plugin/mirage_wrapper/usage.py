@@ -1,4 +1,7 @@
-"""What `sbatch --mirage-help` says, and which option was meant. Loaded when somebody asks, or errs."""
+"""Holds the text of `sbatch --mirage-help`, and suggests which option was meant.
+
+Loaded when somebody asks, or errs.
+"""
 
 from mirage_wrapper.options import MIRAGE, MIRAGE_NAMES
 

@@ -56,9 +56,10 @@ class SlurmJwt:
     clock: Callable[[], float] = time.time
 
     def authenticate_caller(self, given: str) -> Caller:
-        """Whose token this is. Raises NotIdentified, or ClusterUnavailable where there are no keys.
+        """Return the caller whose token this is.
 
-        It is good until it expires, and for any request.
+        Raises NotIdentified, or ClusterUnavailable if there are no keys. The token is good until it
+        expires, and for any request.
         """
         if len(given) > LONGEST or not given.isascii():
             raise NotIdentified("that is no JSON web token")
@@ -102,9 +103,10 @@ class SlurmJwt:
 
 
 def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
-    """With the site's own key (`jwt_hs256.key`). Raises ConfigError where it cannot be used.
+    """Load a verifier that uses the site's own key (`jwt_hs256.key`).
 
-    Slurm takes the file's bytes as they are, also where they are the text of a PEM file.
+    Raises ConfigError if the key cannot be used. Slurm takes the file's bytes as they are, even if
+    they are the text of a PEM file.
     """
     try:
         raw = key_file.read_bytes()
@@ -124,7 +126,10 @@ def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
 
 
 def load_jwks_file(path: Path, **more: Any) -> SlurmJwt:
-    """With the public keys of a file, read again when a token names another. Raises ConfigError."""
+    """Load a verifier that uses the public keys of a file. Raises ConfigError.
+
+    The file is read again when a token names another key.
+    """
 
     def read_keys() -> KeySet:
         try:
@@ -140,7 +145,10 @@ def load_jwks_file(path: Path, **more: Any) -> SlurmJwt:
 
 
 def load_jwks_url(url: str, **more: Any) -> SlurmJwt:
-    """With the public keys of an address, asked at the first token and when one names another."""
+    """Load a verifier that uses the public keys of an address.
+
+    The address is asked at the first token, and again when a token names another key.
+    """
     return SlurmJwt(
         keys=_RefreshedKeys(lambda: _parse_key_set(_fetch_url(url))), algorithm="RS256", **more
     )
@@ -177,9 +185,9 @@ class _RefreshedKeys:
 
 
 def _parse_key_set(text: bytes) -> KeySet:
-    """Of RSA public keys alone: a symmetric key in a public set would be anybody's.
+    """Parse a set of RSA public keys. Raises ValueError.
 
-    Raises ValueError.
+    Only RSA keys are taken: a symmetric key in a public set would be anybody's.
     """
     try:
         shown = json.loads(text)["keys"]

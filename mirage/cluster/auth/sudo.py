@@ -53,7 +53,7 @@ def _find_uid(user: str) -> int | None:
 
 
 def check_program(link: Path) -> str:
-    """What is right about the program; ConfigError for one that others could change."""
+    """Describe why the program is safe; raise ConfigError if others than root could change it."""
     if not link.is_absolute() or link.is_symlink() or not link.is_file():
         raise ConfigError("submit.sudo", [f"{link} is not the absolute path of a file"])
     for path in (link, *link.parents):

@@ -29,7 +29,7 @@ _RECORDS_AT_ONCE = 2000
 
 @dataclass(frozen=True, slots=True)
 class SacctAnswers:
-    """What sacct said of some records."""
+    """sacct's answers about some records."""
 
     facts: Mapping[RecordKey, Row]
     texts: JobTexts
@@ -38,7 +38,7 @@ class SacctAnswers:
 
 
 class SacctClient:
-    """What sacct knows of jobs, whatever their users write."""
+    """Asks sacct about jobs, and reads its answers safely whatever users write into their jobs."""
 
     def __init__(
         self, query: Callable[[Sequence[str]], str], read: AnswerReader, alarms: ForgeryAlarms

@@ -84,11 +84,11 @@ class SlurmCli:
         return self._statistics.ask("diag", self._query_diagnosis), get_own_name()
 
     def fetch_roster(self) -> sacctmgr.Roster:
-        """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
+        """Fetch the Operators, and the coordinators with their accounts. Asks slurmdbd."""
         return self._people.ask("roster", self._query_roster)
 
     def fetch_accrue_limits(self) -> accrual_limits.AccrueLimits:
-        """How many waiting jobs earn age. Asks slurmdbd."""
+        """Fetch the limits on how many waiting jobs earn age. Asks slurmdbd."""
         return self._people.ask("accrual", self._query_accrue_limits)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
@@ -239,7 +239,7 @@ class SlurmCli:
 
 
 def get_own_name() -> str:
-    """As slurmctld names who runs this process; a number where nobody knows a name."""
+    """Return this process's user name as slurmctld knows it; the uid if nobody knows a name."""
     uid = os.geteuid()
     return find_user_name(uid) or str(uid)
 

@@ -19,7 +19,7 @@ PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command left behind. A negative code is the signal that ended it."""
+    """The output and exit code of a command. A negative code is the signal that ended it."""
 
     stdout: str
     stderr: str
@@ -40,7 +40,7 @@ class CommandRunner:
             return _run_command(argv, _build_environment(more or {}), self._timeout_s)
 
     def get_usage(self) -> Mapping[str, CallTotals]:
-        """By command."""
+        """Return the calls' totals by command."""
         return self.meter.get_usage()
 
 

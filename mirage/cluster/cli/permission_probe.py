@@ -1,6 +1,6 @@
-"""What this account may do in Slurm, found by trying it where nothing comes of it.
+"""Finds this account's permissions in Slurm by trials that have no effect.
 
-What Slurm 22.05.8 answers was found with tests/acceptance/identity/test_abilities_real.py:
+The answers of Slurm 22.05.8 were found with tests/acceptance/identity/test_abilities_real.py:
 
 - `scontrol update` of a job that is not there says nothing: "Invalid job id" to everybody.
 - `scontrol update` of a reservation that is not there asks for Operator first: "Requested
@@ -37,9 +37,9 @@ def probe_permissions(
     operator: bool | None,
     accounts: Collection[str] = frozenset(),
 ) -> list[ProbedPermission]:
-    """In the order of `ProbedPermission.move`.
+    """Try each move and list the permissions found, in the order of `ProbedPermission.move`.
 
-    `hides_jobs`: PrivateData says so; `accounts`: that this account coordinates.
+    `hides_jobs`: PrivateData hides jobs; `accounts`: those that this account coordinates.
     """
     found = [_probe_queue(runner, hidden=hides_jobs and operator is not True), _probe_sacct(runner)]
     if operator:
@@ -89,7 +89,7 @@ def _probe_sacct(runner: CommandRunner) -> ProbedPermission:
 
 
 def _probe_own_moves(runner: CommandRunner) -> list[ProbedPermission]:
-    """With a held job of one's own: it is cancelled, whatever comes of it."""
+    """Try the moves on a held job of one's own. The job is cancelled, whatever the trials give."""
     try:
         job_id = _submit_held_job(runner)
     except MirageError as error:

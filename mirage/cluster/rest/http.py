@@ -35,7 +35,7 @@ _CALLER = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came back with JSON in it. A refusal has a status of 400 or more, or `errors`."""
+    """A JSON reply. A refusal has a status of 400 or more, or `errors`."""
 
     status: int
     body: Any
@@ -68,11 +68,14 @@ class RestHttp:
         self.meter = CallStats()
 
     def get_usage(self) -> Mapping[str, CallTotals]:
-        """By kind of request, `rest:jobs` and the like."""
+        """Return the calls' totals by kind of request: `rest:jobs` and the like."""
         return self.meter.get_usage()
 
     def get_user(self) -> str:
-        """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
+        """Return the user whose token goes with each request; empty if no token goes.
+
+        Raises ClusterUnavailable.
+        """
         return "" if self._identity is None else self._identity().user
 
     def get(self, path: str, kind: str, query: Query = ()) -> Reply:
@@ -223,7 +226,7 @@ def _parse_json(raw: bytes) -> Any:
 
 
 def _is_slurm_error(body: Any) -> bool:
-    """Whether Slurm itself complains, and not slurmrestd, whose errors begin at 9000."""
+    """Return whether the error is Slurm's own; slurmrestd's own errors begin at 9000."""
     told = body.get("errors") if isinstance(body, dict) else None
     numbers = [e.get("error_number") for e in told or () if isinstance(e, dict)]
     return any(isinstance(n, int) and 0 < n < _FIRST_OF_REST for n in numbers)

@@ -1,4 +1,4 @@
-"""What is said to slurmrestd and how it answers: its version, and its yes, no or silence."""
+"""Talks to slurmrestd and reads its replies: its version, and its yes, no or silence."""
 
 import threading
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class RestSession:
         raise ClusterUnavailable(told) if self._is_unreached(reply) else ClusterRefused(told)
 
     def format_complaints(self, reply: Reply, *, ignored: int | None = None) -> str | None:
-        """What an answer complains of, in one line; None for a good one."""
+        """Return the complaints of a reply in one line; None for a good reply."""
         found = self.list_complaints(reply)
         held = [each for each in found if ignored is None or each.number != ignored]
         if not held and (reply.status < _BAD or found):
@@ -78,14 +78,14 @@ class RestSession:
             return ask(self.get_dialect())
 
     def read_answer(self, parse: Callable[[], T]) -> T:
-        """What `parse` makes of an answer; ClusterUnavailable for one that does not read."""
+        """Return the value that `parse` reads. Raises ClusterUnavailable if it cannot."""
         return self._read("slurmrestd", parse)
 
     def list_complaints(self, reply: Reply) -> list[envelope.ReportedError]:
         return self.read_answer(lambda: envelope.list_errors(reply.body))
 
     def format_ignored(self, reply: Reply) -> str:
-        """What of the request was not taken, in one line; empty where all was."""
+        """Return in one line the parts of the request that Slurm ignored; empty if none."""
         found = self.read_answer(lambda: envelope.list_ignored_request_parts(reply.body))
         return "; ".join(dict.fromkeys(found))[:300]
 

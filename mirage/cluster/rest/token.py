@@ -96,7 +96,7 @@ class TokenFile:
 
 
 def _read_private_text(path: Path) -> str:
-    """Of a file that nobody else may read."""
+    """Return the text of a file that nobody else may read; raise ValueError if others may."""
     with path.open(encoding="ascii") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise ValueError("others may read it: `chmod 600` it")

@@ -33,7 +33,7 @@ def _format_comment(mark: Mark) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChainUser:
-    """What the link of a chain knows: how long the chain is, and what its own job looks like."""
+    """The knowledge of a chain's link: how long the chain is, and what its own job looks like."""
 
     links: int
     job: SimJob
@@ -128,7 +128,7 @@ class SimulatedCluster:
         self.simulator.set_node(self._words.get_node_number(name), outage)
 
     def _process_events(self, events: list[Event]) -> None:
-        """What happens around jobs: accounting of requeued runs, and links that start."""
+        """Process events around jobs: record requeued runs for accounting, and links that start."""
         for event in events:
             if event.kind is EventKind.REQUEUED:
                 self._record_requeue(event.job_id, event.at)
@@ -149,7 +149,10 @@ class SimulatedCluster:
             self._submit_standby(chain, Mark(mark.chain_id, mark.index + 1), job_id)
 
     def _submit_standby(self, chain: _ChainUser, mark: Mark, predecessor: int) -> None:
-        """What mirage-link does when its link starts; one that runs again has its standby."""
+        """Submit the standby, as mirage-link does when its link starts.
+
+        A link that runs again and has a living standby gets no other.
+        """
         if mark in self._links and self._is_alive(self._links[mark]):
             return
         standby = replace(

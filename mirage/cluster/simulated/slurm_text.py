@@ -124,7 +124,7 @@ class SlurmTranslator:
         return linear or job.exclusive or self.get_partition(job).exclusive
 
     def get_partition(self, job: SimJob) -> Partition:
-        """Where it goes; the default one where it names none."""
+        """Return the partition of the job, or the default one if the job names none."""
         return self._partitions.get(job.partition, self._first)
 
 

@@ -1,4 +1,4 @@
-"""What a cluster file's head says of a site, and how many jobs of a log that concerns."""
+"""Writes the notes about a site into a cluster file's head, with the number of jobs concerned."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence

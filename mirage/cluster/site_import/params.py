@@ -177,7 +177,7 @@ def _convert_accounting(
 def _parse_optional(
     answers: SiteAnswers, question: SiteQuestion, parse: Callable[[str], T], notes: list[str]
 ) -> T | None:
-    """What can be done without: an answer that does not read is told, and left out."""
+    """Parse an optional answer; None if there is none, or if it does not read, with a note."""
     if question not in answers.texts:
         return None
     try:

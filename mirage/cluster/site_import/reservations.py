@@ -47,7 +47,7 @@ def _find_partitions(one: ReservationRecord, partitions: Sequence[PartitionRecor
 
 
 def _describe_part(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
-    """Of one that keeps a part of its nodes, how much that is; empty of others."""
+    """Tell how many CPUs a reservation of a part of its nodes keeps; empty for others."""
     all_cpus, kept = sum(node.cpus for node in nodes), _count_reserved_cpus(one, nodes)
     if kept is None or kept >= all_cpus:
         return ""

@@ -115,12 +115,12 @@ def _convert_over_time(config: Mapping[str, str], notes: list[str]) -> ParamFiel
 
 
 def is_memory_counted(config: Mapping[str, str]) -> bool:
-    """Whether Slurm gives memory to jobs at all (SelectTypeParameters=CR_..._Memory)."""
+    """Return whether Slurm gives memory to jobs at all (SelectTypeParameters=CR_..._Memory)."""
     return "MEMORY" in config.get("SelectTypeParameters", "").upper()
 
 
 def has_whole_cores(config: Mapping[str, str]) -> bool:
-    """Whether jobs get cores rather than threads (SelectTypeParameters=CR_Core, CR_Socket...)."""
+    """Return whether jobs get cores, not threads (SelectTypeParameters=CR_Core, CR_Socket...)."""
     words = config.get("SelectTypeParameters", "").upper().replace(",", "_").split("_")
     return bool({"CORE", "SOCKET"} & set(words))
 

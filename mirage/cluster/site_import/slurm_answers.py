@@ -1,4 +1,4 @@
-"""What Slurm says of a site: asked of its commands here, or captured in files elsewhere."""
+"""Collects Slurm's answers about a site: from its commands here, or from captured files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ QUESTIONS = (CONFIG, NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAnswers:
-    """By question. What is not in `texts` is in `missing`, with the reason."""
+    """The answers by question. A question not in `texts` is in `missing`, with the reason."""
 
     texts: dict[SiteQuestion, str]
     missing: dict[SiteQuestion, str]

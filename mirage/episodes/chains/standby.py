@@ -47,7 +47,7 @@ class Standby:
     """Moves that Slurm was told."""
 
     def build_view(self, sim: Simulator, jobs: Waits) -> PolicyView:
-        """What a policy is shown now; the queue is left empty."""
+        """Build the view that a policy is shown now; the queue is left empty."""
         pinned = self.position is Position.PINNED
         return PolicyView(
             now=sim.now,
@@ -92,7 +92,7 @@ class Standby:
 
 
 def can_hold_only_one(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bool:
-    """Whether no two jobs like `job` can run beside each other on one of these nodes."""
+    """Return whether no two jobs like `job` can run beside each other on one of these nodes."""
     if params.select_type is SelectType.LINEAR or job.exclusive:
         return True
     groups = [g for g in list_node_groups(params) for _ in range(g.count)]
@@ -103,7 +103,7 @@ def can_hold_only_one(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bo
 
 @dataclass(frozen=True, slots=True)
 class SimulatedHandover:
-    """What became of one hand-over; epoch seconds."""
+    """The result of one hand-over; epoch seconds."""
 
     predecessor_end: int
     successor_start: int

@@ -80,7 +80,7 @@ class EpisodeBuilder:
 
 
 class _EpisodeObserver:
-    """What is seen at each instant of one episode."""
+    """Records the observations at each instant of one episode."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ def describe_table(
     source: str = "",
     versions: dict[str, str] | None = None,
 ) -> TableMetadata:
-    """What a table says of itself."""
+    """Return the description that a table carries of itself."""
     # Without a release as tables were before there were any, so that they are of one cluster.
     told = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
     return TableMetadata(

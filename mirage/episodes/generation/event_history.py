@@ -1,4 +1,4 @@
-"""What has happened in a simulated world so far: fed by its events, forked with it."""
+"""Keeps the past of a simulated world so far: fed by its events, forked with it."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -68,7 +68,7 @@ class EventHistory:
 
 
 def _has_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:
-    """Whether a job has started that still runs."""
+    """Return whether a job that started in these events still runs."""
     return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
 
 

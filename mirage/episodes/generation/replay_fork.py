@@ -65,7 +65,7 @@ class ReplayFork:
         return found
 
     def has_run_to_limit(self) -> bool:
-        """Whether the predecessor, once its world has come to its end, was not cut short."""
+        """Return whether the predecessor was not cut short, once its world has come to its end."""
         record = self.sim.find(self.predecessor)
         return record is not None and (record.start, record.end) == (self.start, self.end)
 

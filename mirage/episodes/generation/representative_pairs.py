@@ -1,4 +1,4 @@
-"""Which pairs stand for a site: those of its partitions' most used long jobs."""
+"""Finds the pairs that stand for a site: those of its partitions' most used long jobs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -42,9 +42,10 @@ def list_busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
 def find_representative_pair(
     jobs: Iterable[SimJob], params: Params, partition: str
 ) -> RepresentativePair | None:
-    """What the partition's long jobs ask for most, by node-hours; None where it had none.
+    """Find the request that most node-hours of the partition's long jobs have.
 
-    Long is half of the longest limit in use, or of MaxTime where that is less.
+    None if the partition had no long job. Long is half of the longest limit in use, or of MaxTime
+    if that is less.
     """
     place = _find_partition(params, partition)
     mine = [

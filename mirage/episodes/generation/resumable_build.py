@@ -34,7 +34,7 @@ class TablePlan:
 
     @property
     def fingerprint(self) -> str:
-        """Of the trace, the cluster, the settings, the features and the versions."""
+        """Hash of the trace, the cluster, the settings, the features and the versions."""
         # Where the trace lies does not matter.
         text = json.dumps(asdict(replace(self.about, source="")), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -123,7 +123,7 @@ def _list_missing_blocks(plan: TablePlan, out: Path) -> dict[Path, range]:
 
 
 def _is_whole_block(path: Path, points: range, plan: TablePlan) -> bool:
-    """Whether the block is there: a table is written whole or not at all, but disks fail."""
+    """Return whether the block is whole: a table is written whole or not at all, but disks fail."""
     try:
         block = EpisodeTable.load(path)
         accounted = len(block) + block.about.left_out

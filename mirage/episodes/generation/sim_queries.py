@@ -24,14 +24,14 @@ def list_rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]
 
 
 def count_free_nodes(sim: Simulator, partition: int) -> int:
-    """How many of the partition's nodes are up and have no job."""
+    """Count the nodes of the partition that are up and have no job."""
     if not sim.params.partitions[partition].nodes:
         return sim.count_idle_nodes()
     return int(gather_capacity(sim.arena.state, sim.arena.site, partition)[2])
 
 
 def map_eligible_times(sim: Simulator) -> dict[int, int]:
-    """When each running job became eligible, by id."""
+    """Map the id of each running job to the instant at which it became eligible."""
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
     slots = get_section(state, layout.RUN_SLOT)[: state[layout.RUNNING]]

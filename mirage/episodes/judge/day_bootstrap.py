@@ -28,7 +28,7 @@ def draw_day_counts(
 
 
 def count_days(start_point: NDArray[np.int64]) -> int:
-    """How many days have episodes."""
+    """Count the days that have episodes."""
     return len(np.unique(np.asarray(start_point) // DAY_S))
 
 

@@ -1,4 +1,4 @@
-"""What policies cost on the same hand-overs, by load class."""
+"""Compares the costs of policies on the same hand-overs, by load class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Figures = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class HandoverOutcomes:
-    """What became of each hand-over of some tables under one policy: columns [E]."""
+    """The results of each hand-over of some tables under one policy: columns [E]."""
 
     start_point: NDArray[np.int64]
     x_h: Floats

@@ -44,15 +44,17 @@ class PairedDifference:
 
     @property
     def is_cheaper(self) -> bool:
-        """Whether the new policy beats the old one: the whole interval lies below zero.
+        """Return whether the new policy beats the old one: the whole interval lies below zero.
 
-        A lower mean is no proof. Of two policies that are equally good the new one has it every
-        other time, and every retraining is another try. An upper end at zero or above is what a
-        policy that is no better, or worse, shows by luck. To keep the old one costs what it has
-        cost so far; a worse one costs hours at each hand-over until somebody notices. So the doubt
-        counts against the new one. If it is equal, it comes through 4 times in 100 with three weeks
-        of days, and 9 times with six days, of which resamples are a little too alike; 17 and 21
-        times where one load lasts three days (tests/integration/episodes/test_paired_test.py);
-        if it is worse, more seldom.
+        A lower mean is no proof. If two policies are equally good, the new one has the lower mean
+        every other time, and every retraining is another try. If the interval's upper end is at
+        zero or above, a policy that is no better, or worse, may show such results by luck. To keep
+        the old policy costs what it has cost so far. A worse policy costs hours at each hand-over
+        until somebody notices. So the doubt counts against the new policy.
+
+        A new policy that is only equal is accepted 4 times in 100 with three weeks of days. With
+        six days, whose resamples are a little too alike, it is accepted 9 times. If one load lasts
+        three days, these numbers are 17 and 21 (tests/integration/episodes/test_paired_test.py). A
+        worse policy is accepted more seldom.
         """
         return self.days >= FEWEST_DAYS and self.interval_h[1] < 0.0

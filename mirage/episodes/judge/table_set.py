@@ -23,5 +23,5 @@ def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]
 
 
 def count_clusters(abouts: Sequence[TableMetadata]) -> int:
-    """How many different ones: a cluster is its whole file."""
+    """Count the different clusters of the tables: a cluster is its whole file."""
     return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})

@@ -44,7 +44,11 @@ def _list_askable(auto: AutoPolicy, table: EpisodeTable) -> list[Candidate]:
 
 
 def collect_results(table: EpisodeTable, chosen: Mapping[str, Chosen]) -> Results:
-    """What policies came to in a table; known when the last of them and the predecessor were."""
+    """Collect the results of policies in a table.
+
+    A result is known once the last of the policies' successors has started and the predecessor has
+    ended.
+    """
     rows = np.arange(len(table))
     x_s = np.column_stack([table.outcome_s[rows, k].astype(np.int64) for k in chosen.values()])
     ended = table.predecessor_end + np.maximum(x_s.max(axis=1), 0)

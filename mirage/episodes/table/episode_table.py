@@ -231,7 +231,10 @@ def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
 
 
 def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
-    """From the file beside it; None where that is of another table."""
+    """Load the twin's forecasts from the file beside the table; None if they are of another table.
+
+    None also if there is no such file.
+    """
     file = twin_forecasts.get_twin_path(path)
     if not file.exists():
         return None

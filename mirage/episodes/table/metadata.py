@@ -1,4 +1,4 @@
-"""What an episode table says of itself."""
+"""Describes an episode table: the data that the table carries about itself."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ STEP_S = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
-    """What a table was made from: enough to make it again, and to refuse what does not fit it."""
+    """The origin of a table: enough to make it again, and to refuse inputs that do not fit."""
 
     trace: str
     """The file's name."""
@@ -46,7 +46,7 @@ class TableMetadata:
 
     @property
     def has_logged_load(self) -> bool:
-        """Whether the trace was replayed at its own load: models are judged by nothing else."""
+        """True if the trace was replayed at its own load: models are judged by nothing else."""
         return self.load == 1.0
 
     @property

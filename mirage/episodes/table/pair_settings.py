@@ -1,4 +1,4 @@
-"""Which pairs are asked about, and when."""
+"""Chooses the pairs that are asked about, and the instants."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _STANDBY_TOO = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSettings:
-    """Which pairs, and when. Instants are epoch seconds."""
+    """The choice of pairs and of their instants. Instants are epoch seconds."""
 
     nodes: int
     time_limit_s: int
@@ -128,7 +128,10 @@ def _find_named(what: str, name: str, known: Sequence[_One]) -> _One:
 def _list_limits(
     params: Params, partition: Partition, qos: Qos, nodes: int
 ) -> Iterator[tuple[str, int, int]]:
-    """What the smallest nodes of the partition add up to, and what QOS lets a user have of it."""
+    """Yield each resource with the sum over the smallest nodes and the QOS's limit for a user.
+
+    The sum is over the partition's `nodes` smallest nodes.
+    """
     groups = [g for g in list_node_groups(params) for _ in range(g.count)]
     mine = [groups[n] for n in list_partition_nodes(params, partition)]
     yield "node", nodes, qos.max_nodes_pu

@@ -94,7 +94,7 @@ def _check_format(path: Path, said: str) -> None:
 
 
 def get_twin_path(table: Path) -> Path:
-    """Where the forecasts for a table's file are."""
+    """Return the path of the forecasts for a table's file."""
     return table.with_suffix(".twin.npz")
 
 
@@ -104,7 +104,7 @@ def compute_question_step(instants: int) -> int:
 
 
 def join_forecasts(parts: Sequence[TwinForecasts]) -> TwinForecasts:
-    """Of the same pair, in the order given."""
+    """Join forecasts of the same pair, in the order given."""
     first = parts[0]
     return TwinForecasts(
         pair=first.pair,

@@ -30,7 +30,7 @@ _WAITS = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """How futures are drawn."""
+    """Settings that say how futures are drawn."""
 
     days: int = 7
     """How many of the last days the days to come are drawn from: a week has each weekday once."""
@@ -43,7 +43,7 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True)
 class RunTimeInputs:
-    """Of jobs whose run time is to be drawn; columns of equal length."""
+    """The columns, of equal length, of jobs whose run time is to be drawn."""
 
     groups: Ints
     """[n, 3] of `RunTimeDistribution.assign_groups`."""
@@ -128,7 +128,7 @@ class FutureSampler:
         return rng.random((len(self._users), 2))
 
     def draw_run_times(self, of_users: Floats, rng: np.random.Generator) -> Ints:
-        """How long every live job runs, int64[slots]."""
+        """Draw how long every live job runs: int64[slots]."""
         live = self._live.jobs
         dice = self._draw_dice(self._of_live, of_users, rng)
         return self._live.build_run_times(draw_shares(self._shares, live.groups, live.least, dice))
@@ -136,7 +136,7 @@ class FutureSampler:
     def draw_arrivals(
         self, since: int, until: int, of_users: Floats, rng: np.random.Generator
     ) -> Arrivals:
-        """Who comes in (since, until]."""
+        """Draw the jobs that arrive in (since, until]."""
         rows, at = self._recent.cut_blocks(since, until, rng)
         past = self._recent.jobs
         dice = self._draw_dice(self._of_recent[rows], of_users, rng)
@@ -153,9 +153,10 @@ class FutureSampler:
 
 
 class SampledFuture:
-    """How long the jobs that are there run, and who comes: longer futures begin like shorter ones.
+    """One drawn future: run times of the present jobs, and arrivals.
 
-    Most successors start on the first day; what nobody lives to see is not drawn.
+    Longer futures begin like shorter ones. Most successors start on the first day. So arrivals are
+    drawn only as far as they are asked for.
     """
 
     def __init__(self, futures: FutureSampler, rng: np.random.Generator) -> None:
@@ -167,7 +168,7 @@ class SampledFuture:
         self._parts: list[Arrivals] = []
 
     def draw_arrivals(self, until: int) -> Arrivals:
-        """Who comes by an instant."""
+        """Draw the jobs that arrive by an instant."""
         if until > self._until:
             more = self._futures.draw_arrivals(self._until, until, self._of_users, self._rng)
             self._parts.append(more)

@@ -1,8 +1,9 @@
-"""How long jobs run: the distribution of run time / time limit, learned from jobs that have ended.
+"""Estimates run times: the distribution of run time / time limit, learned from ended jobs.
 
 A job is like its user's jobs of the same limit and width, then like its user's, then like
-everybody's of about that limit. Each of the three is drawn towards the next by `PRIOR` runs' worth,
-and all are cut at what the job has run so far: a job that has run t runs longer than t.
+everybody's of about that limit. Each of the three distributions is drawn towards the next by
+`PRIOR` runs' worth. All are cut at the time that the job has run so far: a job that has run t runs
+longer than t.
 """
 
 from typing import NamedTuple
@@ -27,7 +28,7 @@ _CLASSES = 14
 
 
 class RunShares(NamedTuple):
-    """Of each group the shares of their limits that its latest jobs ran, ascending."""
+    """The shares of their limits that the latest jobs of each group ran, ascending."""
 
     own: Floats
     """[groups, OWN_KEPT], filled up to `own_held`."""
@@ -70,7 +71,7 @@ class RingBuffers:
 
 
 class RunTimeDistribution:
-    """What is known of run times. Forks share the numbers of groups, which never change."""
+    """The knowledge of run times. Forks share the numbers of groups, which never change."""
 
     __slots__ = ("_all", "_numbers", "_own")
 
@@ -87,7 +88,7 @@ class RunTimeDistribution:
         return like, own, _find_limit_class(time_limit_s)
 
     def record_end(self, groups: tuple[int, int, int], *, run_s: int, time_limit_s: int) -> None:
-        """Of a job that had started, however it ended."""
+        """Record the end of a job that had started, however it ended."""
         share = min(1.0, max(0, run_s) / clamp_limit(time_limit_s))
         like, own, everybody = groups
         self._own.add_value(like, share)
@@ -95,7 +96,7 @@ class RunTimeDistribution:
         self._all.add_value(everybody, share)
 
     def build_shares(self) -> RunShares:
-        """What draws are made from, as of the latest end."""
+        """Build the shares that draws are made from, as of the latest end."""
         # Groups that have a number and no end yet are asked about too.
         own, held = self._own.sort_values()
         missing = max(0, len(self._numbers) - len(held))
@@ -123,7 +124,7 @@ def _find_limit_class(time_limit_s: int) -> int:
 
 @allocating_kernel
 def count_beyond(values: Floats, held: int, least: float) -> int:
-    """How many of the first `held`, ascending, are greater than `least`."""
+    """Count those of the first `held` values, ascending, that are greater than `least`."""
     low, high = 0, held
     while low < high:
         middle = (low + high) // 2

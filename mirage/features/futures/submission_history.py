@@ -1,6 +1,6 @@
-"""What became of the jobs of the last weeks: the material that the twin's futures are made of.
+"""Keeps the jobs of the last weeks: the material that the twin's futures are made of.
 
-Fed only with what has happened, from a simulator's events or from accounting alike.
+The history is fed only with past events, from a simulator's events or from accounting alike.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -77,7 +77,7 @@ class SubmissionHistory:
     def from_accounting(
         cls, params: Params, jobs: Iterable[Job], since: int, now: int
     ) -> "SubmissionHistory":
-        """From accounting: of every job what had happened by `now`, in the order it happened."""
+        """Build the history of every job from accounting: all events up to `now`, in order."""
         history = cls(since)
         for at, _, job_id, what, job in sorted(_iterate_events(jobs, now), key=itemgetter(0, 1, 2)):
             if what is EventKind.SUBMITTED:
@@ -93,7 +93,7 @@ class SubmissionHistory:
     def record_events(
         self, events: Sequence[Event], job_of: Callable[[int], SimJob | None]
     ) -> None:
-        """What a simulator told of, in its order; of jobs that `job_of` knows."""
+        """Record the events of a simulator, in its order, for the jobs that `job_of` knows."""
         for at, kind, job_id in events:
             if kind is EventKind.SUBMITTED:
                 job = job_of(job_id)
@@ -107,7 +107,7 @@ class SubmissionHistory:
                 self.record_end(at, job_id)
 
     def record_submit(self, at: int, job_id: int, job: SimJob) -> None:
-        """What only the future knows of the job is not looked at."""
+        """Record a submitted job. Facts of the job that only the future knows are not looked at."""
         if self._count == len(self._rows):
             self._make_room(at)
         self._rows[self._count] = (at, self.kinds.assign_number(job, self.run_times), NONE, NONE)
@@ -165,7 +165,7 @@ class SubmissionHistory:
 
 
 def _build_kind(job: SimJob) -> SimJob:
-    """What its user asked for."""
+    """Build a job that has only the fields its user asked for."""
     return SimJob(
         nodes=job.nodes,
         cpus=job.cpus,

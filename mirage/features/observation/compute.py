@@ -50,7 +50,7 @@ class RunningColumns(NamedTuple):
 
 
 class RecentPast(NamedTuple):
-    """What a `RunningStats` holds at an instant."""
+    """The contents of a `RunningStats` at an instant."""
 
     arrivals: Ints
     """[n, 3]: instant, nodes, time limit, of the last 24 h."""
@@ -217,7 +217,7 @@ def _fill_ahead(
 
 @kernel
 def _is_capped(s: ScalarInputs, running_of: Ints, user: int) -> bool:
-    """Whether MaxJobsPU keeps this user's jobs waiting."""
+    """Return whether MaxJobsPU keeps this user's jobs waiting."""
     return s.max_jobs_pu > 0 and user < len(running_of) and running_of[user] >= s.max_jobs_pu
 
 
@@ -250,7 +250,7 @@ def _fill_users(
 
 @kernel
 def _fill_waits(waits: Ints, out: Floats) -> None:
-    """How many, mean, median, 90th percentile."""
+    """Fill `out` with the count, mean, median and 90th percentile of the waits."""
     ascending = np.sort(waits).astype(np.float64)
     out[0] = len(ascending)
     out[1] = ascending.mean() if len(ascending) else 0.0
@@ -306,7 +306,7 @@ def _fill_predecessor(s: ScalarInputs, out: Floats) -> None:
 
 @kernel
 def _fill_plan(s: ScalarInputs, planned: int, out: Floats) -> None:
-    """Without a plan the start is taken to be at the horizon."""
+    """Fill `out` with the planned start. If there is no plan, the start is taken at the horizon."""
     start = planned if planned >= 0 else s.now + s.horizon_s
     out[0] = max(0, start - s.now)
     out[1] = 0.0 if planned >= 0 else 1.0

@@ -71,7 +71,7 @@ def compute_raw_numbers(
 def observe_simulator(
     simulator: Simulator, link: HandoverInput, memory: RunningStats
 ) -> Observation:
-    """What is seen of a simulated cluster at its present instant: float32[F]."""
+    """Return the observation of a simulated cluster at its present instant: float32[F]."""
     view = LinkQueueView.from_simulator(simulator, link, memory.users)
     return build_observation(view, link, memory, *_compute_plans(simulator, view, link, memory))
 
@@ -79,7 +79,10 @@ def observe_simulator(
 def observe_snapshot(
     snapshot: Snapshot, params: Params, link: HandoverInput, memory: RunningStats
 ) -> Observation:
-    """What is seen of a live cluster; its plans are those of a simulator stood up from it."""
+    """Return the observation of a live cluster; its plans come from a simulator of it.
+
+    The simulator is built from the snapshot.
+    """
     return SnapshotObserver(snapshot, params, memory).observe_link(link)
 
 
@@ -100,7 +103,7 @@ class SnapshotObserver:
         return build_observation(view, link, self._memory, *self._get_plans(view, link))
 
     def build_view(self, link: HandoverInput) -> LinkQueueView:
-        """What is seen by this link."""
+        """Build the view of the queue that this link has."""
         return LinkQueueView.from_observed_queue(self._shown, link)
 
     def _get_plans(self, view: LinkQueueView, link: HandoverInput) -> Plans:
@@ -124,7 +127,7 @@ class SnapshotObserver:
 
 
 def _has_user_limits(params: Params) -> bool:
-    """Whether it may matter to a plan whose job it is, beside the job's priority."""
+    """Return whether a plan may depend on whose job it is, besides the job's priority."""
     limited = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
     return limited or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
 
@@ -137,10 +140,10 @@ def _compute_plans(
     *,
     stands_in: bool = False,
 ) -> Plans:
-    """When the scheduler would start the successor.
+    """Compute the instants at which the scheduler would start the successor.
 
-    A stand-in does not know users' fair share, and no simulator the age of a job that it does not
-    have: there the view's priority counts.
+    A simulator built from a snapshot (`stands_in`) does not know users' fair share. No simulator
+    knows the age of a job that it does not have. In both cases the view's priority counts.
     """
     job_id = link.job_id
     eligible, start = find_eligible_and_start(simulator.arena.state, job_id)

@@ -70,7 +70,7 @@ class LinkQueueView:
         link: HandoverInput,
         users: UserNumbers,
     ) -> Self:
-        """What a live Slurm shows, or a SimulatedCluster."""
+        """Build the view from the queue of a live Slurm or of a SimulatedCluster."""
         return cls.from_observed_queue(ObservedQueue(queue, nodes, params, users), link)
 
     @classmethod
@@ -153,7 +153,10 @@ class ObservedQueue:
         self._of_all: dict[str, tuple[NDArray[np.bool_], PartitionPool]] = {}
 
     def get_pool(self, partition: str, own: int) -> PartitionPool:
-        """Of a partition, without the job `own`, which mostly is not in line: then all share it."""
+        """Return the pool of a partition, without the job `own`.
+
+        The job `own` is mostly not in line: then all views share the same pool.
+        """
         if partition not in self._of_all:
             counted = self._in_line | self._queue.running_mask
             counted &= _mark_in_pool(self._queue.partition, self._nodes, partition)
@@ -192,7 +195,7 @@ def get_partition_number(params: Params, partition: str) -> int:
 
 
 def _mark_pool_partitions(params: Params, partition: int) -> Ints:
-    """Of each partition of the cluster file, 1 where it has nodes in common with this one."""
+    """Mark each partition of the cluster file: 1 if it has nodes in common with `partition`."""
     if len(params.partitions) == 1:
         return np.ones(1, dtype=np.int64)
     members = [frozenset(p.nodes or range(params.nodes)) for p in params.partitions]
@@ -246,7 +249,7 @@ def _filter_by_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node,
 def _mark_in_pool(
     partitions: Iterable[str], nodes: tuple[Node, ...], partition: str
 ) -> NDArray[np.bool_]:
-    """Whether each job's partition, or one of several (`a,b`), has nodes in common with ours."""
+    """Mark each job whose partition, or one of several (`a,b`), has nodes in common with ours."""
     pool = {name for node in _filter_by_partition(nodes, partition) for name in node.partitions}
     known = {name for node in nodes for name in node.partitions}
 

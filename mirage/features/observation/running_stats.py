@@ -1,6 +1,6 @@
-"""What is remembered of the recent past: arrivals, waits, and how users use their limits.
+"""Keeps statistics of the recent past: arrivals, waits, and how users use their limits.
 
-Fed only with what has happened, from a simulator's events or from accounting alike.
+The statistics are fed only with past events, from a simulator's events or from accounting alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ class TimedRows:
 
     @classmethod
     def from_rows(cls, rows: Ints) -> "TimedRows":
-        """Of rows that ascend: int64[n, columns]."""
+        """Build the log from rows that ascend: int64[n, columns]."""
         log = cls(rows.shape[1])
         if len(rows):
             log._rows, log._last = rows.copy(), len(rows)
@@ -125,12 +125,12 @@ class RunningStats:
     def from_accounting(
         cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0
     ) -> "RunningStats":
-        """From accounting: of every job what had happened by `now`."""
+        """Build the statistics from accounting: all that had happened to each job by `now`."""
         return cls.from_recent_history(RecentHistory.from_jobs(jobs, now), utc_offset_s)
 
     @classmethod
     def from_recent_history(cls, lately: RecentHistory, utc_offset_s: int = 0) -> "RunningStats":
-        """What would be remembered of the same, had it been seen as it happened."""
+        """Build the statistics that watching the same history live would have given."""
         memory = cls(utc_offset_s)
         memory._arrivals, memory._starts = (
             TimedRows.from_rows(lately.submitted),
@@ -150,7 +150,7 @@ class RunningStats:
         self._starts.add_row((at, wait_s, nodes, time_limit_s))
 
     def record_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
-        """Of a job that had started, however it ended."""
+        """Record the end of a job that had started, however it ended."""
         number = self.users.assign_number(user)
         if number >= len(self._runs):
             more = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
@@ -164,7 +164,7 @@ class RunningStats:
         )
 
     def record_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
-        """What a simulator told of in one call, in its order."""
+        """Record the events of one call of a simulator, in its order."""
         ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
         for event in events:
             record = ended.get(event.job_id) or simulator.find(event.job_id)

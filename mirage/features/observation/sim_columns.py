@@ -1,7 +1,7 @@
-"""What a simulator's state shows of its queue, gathered into the columns of a view.
+"""Gathers the queue that a simulator's state shows into the columns of a view.
 
-Compiled; reads the state and the site of `mirage.sim.arrays.layout` and writes to neither. It
-takes of a job only what squeue shows: never its run time, its cancellation, or how it ends.
+Compiled; reads the state and the site of `mirage.sim.arrays.layout` and writes to neither. It takes
+of a job only the fields that squeue shows: never its run time, its cancellation, or how it ends.
 """
 
 import numpy as np
@@ -118,7 +118,7 @@ def gather_running(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
 
 @allocating_kernel
 def gather_capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, float, float]:
-    """Of a partition: nodes, those up, those free, and the free shares of CPUs and GPUs."""
+    """Gather a partition's nodes, those up, those free, and the free shares of CPUs and GPUs."""
     words = site[SITE_WORDS]
     bits = section(site, PARTITION_BITS)[partition * words : (partition + 1) * words]
     stands, jobs = section(state, NODE_STATE), section(state, NODE_JOBS)

@@ -22,7 +22,7 @@ ARRIVALS_H = (1, 6, 24)
 
 
 class Scaling(IntEnum):
-    """How a raw number becomes an input of order one. All can be undone: `invert_scaling`."""
+    """The ways to turn a raw number into an input of order one. `invert_scaling` undoes each."""
 
     PLAIN = 0
     """As it is: shares, sines, flags."""

@@ -1,4 +1,4 @@
-"""What an agent's card says, and going on from an agent that was kept."""
+"""Writes an agent's card, and loads a kept agent so that training goes on from it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""From runs to an agent: when to stop is asked of the newest days, then it learns from all of them.
+"""Trains agents from runs: the newest days say when to stop, then all days are learned from.
 
-Four stages a fit: offline on the older days until the newest say enough, a few rounds of its
-algorithm likewise, and both again, just as long, on all days. What learned nothing of the newest
-days would not know a load that has only just risen.
+A fit has four stages. It trains offline on the older days until the newest days say enough, then a
+few rounds of its algorithm likewise. Then it does both again, just as long, on all days. An agent
+that learned nothing of the newest days would not know a load that has only just risen.
 """
 
 import copy
@@ -37,7 +37,7 @@ PRICES = tuple(price for price in operating_points.PRICES if price <= networks.P
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """What kind of agent is asked for."""
+    """The kind of agent that is asked for."""
 
     family: str
     encoder: str
@@ -94,7 +94,10 @@ class AgentPlan:
         return AGENTS[self.family][0](net, learned, self.settings[self.family], self.seed)
 
     def prepare_net(self, runs: Trajectories) -> Net:
-        """What learning from these runs begins with. Raises UnfitModel for another's weights."""
+        """Build the network that learning from these runs begins with.
+
+        Raises UnfitModel for weights of another network.
+        """
         net = self.create_net(runs.rows.observations.shape[2])
         net.fit_scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
         if self.start is not None:
@@ -189,11 +192,12 @@ def judge_agent(
     stages: TrainingCheckpoints,
     heard: tree_training.WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
-    """As `tree_training.judge_family` does for trees.
+    """Judge an agent by its windows, as `tree_training.judge_family` does for trees.
 
-    Beside it stands the agent as it was before its algorithm.
+    Beside the agent stands the agent as it was before its algorithm.
 
-    Where it goes on from another agent, windows that begin before that one's last day are left out.
+    If the agent goes on from another one, windows that begin before that one's last day are left
+    out.
     """
     policies: dict[str, Any] = {}
     fits = []

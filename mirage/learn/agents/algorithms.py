@@ -107,7 +107,7 @@ ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
 
 
 def _create_silent_logger() -> Logger:
-    """Without one, SB3 leaves a folder in /tmp for each agent."""
+    """Create a logger that writes nothing. Else SB3 leaves a folder in /tmp for each agent."""
     return Logger(None, [])
 
 
@@ -120,7 +120,7 @@ def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> Cha
 
 
 def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:
-    """What SB3 makes a policy of; the network stands in it as an extractor of features."""
+    """Build SB3's arguments for a policy, in which the network is an extractor of features."""
     return {
         "net_arch": [],
         "features_extractor_class": _NetExtractor,

@@ -30,12 +30,12 @@ class TrainingCheckpoints:
 
     @classmethod
     def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "TrainingCheckpoints":
-        """In a hidden folder beside `out`, named by all that decides what comes out."""
+        """Open checkpoints in a hidden folder beside `out`, named by all that decides it."""
         mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
         return cls(out.with_name(f".{out.name}.{mark[:16]}"))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Count the checkpoints."""
         return len(list(self.folder.glob("*.safetensors")))
 
     def load_or_make(self, name: str, made: Callable[[], Stage]) -> Stage:

@@ -26,7 +26,7 @@ _FAR = -1e4
 
 @dataclass(frozen=True, slots=True)
 class NetInput:
-    """What is known at each of N instants."""
+    """The inputs of a network at each of N instants."""
 
     now: Tensor
     """[N, F], on the scale of `features.observation.spec`; what the twin foretold, if anything,
@@ -46,7 +46,10 @@ class NetInput:
 
 @dataclass(frozen=True, slots=True)
 class NetOutput:
-    """Of N instants, [N] each; values are of cost, negative, in the network's unit."""
+    """The outputs of a network for N instants, [N] each.
+
+    Values are of cost, negative, in the network's unit.
+    """
 
     hold: Tensor
     free: Tensor
@@ -72,7 +75,7 @@ class InputScaler(nn.Module):
             self.register_buffer(name, torch.full((features,), value))
 
     def fit_range(self, observations: Observations, cut: float) -> None:
-        """From [R, F]; `cut` is the share of rows beyond each of the two ends."""
+        """Fit the range from [R, F]; `cut` is the share of rows beyond each of the two ends."""
         rows = torch.from_numpy(observations)
         ends = torch.quantile(_thin_rows(rows), torch.tensor([cut, 1.0 - cut]), dim=0)
         inside = rows.clamp(ends[0], ends[1])
@@ -89,7 +92,7 @@ class InputScaler(nn.Module):
         self.high.copy_(torch.maximum(self.high, high))
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Of the first numbers, where there are not all."""
+        """Scale the observations; the scale's first numbers are used if they hold fewer."""
         f = observations.shape[-1]
         cut = torch.minimum(torch.maximum(observations, self.low[:f]), self.high[:f])
         return (cut - self.mean[:f]) / self.deviation[:f]

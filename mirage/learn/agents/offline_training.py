@@ -145,7 +145,7 @@ class _OfflineLearner:
 
 
 def _compute_outcome_loss(answer: NetOutput, outcome_h: Tensor, left_h: Tensor) -> Tensor:
-    """How wrong it is about late or not, and about the wait."""
+    """Compute the loss of two predictions: late or not, and the wait."""
     late = (outcome_h > 0.0).to(outcome_h.dtype).reshape(-1)
     wait = torch.log1p((outcome_h + left_h).clamp(min=0.0)).reshape(-1)
     wrong = functional.binary_cross_entropy_with_logits(answer.late, late)
@@ -153,7 +153,7 @@ def _compute_outcome_loss(answer: NetOutput, outcome_h: Tensor, left_h: Tensor) 
 
 
 def _compute_value_loss(answer: NetOutput, spent: Tensor, unit: AdvantageUnit) -> Tensor:
-    """How wrong both values are, and their difference; `spent` [B, D + 1], in its unit."""
+    """Compute the loss of both values and of their difference; `spent` [B, D + 1], in its unit."""
     frees = answer.preference > 0.0 if unit is AdvantageUnit.LOG_ODDS else answer.free > answer.hold
     later = compute_cost_of_waiting(spent, frees.reshape(spent.shape))
     free, hold = answer.free.reshape(spent.shape), answer.hold.reshape(spent.shape)

@@ -80,7 +80,7 @@ def choose_instants(
 
 
 def score_net(net: Net, lesson: TrainingTensors, unit: AdvantageUnit) -> float:
-    """What it costs as a share of what plain Slurm costs, mean of PRICES; less is better."""
+    """Return the net's cost as a share of plain Slurm's cost, mean of PRICES; less is better."""
     cost_h = stopping.compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
     episodes = np.arange(len(lesson))

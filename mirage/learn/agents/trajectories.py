@@ -52,9 +52,9 @@ class Trajectories:
         )
 
     def build_input(self, part: int) -> NetInput:
-        """Of the E x (D + 1) decisions, ends included.
+        """Build the network's input of the E x (D + 1) decisions, ends included.
 
-        `part` is how many instants make one part of the day looked back on, 0 for none.
+        `part`: how many instants make one part of the day looked back on, 0 for none.
         """
         now = self.observations[:, self.taken]
         if self.foretold is not None:

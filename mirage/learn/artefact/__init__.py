@@ -1,1 +1,1 @@
-"""What a trained model is kept as: its card, its weights, and its results on weeks held out."""
+"""Keeps a trained model: its card, its weights, and its results on weeks held out."""

@@ -1,6 +1,7 @@
-"""What a model and the rules came to on weeks the model had not seen, for its card.
+"""Measures a model and the rules on weeks that the model had not seen, for its card.
 
-`policy.auto` chooses by it before a site has results of its own; `policy.judged` reads it.
+`policy.auto` chooses by these figures before a site has results of its own; `policy.judged` reads
+them.
 """
 
 from collections.abc import Sequence
@@ -94,7 +95,7 @@ class HoldoutMetrics:
     def _collect_results(
         self, table: EpisodeTable, price: float, rows: Ints, instants: Ints
     ) -> Results:
-        """Of the judged hand-overs."""
+        """Collect the results of the judged hand-overs."""
         taken = list_decision_instants(table.outcome_s.shape[1], self._every)
         was_judged = instants >= 0
         asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())

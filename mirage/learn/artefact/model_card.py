@@ -39,7 +39,7 @@ _PACKAGES = (
 def build_tree_card(
     fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **told: Any
 ) -> dict[str, Any]:
-    """Of trees: everything but the sha256; `told` are the run's own figures."""
+    """Build the card of trees: everything but the sha256; `told` are the run's own figures."""
     return {
         **build_card_header(family.name),
         "boundary": {"factor": fitted.factor, "prices": tree_training.PRICES},
@@ -55,12 +55,15 @@ def build_tree_card(
 
 
 def build_card_header(family: str) -> dict[str, Any]:
-    """What every card begins with."""
+    """Build the fields that every card begins with."""
     return {"format": FORMAT, "family": family, "features_fingerprint": spec.FINGERPRINT}
 
 
 def describe_training_data(rows: Rows, tables: Sequence[EpisodeTable]) -> dict[str, Any]:
-    """What every card ends with; `seen` are the least and the greatest of each number."""
+    """Build the fields that every card ends with.
+
+    `seen` are the least and the greatest of each number.
+    """
     low, high = tree_training.measure_ranges(rows)
     return {
         "twin": rows.twin,
@@ -118,7 +121,7 @@ def _describe_table(table: EpisodeTable) -> dict[str, Any]:
 
 
 def list_versions() -> dict[str, str]:
-    """Of Python and of the packages that are installed."""
+    """List the versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

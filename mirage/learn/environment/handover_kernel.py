@@ -60,7 +60,10 @@ def pack_handover(world: ReplayFork, slot: int, node_list: tuple[int, ...]) -> l
 
 @kernel
 def find_move_shortage(state: Ints, site: Ints, hand: Ints) -> int:
-    """What there might be no room for when the standby is moved: a ROOM_ constant, 0: enough."""
+    """Return the part of the state that may lack room for a move of the standby.
+
+    A ROOM_ constant; 0: there is enough.
+    """
     if (state[EDGES] + 1) * EDGE_COLUMNS > section(state, EDGE).size:
         return ROOM_EDGES
     if state[CELLS_LEFT] < hand[NODES]:

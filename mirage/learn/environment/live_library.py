@@ -23,7 +23,7 @@ from mirage.sim.types import build_afterany
 
 
 class ObservationKind(StrEnum):
-    """What an agent sees of a live hand-over."""
+    """The kinds of observation that an agent sees of a live hand-over."""
 
     SMALL = "small"
     """`compact_observation.FEATURES`: many times faster, the standby's position among them."""

@@ -59,7 +59,10 @@ class PackedStates:
         return build_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
 
     def expand_room(self, short: int) -> Self:
-        """With twice the room of what was short (a ROOM_ constant of layout.py)."""
+        """Return the states with twice the room of the part that was short.
+
+        `short`: a ROOM_ constant of layout.py.
+        """
         room = self.room.with_doubled_room(short)
         return replace(self, states=self.expand_states(self.states, room), room=room)
 

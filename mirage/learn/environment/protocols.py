@@ -57,7 +57,7 @@ class Library(Protocol):
         """`size` hand-overs; none is under way until `begin_episodes`."""
 
     def describe_episode(self, episode: int) -> dict[str, Any]:
-        """What an info dictionary tells of an episode besides its number."""
+        """Return the facts of an episode, besides its number, for an info dictionary."""
 
 
 def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:

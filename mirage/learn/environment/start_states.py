@@ -1,4 +1,4 @@
-"""Where live hand-overs begin: worlds in which a predecessor has just started."""
+"""Makes the worlds in which live hand-overs begin: a predecessor has just started."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -24,11 +24,11 @@ class TableLibrary:
         tables: Iterable[tuple[ArrayLike, ArrayLike]],
         features: tuple[str, ...] = (),
     ) -> None:
-        """From pairs of observations[T, F] and outcome_h[T] (signed hours).
+        """Build the library from pairs of observations[T, F] and outcome_h[T] (signed hours).
 
         A row is an instant of the predecessor's run, the last one its end; `features` names the
-        columns, by default by number. Raises InputError for no table, one without rows, tables of
-        unlike shape, and numbers that are not finite (observations: larger than BOUND).
+        columns, by default by number. Raises InputError for no table, one that has no rows, tables
+        of unlike shape, and numbers that are not finite (observations: larger than BOUND).
         """
         pairs = [_check_episode(i, o, h) for i, (o, h) in enumerate(tables)]
         if not pairs:

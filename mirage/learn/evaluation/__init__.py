@@ -1,1 +1,1 @@
-"""How learned policies are judged: splits by time, scores of a forecast, operating points."""
+"""Judges learned policies: splits by time, scores of a forecast, operating points."""

@@ -1,8 +1,8 @@
-"""How good a forecast of the wait is.
+"""Measures how good a forecast of the wait is.
 
-Waits have an atom at zero: half of them may be exactly 0, and then P(wait <= p10) is a half
-whatever the forecast. Coverage is therefore counted by the randomised PIT: u drawn evenly between
-P(wait < w) and P(wait <= w) as forecast, which is even on [0, 1] where the forecast is right.
+Waits have an atom at zero: half of them may be exactly 0. Then P(wait <= p10) is a half, whatever
+the forecast. Coverage is therefore counted by the randomised PIT: u is drawn evenly between the
+forecasts of P(wait < w) and of P(wait <= w). If the forecast is right, u is even on [0, 1].
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ def compute_empirical_h(learned_wait_h: Floats, rows: int) -> Floats:
 def measure_forecast(
     quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int
 ) -> dict[str, float]:
-    """What is told of a forecast on waits it has not seen; `floor_h`: `compute_empirical_h`."""
+    """Measure a forecast on waits that it has not seen; `floor_h`: `compute_empirical_h`."""
     u = compute_pit(quantiles_h, wait_h, seed)
     inside = (u >= LEVELS[0]) & (u <= LEVELS[-1])
     return {

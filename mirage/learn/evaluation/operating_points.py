@@ -31,11 +31,11 @@ _SEED = 20230213
 def find_operating_point(
     x_h: Mapping[float, Floats], start_point: Ints, limit_h: float
 ) -> dict[str, Any]:
-    """What a card tells: the least price at which the overlap is within the limit.
+    """Find the least price at which the overlap is within the limit, for a card.
 
-    Of the overlap its `compute_overlap_bound` counts.
-    `x_h` by price: signed outcomes [E], hours, of hand-overs with these start points [E]. `price`
-    is null where no price does it; else with means per hand-over, hours.
+    The overlap's `compute_overlap_bound` is compared with the limit. `x_h` by price: signed
+    outcomes [E], hours, of hand-overs with these start points [E]. `price` is null if no price does
+    it; else it comes with means per hand-over, hours.
     """
     for price in sorted(x_h) if len(start_point) else ():
         overlap_h = np.maximum(-x_h[price], 0.0)

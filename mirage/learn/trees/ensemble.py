@@ -34,7 +34,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleTrees:
-    """Of what several have fitted."""
+    """The mean of several fitted members."""
 
     members: tuple[Trees, ...]
 
@@ -44,7 +44,7 @@ class EnsembleTrees:
 
 
 def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
-    """By its name; `settings` by kind of trees (learn/settings.py)."""
+    """Create the family of this name; `settings` by kind of trees (learn/settings.py)."""
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))

@@ -1,10 +1,10 @@
-"""When to free: the boundary on the forecast of being late that costs least over whole hand-overs.
+"""Chooses when to free: the boundary on P(late) that costs least over whole hand-overs.
 
-A forecast says how likely the successor, freed now, would start after its predecessor's end. Were
-its wait the same at every instant, it would be right to free as soon as the odds of being late
-reach the overlap price (the newsvendor's rule). It is not, and freeing cannot be taken back. So the
-boundary is odds = factor x price, and the factor is searched for over the tables, where the cost of
-every stopping is known: one number for all prices. docs/research/train.md says what was tried
+A forecast says how likely the successor, freed now, would start after its predecessor's end. If its
+wait were the same at every instant, the newsvendor's rule would be right: free as soon as the odds
+of being late reach the overlap price. The wait is not the same, and freeing cannot be taken back.
+So the boundary is odds = factor x price. The factor, one number for all prices, is searched for
+over the tables, which have the cost of every stopping. docs/research/train.md says what was tried
 beside it.
 """
 

@@ -26,7 +26,7 @@ THRESHOLDS_H = _compute_thresholds()
 
 
 class Trees(Protocol):
-    """What was fitted."""
+    """The trees that were fitted."""
 
     def predict(self, observations: Observations) -> Floats:
         """[R, number of targets]."""
@@ -40,23 +40,23 @@ class FittedForecast(Trees, Protocol):
 
 
 class Family(Protocol):
-    """What a kind of trees can be asked to learn."""
+    """A kind of trees: the fits that it can be asked for."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def thresholds_h(self) -> tuple[float, ...]:
-        """Of the P(wait <= t) that its forecast predicts; empty where it predicts log quantiles."""
+        """The thresholds t of the forecast's P(wait <= t); empty if it predicts log quantiles."""
 
     def list_settings(self) -> dict[str, Any]:
         """Its hyper-parameters, for the card."""
 
     def fit_mean(self, observations: Observations, target: Floats) -> Trees:
-        """Of targets [R, M]."""
+        """Fit trees to the mean of targets [R, M]."""
 
     def fit_forecast(self, observations: Observations, wait_h: Floats) -> FittedForecast:
-        """Of waits [R], hours."""
+        """Fit a forecast to waits [R], hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ForestTrees:
         return found.reshape(len(observations), -1)
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
-        """Where it predicts P(wait <= t)."""
+        """Predict log quantiles from the model's P(wait <= t)."""
         return invert_distribution(self.predict(observations), THRESHOLDS_H)
 
 
@@ -164,7 +164,7 @@ class BoostedTrees:
         return np.column_stack(found).astype(np.float64)
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
-        """Where there is one for each of `LEVELS`."""
+        """Predict log quantiles, of which the model has one for each of `LEVELS`."""
         return self.predict(observations)
 
 

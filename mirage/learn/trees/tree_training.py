@@ -1,4 +1,4 @@
-"""From rows to a policy: fit, choose the boundary, calibrate, and judge on later weeks."""
+"""Makes a policy from rows: fits, chooses the boundary, calibrates, judges on later weeks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class TreePolicy:
     def choose_instants(
         self, rows: Rows, prices: Sequence[float]
     ) -> dict[float, NDArray[np.int64]]:
-        """By price, [E]: the instant at which it frees each successor; D for never."""
+        """Choose by price, [E], the instant at which each successor is freed; D for never."""
         late = self.late.predict(rows.flat).reshape(len(rows), -1)
         return {p: stopping.find_first_free(is_late_enough(late, p, self.factor)) for p in prices}
 
@@ -150,14 +150,14 @@ def find_best_constant(rows: Rows, price: float) -> int:
 
 
 def build_handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
-    """What became of them, freed at these instants [E]."""
+    """Build the results of the hand-overs, freed at these instants [E]."""
     left_h = np.append(rows.left_h, 0.0)
     x_h = rows.outcome_h[np.arange(len(rows)), chosen]
     return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
 
 
 def summarize_windows(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
-    """Of all windows together; `reactive` and `oracle` must be among the policies."""
+    """Evaluate all windows together; `reactive` and `oracle` must be among the policies."""
     together: dict[str, HandoverOutcomes] = {
         n: HandoverOutcomes.join_outcomes(p) for n, p in policies.items()
     }

@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who decides a hand-over, and why not those before it."""
+    """The candidate that decides a hand-over, and the reasons against those before it."""
 
     policy: Policy
     skipped: dict[str, str]
@@ -85,10 +85,10 @@ class AutoPolicy(SimplePolicy):
         )
 
     def decide_outright(self, view: PolicyView) -> Decision | None:
-        """Where the standby may be pinned or earns age anyway: docs/concepts/positions.md has
-        the evidence.
+        """Decide at once if the standby may be pinned or earns age anyway; else None.
 
-        Tables know neither, so over them candidates decide.
+        docs/concepts/positions.md has the evidence. Tables know neither case, so over them
+        candidates decide.
         """
         if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
             why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
@@ -115,8 +115,11 @@ class AutoPolicy(SimplePolicy):
         return replace(decision, policy=self.name, reason=reason)
 
     def choose_candidate(self, view: PolicyView) -> Choice:
-        """As of the predecessor's start: were it chosen anew at each instant, the successor would
-        be freed as soon as any that is chosen in passing frees it."""
+        """Choose the candidate, as of the predecessor's start.
+
+        If the choice were made anew at each instant, the successor would be freed as soon as any
+        candidate that is chosen in passing frees it.
+        """
         order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
         faults = {c.name: c.policy.explain_unfit(view) for c in order}
         asked = [c for c in order if faults[c.name] is None]

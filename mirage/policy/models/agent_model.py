@@ -22,7 +22,7 @@ from mirage.policy.models.onnx_session import (
 
 
 class AdvantageUnit(StrEnum):
-    """Of an advantage. Above 0 the standby is freed."""
+    """The unit of an advantage. Above 0 the standby is freed."""
 
     HOURS = "hours"
     """Of cost saved: a Q network."""

@@ -133,7 +133,10 @@ def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
 
 
 def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:
-    """What a card must have: an agent's advantage, or a boundary on the forecast of trees."""
+    """List the keys that a card must have: an agent's advantage, or a boundary and a forecast.
+
+    The boundary is one on the forecast of trees.
+    """
     kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
     return ("sha256", "features_fingerprint", "seen", "family", *kind)
 

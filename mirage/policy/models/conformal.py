@@ -34,7 +34,7 @@ _NODES = spec.PLACES["successor_nodes"]
 
 @dataclass(frozen=True, slots=True)
 class QuantileShifts:
-    """What to add to each log quantile."""
+    """The numbers to add to each log quantile."""
 
     all: Floats
     """[Q]: for a size of chain without one of its own."""
@@ -43,7 +43,10 @@ class QuantileShifts:
 
     @classmethod
     def from_residuals(cls, residuals: Floats, start_point: Ints, nodes: Ints) -> Self:
-        """Of hand-overs whose waits are known: residuals [E, D, Q], start points and nodes [E]."""
+        """Build the shifts from hand-overs whose waits are known.
+
+        residuals [E, D, Q], start points and nodes [E].
+        """
         sizes, count = np.unique(nodes, return_counts=True)
         enough = sizes[count >= FEWEST].tolist()
         own = {n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in enough}
@@ -51,7 +54,7 @@ class QuantileShifts:
 
     @classmethod
     def from_card(cls, forecast: Mapping[str, Any]) -> Self:
-        """From a card's `forecast`; older cards have one for all sizes."""
+        """Build the shifts from a card's `forecast`; older cards have one for all sizes."""
         own = forecast.get("shift_by_nodes", {})
         return cls(
             np.array(forecast["shift"], dtype=np.float64),
@@ -59,7 +62,7 @@ class QuantileShifts:
         )
 
     def to_card(self) -> dict[str, Any]:
-        """What `from_card` reads."""
+        """Return the fields of a card that `from_card` reads."""
         own = {str(nodes): told.tolist() for nodes, told in self.by_nodes.items()}
         return {"shift": self.all.tolist(), "shift_by_nodes": own}
 

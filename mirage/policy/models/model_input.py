@@ -1,4 +1,4 @@
-"""What a model is shown of a hand-over: the observation, and what the twin foretold of it."""
+"""Builds a model's input of a hand-over: the observation, and the twin's forecast of it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,10 @@ from mirage.policy.twin.twin_policy import NOT_ASKED
 
 
 def has_twin_inputs(card: Mapping[str, Any]) -> bool:
-    """Whether a model learned from the twin. Raises ValueError for other numbers of it."""
+    """Return whether a model learned from the twin.
+
+    Raises ValueError if it learned from other numbers of the twin.
+    """
     twin = card.get("twin")
     if twin not in (None, twin_features.FINGERPRINT):
         raise ValueError("it was trained on other numbers of the twin than this program's")

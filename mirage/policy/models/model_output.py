@@ -1,4 +1,4 @@
-"""What a model says of one hand-over."""
+"""Defines the answer of a model about one hand-over."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,5 +25,8 @@ class Model(Protocol):
     """What its threshold is multiplied with (docs/decisions/0017)."""
 
     def predict_handover(self, view: PolicyView) -> ModelOutput | str:
-        """Of a view whose observation is there and familiar; or why the model cannot say."""
+        """Predict from a view whose observation is there and familiar.
+
+        Returns the reason, as text, if the model cannot say.
+        """
         ...

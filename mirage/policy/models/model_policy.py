@@ -17,8 +17,11 @@ _RULE = Quantile()
 
 @dataclass(frozen=True, slots=True)
 class ModelPolicy(SimplePolicy):
-    """Where the model cannot be asked the twin decides, or a rule where that was not asked either,
-    and the reason says why."""
+    """A policy that a model decides. The twin or a rule decides if the model cannot be asked.
+
+    The twin decides first; a rule decides if the twin was not asked either. The reason of the
+    decision says why.
+    """
 
     artefact: Artefact
     name: str
@@ -48,9 +51,10 @@ class ModelPolicy(SimplePolicy):
         )
 
     def _compute_release_at(self, view: PolicyView, forecast: Forecast | None) -> int | None:
-        """When it expects to release: it knows no more of later instants than its forecast of now.
+        """Compute when the model expects to release.
 
-        Where it makes none, a rule expects in its place.
+        It knows no more of later instants than its forecast of now. If it makes no forecast, a
+        rule's expectation stands in its place.
         """
         if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
             return _RULE.decide(view).release_at

@@ -1,4 +1,4 @@
-"""What an artefact's graph takes and gives by name, and how it is run."""
+"""Runs an artefact's graph, and names its inputs and outputs."""
 
 from typing import Any
 

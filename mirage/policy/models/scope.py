@@ -1,4 +1,4 @@
-"""What chains a model is for: those that its card says it was trained on."""
+"""Says for which chains a model is meant: those that its card says it was trained on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,8 +31,10 @@ class Scope:
         )
 
     def was_trained_after(self, cluster: str, since: int) -> bool:
-        """Whether it was trained on hand-overs of that cluster from then on. What came before them
-        is as little unseen: nobody could have had the model."""
+        """Return whether the model was trained on that cluster's hand-overs at or after `since`.
+
+        Hand-overs before the training's end are as little unseen: nobody could have had the model.
+        """
         return any(c == cluster and since < last for c, last in self.learned)
 
     def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:

@@ -21,7 +21,7 @@ from mirage.policy.rules.late_threshold import compute_threshold
 
 @dataclass(frozen=True, slots=True)
 class WaitOutput:
-    """How to read the output `wait`."""
+    """The way to read the output `wait`."""
 
     thresholds_h: tuple[float, ...]
     """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
@@ -30,7 +30,7 @@ class WaitOutput:
 
     @classmethod
     def from_card(cls, told: Mapping[str, Any]) -> Self:
-        """From a card. Raises ValueError for other levels than this program's."""
+        """Read a card. Raises ValueError for other levels than this program's."""
         if tuple(told["levels"]) != quantiles.LEVELS:
             raise ValueError("its forecast has other quantiles than this program's")
         return cls(tuple(told["thresholds_h"]), QuantileShifts.from_card(told))

@@ -1,4 +1,4 @@
-"""What decides where a trained model cannot: the twin where it was asked, else a rule."""
+"""Decides if a trained model cannot: the twin decides if it was asked, else a rule."""
 
 from dataclasses import dataclass
 
@@ -26,6 +26,6 @@ class UnavailableModel(SimplePolicy):
 
 
 def decide_without_model(view: PolicyView, name: str, why: str) -> Decision:
-    """Of the model `name`, which cannot be asked."""
+    """Decide in place of the model `name`, which cannot be asked."""
     asked = _TWIN.explain_unfit(view) is None
     return decide_by_fallback(_TWIN if asked else _RULE, view, name, why)

@@ -1,1 +1,1 @@
-"""What policies came to on past hand-overs, compared, and read from the cards of models."""
+"""Compares the results of policies on past hand-overs, read from the cards of models."""

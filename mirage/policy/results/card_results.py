@@ -38,7 +38,7 @@ class CardResults:
 
     @classmethod
     def from_card(cls, told: Mapping[str, Any]) -> Self:
-        """From a card. Raises KeyError and ValueError where it is none."""
+        """Read the results of a card. Raises KeyError and ValueError if there are none."""
         start_point, known_at, load_s = (_parse_column(told[name]) for name in _COLUMNS)
         by_price = {}
         for price, columns in told["x_s"].items():
@@ -66,7 +66,7 @@ class CardResultsLookup:
     """The results in some cards, as `auto` asks for them."""
 
     def __init__(self, models: Mapping[str, Sequence[CardResults]]) -> None:
-        """By the models' names."""
+        """Keep the results of cards by the models' names."""
         self._sets = [(name, one) for name, found in models.items() for one in found]
         self._of = lru_cache(maxsize=256)(self._find_results)
 
@@ -75,7 +75,7 @@ class CardResultsLookup:
         return self._of(kind, view.nodes, view.overlap_price)
 
     def _list_like(self, kind: tuple[str, str, int]) -> list[tuple[str, CardResults]]:
-        """Of that partition; where there are none, of tables that name no partition."""
+        """List the results of that partition, else those of tables that name no partition."""
         cluster, named, time_limit_s = kind
         for partition in (named, ""):
             chain = (cluster, partition, time_limit_s)
@@ -99,7 +99,7 @@ class CardResultsLookup:
 
 
 def format_column(column: Ints) -> str:
-    """As cards have it."""
+    """Format a column as cards have it."""
     return " ".join(map(str, column.tolist()))
 
 

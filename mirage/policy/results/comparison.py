@@ -1,4 +1,4 @@
-"""What policies came to on the same past hand-overs, and which of them has clearly cost less."""
+"""Compares results on the same past hand-overs: which policy has clearly cost less."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighing:
-    """How much a past hand-over tells of one that begins now."""
+    """The weight of a past hand-over in a decision about one that begins now."""
 
     half_life_days: float = 30.0
     load_width: float = 2.0
@@ -106,9 +106,10 @@ class Weighing:
         return found
 
     def is_clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
-        """Whether the mean of `values` [N] exceeds its standard error, days being independent.
+        """Return whether the mean of `values` [N] exceeds its standard error by days.
 
-        Hand-overs of one day share the cluster's load: a day's come together. NaN counts for none.
+        Days are taken as independent. Hand-overs of one day share the cluster's load, so a day's
+        hand-overs count together. NaN counts for none.
         """
         told = np.isfinite(values)
         if not told.any():

@@ -11,6 +11,6 @@ def compute_threshold(price: float, factor: float) -> float:
 
 
 def is_late_enough(late: ArrayLike, price: float, factor: float) -> NDArray[np.bool_]:
-    """Whether to free, where P(late) is as forecast."""
+    """Return whether to free the successor, given the forecast of P(late)."""
     found: NDArray[np.bool_] = np.asarray(late) >= compute_threshold(price, factor)
     return found

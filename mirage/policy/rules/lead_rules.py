@@ -162,7 +162,10 @@ def compute_quantile(waits: NDArray[np.int64], fractile: float) -> float:
 
 
 def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None:
-    """How long such a job would wait if submitted now, as `Quantile` sees it; None: no history."""
+    """Forecast how long such a job would wait if submitted now, as `Quantile` sees it.
+
+    None: there is no history.
+    """
     waits = sample_like_waits(jobs, nodes, time_limit_s)
     return build_forecast(waits) if len(waits) else None
 
@@ -175,7 +178,7 @@ def sample_like_waits(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.
 
 
 class Likeness(StrEnum):
-    """What jobs have in common with one, within a factor of two."""
+    """The kinds of likeness between jobs and one job, within a factor of two."""
 
     SHAPE = "nodes and time limit"
     NODES = "nodes"
@@ -191,7 +194,7 @@ def select_like_waits(
 
 
 def classify_likeness(jobs: Waits, nodes: int, time_limit_s: int) -> Likeness:
-    """Of those that `forecast_wait` goes by."""
+    """Return the likeness of the jobs that `forecast_wait` goes by."""
     return _select_alike(jobs, nodes, time_limit_s, Quantile().enough)[0]
 
 
@@ -232,7 +235,7 @@ def drop_before_change(
 
 
 def _compute_lag_correlation(above: NDArray[np.bool_]) -> float:
-    """Of neighbours, between 0 and 0.95; 0 where nothing varies."""
+    """Compute the correlation of neighbours, between 0 and 0.95; 0 if nothing varies."""
     earlier, later = above[:-1], above[1:]
     if len(above) < 3 or len({*earlier}) < 2 or len({*later}) < 2:  # noqa: PLR2004
         return 0.0
@@ -249,7 +252,7 @@ def _wait_without_history(policy: str) -> Decision:
 
 
 def _format_span(seconds: float) -> str:
-    """In minutes, where those tell a lead from what is left."""
+    """Format a span in minutes, if these tell a lead from what is left; else in seconds."""
     if abs(seconds) < _FEW_MINUTES * MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE_S:.0f} min"

@@ -69,8 +69,10 @@ class PinThenFree(SimplePolicy):
 
 
 def is_late(view: PolicyView) -> bool:
-    """Whether Slurm plans the pinned standby for later than its predecessor's end. A plan that is
-    not known, for the end may lie beyond bf_window, says nothing yet."""
+    """Return whether Slurm plans the pinned standby for later than its predecessor's end.
+
+    An unknown plan says nothing yet: the end may lie beyond bf_window.
+    """
     return view.planned_start is not None and (view.planned_start > view.predecessor_end + SLACK_S)
 
 

@@ -55,7 +55,10 @@ class TwinForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """How many futures, how far, and of what. One thread at a time: forks share their scratch."""
+    """The settings of the twin's simulations: how many futures, how far, and of what.
+
+    One thread at a time: forks share their scratch.
+    """
 
     samples: int = 100
     horizon_s: int = 7 * 86400
@@ -66,7 +69,7 @@ class Twin:
     def forecast_from_simulator(
         self, simulator: Simulator, link: HandoverInput, history: SubmissionHistory, *, seed: int
     ) -> TwinForecast:
-        """From a simulator's present instant, which is left as it is.
+        """Forecast from a simulator's present instant; the simulator is left as it is.
 
         The same seed gives the same samples. A successor that does not stand there yet
         (`link.job_id` 0) is submitted now.
@@ -76,7 +79,7 @@ class Twin:
     def forecast_from_queue(
         self, look: SnapshotObserver, link: HandoverInput, history: SubmissionHistory, *, seed: int
     ) -> TwinForecast:
-        """From a live queue: by the simulator that was stood up for all links of an instant."""
+        """Forecast from a live queue, by the simulator made for all links of an instant."""
         # A stand-in knows no fair share of users without waiting jobs (features/standin).
         return self._simulate_waits(look.stood, link, history, seed, look.build_view(link).priority)
 

@@ -27,7 +27,10 @@ _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
 @dataclass(frozen=True, slots=True)
 class TwinPolicy(SimplePolicy):
-    """Where the twin was not asked, a rule decides, and the reason says so."""
+    """A policy that the twin decides. If the twin was not asked, a rule decides.
+
+    The reason of the decision says so.
+    """
 
     name: str = "twin"
     factor: float = FACTOR

@@ -1,4 +1,4 @@
-"""How near a replay's waits are to those that the log has."""
+"""Measures how near a replay's waits are to those that the log has."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a log shows of its cluster without any fitting: nodes over time, a limit, dependencies."""
+"""Infers a cluster from a log alone, unfitted: nodes over time, a limit, dependencies."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -180,7 +180,7 @@ def _sum_over(grid: Ints, begin: Ints, end: Ints, amount: Ints) -> Ints:
 def _mark_pressure(
     grid: Ints, submit: Ints, start: Ints, users: Ints, rows: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Where these rows' jobs of several users waited."""
+    """Mark the instants at which jobs of several users waited, among these rows."""
     waiting = np.zeros(len(grid), np.int64)
     for user in np.unique(users[rows]):
         mine = rows & (users == user)

@@ -42,7 +42,7 @@ SEARCH_SETTINGS = (
 
 
 def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
-    """Without those of a scheduler that is off."""
+    """List the settings to search, except those of a scheduler that is off."""
     return tuple(knob for knob in SEARCH_SETTINGS if getattr(params, knob.field) != OFF)
 
 

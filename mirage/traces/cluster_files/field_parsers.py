@@ -139,7 +139,10 @@ _PARTITION_TIME_LIMIT = "PartitionTimeLimit"
 
 
 def parse_qos_flags(value: Any) -> bool:
-    """Of a QOS's Flags: whether the one that is simulated stands there; any other is a fault."""
+    """Return whether a QOS's Flags contain the one that is simulated. Any other is a fault.
+
+    Raises ValueError for others.
+    """
     words = {w.strip() for w in parse_text(value).split(",")} - {""}
     unknown = sorted(w for w in words if w.lower() != _PARTITION_TIME_LIMIT.lower())
     if unknown:
@@ -229,7 +232,7 @@ def _parse_node_numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
 
 
 def parse_host_names(value: Any) -> tuple[str, ...]:
-    """In the order of their numbers."""
+    """Parse a host list into its names, in the order of their numbers."""
     names = expand_hostlist(parse_text(value))
     if not names or len(set(names)) < len(names):
         raise ValueError("must be a host list that names each node once")

@@ -34,7 +34,7 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
-    """What a file says."""
+    """The contents of a cluster file."""
 
     params: Params
     node_names: tuple[str, ...]
@@ -43,7 +43,7 @@ class ClusterFile:
     """What reads, and yet may not be meant: a sentence each."""
 
     def get_max_time_s(self) -> dict[str, int]:
-        """By partition, of those with a limit for jobs of every QOS."""
+        """Return MaxTime by partition, for partitions with a limit for jobs of every QOS."""
         if any(qos.overrides_max_time for qos in self.params.qos):
             return {}
         return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
@@ -343,12 +343,15 @@ def _describe_reservation_overlaps(reservations: Sequence[Reservation]) -> list[
 
 
 def _has_common_node(one: Reservation, other: Reservation) -> bool:
-    """No nodes named are all nodes."""
+    """Return whether two reservations have a node in common. No nodes named are all nodes."""
     return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
 
 
 def _describe_outage_overlaps(events: Sequence[NodeEvent]) -> list[str]:
-    """Where outages of one node overlap, its first return counts: one sentence with how many."""
+    """Describe overlapping outages of one node in one sentence with their number.
+
+    If outages overlap, the node's first return counts.
+    """
     out: set[int] = set()
     early: list[int] = []
     for event in events:

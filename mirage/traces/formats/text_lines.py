@@ -64,7 +64,7 @@ class TextLines:
 
     @property
     def share(self) -> float:
-        """How much of the file has been read, 0 to 1."""
+        """The share of the file that has been read, 0 to 1."""
         return 1.0 if self._raw.closed else self._raw.tell() / self._size
 
     def close(self) -> None:

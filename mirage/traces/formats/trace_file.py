@@ -47,7 +47,7 @@ _SUBMIT_BITS = 34
 
 @dataclass(slots=True)
 class RowTally:
-    """What became of the rows so far: read = kept + refused + skipped."""
+    """The counts of the rows so far: read = kept + refused + skipped."""
 
     read: int = 0
     kept: int = 0
@@ -95,7 +95,7 @@ class TraceFile:
 
     @property
     def share(self) -> float:
-        """How much has been read, 0 to 1: by rows where their number is known, else by bytes."""
+        """The share that has been read, 0 to 1: by rows if their number is known, else by bytes."""
         if self.total:
             return min(1.0, self.tally.read / self.total)
         return self._source.share if isinstance(self._source, TextLines) else 1.0
@@ -138,8 +138,10 @@ class TraceFile:
         return self._owners.setdefault(key, owner) != owner
 
     def _is_superseded(self, key: int, job: Job) -> bool:
-        """Whether an earlier row says as much. Dumps put together from windows repeat jobs: the
-        row that has the end counts."""
+        """Return whether an earlier row says as much.
+
+        Dumps put together from windows repeat jobs: the row that has the end counts.
+        """
         before = self._settled.get(key)
         if before is None or (job.state.has_ended and not before):
             self._settled[key] = job.state.has_ended
@@ -192,8 +194,11 @@ def _open_text_trace(
 
 
 def _detect_format(path: Path, start: bytes) -> TraceFormat:
-    """By what only one format has: a dump the names of sacct's fields, SWF its comments or 18
-    numbers, a TACC log the line of dashes below its header."""
+    """Detect the format by marks that only one format has.
+
+    A dump has the names of sacct's fields, SWF its comments or 18 numbers, a TACC log the line of
+    dashes below its header.
+    """
     if start.startswith(_PARQUET_MAGIC):
         return TraceFormat.PARQUET
     _assert_text(path, start)

@@ -39,7 +39,7 @@ class RowSkipped(RowRefused):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a reader gives in the place of a job."""
+    """The answer of a reader in the place of a job: why the row is not one."""
 
     reason: str
     skipped: bool = False

@@ -39,7 +39,7 @@ OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedOutcomes:
-    """What the log says of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
+    """The log's facts of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
 
     eligible: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -79,10 +79,10 @@ def load_workload(path: Path, params: Params) -> Workload:
 
 
 def load_replay(path: Path, params: Params, cluster: str | None = None) -> Replay:
-    """As `load_workload`, with the log's own starts beside it and an account of every bad row.
+    """Load a workload as `load_workload` does, beside the log's own starts.
 
-    `cluster`: whose rows are replayed of a log that names several clusters; without it such a log
-    is refused.
+    The result also has an account of every bad row. `cluster`: the cluster whose rows are replayed
+    of a log that names several clusters; if it is not given, such a log is refused.
     """
     with open_trace(path, cluster=cluster) as trace:
         rows, repeated = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
@@ -282,7 +282,7 @@ def _build_sim_job(
 
 
 def has_whole_nodes(job: SimJob, params: Params) -> bool:
-    """Whether it is given whole nodes."""
+    """Return whether the job is given whole nodes."""
     if params.select_type is not SelectType.CONS_TRES or job.exclusive:
         return True
     return get_partition(job, params).exclusive
@@ -324,7 +324,7 @@ def _resolve_fate(
 
 
 def _compute_cancelled_run_s(params: Params, waited_s: int, limit_s: int) -> int:
-    """How long one runs that was cancelled while it waited, and is started before that."""
+    """Return how long a job runs that was cancelled while it waited, and starts before that."""
     return min(max(waited_s, 1), limit_s) if params.cancelled_jobs_run else 0
 
 
@@ -333,7 +333,7 @@ _GRACE_S = 300
 
 
 def _assign_partition(sim: SimJob, params: Params, job: Job, faults: _FaultRecorder) -> SimJob:
-    """In the partition and QOS of the log where the cluster file has them."""
+    """Put the job into the log's partition and QOS if the cluster file has them."""
     names = job.partition.split(",")
     known = [p for name in names for p in params.partitions if p.name == name]
     if known:
