@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.paths import CHECKOUT, PLUGIN
 
-_FOLDERS = (".ci", "deploy", "slurm_plugin", "tests/acceptance/deploy")
+_FOLDERS = (".ci", "deploy", "slurm_plugin", "tests")
 _PYTHON = re.compile(rb"#!.*\bpython3\b")
 _SHELL = re.compile(rb"#!\s*/(usr/)?bin/(env +)?(ba|da)?sh\b")
 

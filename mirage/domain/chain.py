@@ -259,8 +259,8 @@ class Link:
     reason: str = ""
     """Why it waits, in Slurm's word, without lists of nodes; empty once it does not."""
     hindered: str = ""
-    """The last thing of this wait that no forecast could know (`slurm.reasons`): a hold, a limit,
-    maintenance. Such a wait is held against no forecast, and none learns from it."""
+    """The last thing of this wait that no forecast could know (`slurm.text.pending_reasons`): a
+    hold, a limit, maintenance. Such a wait is held against no forecast, and none learns from it."""
     planned_start: int | None = None
     """That Slurm plans while it waits, as squeue shows it; None: it plans none, as of a held one.
     """

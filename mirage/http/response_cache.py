@@ -60,7 +60,7 @@ class ResponseCache:
         """Return the answer of `make` for this reader, from the cache where that is still good.
 
         `span` is (cluster, since, until). An answer is good until the cluster's next change
-        (`store.changes`).
+        (`store.events.changes`).
         """
         cluster_id, since, until = span
         own = None if reader.can_see_all_chains else reader.build_own_rows()

@@ -37,7 +37,8 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # A form of ours must say where it is sent from (`api.browser`), and nobody else learns it.
+    # A form of ours must say where it is sent from (`http.auth.cookie_auth`), and nobody else
+    # learns it.
     "Referrer-Policy": "same-origin",
     # A copy of the browser's own would be shown with the age that it had: 304 is for `live.js`.
     "Cache-Control": "no-store",

@@ -6,7 +6,13 @@
 import os
 import sys
 
-# numba reads it once: what tests/conftest.py imports must leave numba alone.
+import pytest
+
+# numba reads it once, when it is imported: nothing may have imported it by now.
 if "NUMBA_DISABLE_JIT" not in os.environ:
-    assert "numba" not in sys.modules, "too late to say that nothing is compiled"
+    if "numba" in sys.modules:
+        raise pytest.UsageError(
+            "tests/unit runs uncompiled and the other tiers compiled: run it by itself (`pytest`), "
+            "or all tiers with NUMBA_DISABLE_JIT=0 (`make test-simulated`)"
+        )
     os.environ["NUMBA_DISABLE_JIT"] = "1"

@@ -1,4 +1,4 @@
-"""Requests that ask another name for something (`api.hosts`) are refused before all else."""
+"""Refuses requests that name another host (`http.allowed_hosts`), before all else."""
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send

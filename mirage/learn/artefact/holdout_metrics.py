@@ -1,7 +1,7 @@
 """Measures a model and the rules on weeks that the model had not seen, for its card.
 
-`policy.auto` chooses by these figures before a site has results of its own; `policy.judged` reads
-them.
+`policy.auto.auto_policy` chooses by these figures before a site has results of its own;
+`policy.results.card_results` reads them.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class HoldoutMetrics:
         self._chosen.setdefault(price, self._nobody.copy())[window] = instants
 
     def list_results(self) -> list[dict[str, Any]]:
-        """A set for each table that has judged hand-overs (`policy.judged`)."""
+        """A set for each table that has judged hand-overs (`policy.results.card_results`)."""
         sets = (self._build_result_set(place, table) for place, table in self._logged)
         return [found for found in sets if found is not None]
 

@@ -47,7 +47,7 @@ class AgentModel:
         self._session = session
 
     def predict_advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """[R], of inputs by the names of `policy.graph`."""
+        """[R], of inputs by the names of `policy.models.onnx_session`."""
         (found,) = self._session.run([ADVANTAGE], dict(inputs))
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage

@@ -56,7 +56,7 @@ class TreeModel:
         self.prices = (0.0, inf)
         self.window = 0
         self.factor = float(card["boundary"]["factor"])
-        """Of the boundary (`policy.boundary`)."""
+        """Of the boundary (`policy.rules.late_threshold`)."""
         if not 0.0 <= self.factor < inf:
             raise ValueError(f"its boundary's factor is {self.factor}")
         self._forecasts = WaitOutput.from_card(card["forecast"])

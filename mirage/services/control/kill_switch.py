@@ -39,7 +39,7 @@ BY_HAND = frozenset({Way.COMMAND, Way.REST})
 
 RELEASED_BY = {
     Way.COMMAND: "`mirage mode act`, or the page Admin",
-    Way.REST: "the page Admin, `POST /api/v1/kill/release` or `mirage mode act --release`",
+    Way.REST: "the page Admin, `POST /api/v1/kill/release` or `mirage mode --release`",
     Way.FILE: "taking the file away",
 }
 

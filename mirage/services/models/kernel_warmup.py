@@ -3,9 +3,9 @@
 `python -m mirage.services.models.kernel_warmup [FILE]`.
 
 numba compiles what is called first, for a minute or more after an installation or an upgrade, and
-keeps it on disk (`sim.jit`). In the worker that would be a minute without a look at the queue, so
-this runs in a process beside it (`cli.compiler`), for the cluster of that cluster file; without
-one for a cluster as the demo's.
+keeps it on disk (`sim.arrays.jit`). In the worker that would be a minute without a look at the
+queue, so this runs in a process beside it (`bootstrap.service_run`): for the cluster of the
+cluster file, or, without that file, for a cluster as the demo's.
 """
 
 import os

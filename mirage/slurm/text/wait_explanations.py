@@ -1,4 +1,4 @@
-"""Every pending reason in plain words: those that time cures, beside `slurm.reasons`."""
+"""Every pending reason in plain words: which of them time cures (see `pending_reasons`)."""
 
 import re
 from dataclasses import dataclass

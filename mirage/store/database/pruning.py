@@ -1,4 +1,4 @@
-"""Rows that are taken away once they are old (`services.retention` says which, and how old)."""
+"""Removes old rows; `services.operations.retention` says which, and how old."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

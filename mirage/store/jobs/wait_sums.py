@@ -1,7 +1,7 @@
 """Waits in sums, an hour and a day a row, so that no page has to read the jobs of a year.
 
 A row holds the counts of jobs that started in it, by partition, size class, limit class and bin of
-the wait (`domain.histogram`). Hours are summed from the jobs, days from the hours.
+the wait (`domain.wait_histogram`). Hours are summed from the jobs, days from the hours.
 """
 
 from collections.abc import Sequence

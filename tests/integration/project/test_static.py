@@ -23,7 +23,7 @@ def test_all_shell_is_looked_at() -> None:
     plugin = {"slurm_plugin/mirage-link", "slurm_plugin/hooks/mirage-push"}
     assert deb | plugin | {".ci/run", "deploy/testbed/apart.sh"} <= looked
     tracked = subprocess.run(
-        ["git", "ls-files", "*.sh"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "*.sh"], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     pieces = {f"slurm_plugin/{name}" for name in static.carrier_pieces()}
     assert set(tracked.stdout.split()) <= looked | pieces
