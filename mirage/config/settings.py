@@ -119,10 +119,10 @@ class ServiceSettings(_Section):
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
     proxies: tuple[str, ...] = ()
-    """Who passes others' requests on, or speaks for many: accounts of this host, by name or uid,
-    addresses and networks (a login node, say). By a connection of theirs nobody is known, only by
-    the credential that comes through it; three quarters of `connections.most` are theirs. The
-    accounts www-data, nginx, apache, haproxy and caddy always count."""
+    """Accounts of this host (by name or uid), addresses and networks that pass on the requests of
+    many people: a proxy, or a login node. A connection from one of them says nothing about who
+    asks: only the credential in the request counts. Each may hold three quarters of
+    `connections.most`. The accounts www-data, nginx, apache, haproxy and caddy always count."""
 
 
 class ConnectionSettings(_Section):
@@ -225,8 +225,8 @@ class ProvisionSettings(_Section):
     allow_pin: bool = False
     """Whether a standby may stand on its predecessor's own nodes (pinned)."""
     max_touches: int = Field(6, ge=1)
-    """Moves that one hand-over may cost; a standby is not pinned where the last one, which lets it
-    off its nodes, would exceed it."""
+    """Moves that one hand-over may cost. Mirage does not pin a standby if no move would be left for
+    taking it off the nodes again."""
     max_chains_per_user: int = Field(200, ge=1)
     """Live chains of one user that are followed; those beyond run as plain Slurm has them, and are
     taken up as others end."""
