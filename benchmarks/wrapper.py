@@ -3,7 +3,7 @@
 `python -m benchmarks.wrapper` as root on Debian 12. Each way of submitting the same held job is
 taken in turn after a call of the real sbatch, so that both meet the same noise, and what is shown
 is the difference of the two: a call without a chain and one with a chain, beside a service that is
-up, that answers after ten seconds, that is down, and that answers nonsense.
+up, that answers after four minutes, that is down, and that answers nonsense.
 """
 
 import argparse

@@ -100,6 +100,7 @@ def test_scancel_of_the_running_link_ends_the_chain(scene: Scene) -> None:
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 1, 3600, "the standby")
     scene.testbed.wait_until(lambda: _running(scene, "a", 1), 600, "a line of the script")
     scene.testbed.run(["scancel", str(job_id)], user="alice")
-    scene.testbed.wait_until(lambda: _chain_state(scene) == "cancelled", 1200, "the verdict")
+    scene.testbed.wait_until(lambda: _chain_state(scene) != "active", 1200, "the verdict")
+    assert _chain_state(scene) == "cancelled", scene.api("/api/v1/chains")
     scene.testbed.wait_until(lambda: not scene.standbys(), 1200, "no standby")
     assert _order(scene, "a") == [1]

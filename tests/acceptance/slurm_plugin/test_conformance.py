@@ -84,7 +84,6 @@ def test_a_plain_call_asks_no_service(plain: Made, troubled: tuple[Babbler, Babb
 def test_a_plain_call_computes_for_less_than_fifty_milliseconds_more(plain: Made) -> None:
     """In computing time, which no neighbour lengthens; benchmarks/wrapper.py has the clock's."""
     assert statistics.median(pair.mine.cpu_s - pair.real.cpu_s for pair in plain.pairs) < 0.05
-    assert max(pair.mine.seconds - pair.real.seconds for pair in plain.pairs) < SLOW_S / 2
 
 
 # The same words, asking for a chain.

@@ -26,7 +26,7 @@ _ELSEWHERE = {"MIRAGE_URL", "MIRAGE_CHAIN", "SLURM_JOB_NAME"}
 _STATE = Path("/var/lib/mirage-testbed/ctld")
 PARTITIONS = ("gpu", "debug", "long")
 STATES = ("up", "slow", "down", "garbage")
-SLOW_S = 10.0
+SLOW_S = 240.0
 NOBODY = "http://127.0.0.1:9"  # nothing listens there
 # Which differ from one submission of the same words to the next.
 OF_ITS_OWN = {"JobId", "HetJobId", "HetJobIdSet", "ArrayJobId", "SubmitTime", "EligibleTime"}

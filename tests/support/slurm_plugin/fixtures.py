@@ -61,7 +61,7 @@ def alice(testbed: Testbed, tmp_path: Path) -> Iterator[Alice]:
 
 @pytest.fixture(scope="module")
 def troubled() -> Iterator[tuple[Babbler, Babbler]]:
-    """A service that answers after ten seconds, and one that answers nonsense."""
+    """A service that answers after four minutes, and one that answers nonsense."""
     with babbling(SLOW_S) as slow, babbling(0.0) as garbage:
         yield slow, garbage
 
