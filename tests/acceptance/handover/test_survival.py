@@ -93,12 +93,20 @@ def _chain_state(scene: Scene) -> str:
     return str(items[0]["state"])
 
 
+def _knows_a_link(scene: Scene) -> bool:
+    (chain,) = scene.api("/api/v1/chains")["items"]
+    return bool(scene.api(f"/api/v1/chains/{chain['chain_id']}")["links"])
+
+
 @testbed_with(_FAST)
 def test_scancel_of_the_running_link_ends_the_chain(scene: Scene) -> None:
     scene.start_service(policy="average")
     job_id = scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN)
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 1, 3600, "the standby")
     scene.testbed.wait_until(lambda: _running(scene, "a", 1), 600, "a line of the script")
+    # Cancelled before the service's first look, it is told by accounting alone: after a week's
+    # catch-up of one window in five minutes.
+    scene.testbed.wait_until(lambda: _knows_a_link(scene), 1200, "the service's look at link 1")
     scene.testbed.run(["scancel", str(job_id)], user="alice")
     scene.testbed.wait_until(lambda: _chain_state(scene) != "active", 1200, "the verdict")
     assert _chain_state(scene) == "cancelled", scene.api("/api/v1/chains")
