@@ -99,6 +99,12 @@ class Scene:
             return chains.get_chain(tx, CHAIN)
 
 
+@pytest.fixture
+def scene(sqlite_store: Store) -> Scene:
+    """Overrides the room's scene: this one has its own verbs."""
+    return Scene(sqlite_store)
+
+
 def test_no_further_link_of_a_paused_chain_starts(scene: Scene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
