@@ -144,8 +144,10 @@ def _find_proxy_fault(base: str, origin: str) -> str:
 
 def _find_root_path_fault(base: str) -> str:
     document = _fetch_response(f"{base}/api/v1/openapi.json")
-    if isinstance(document, str) or document.status_code != _OK:
-        return f"{base}/api/v1 is not passed on to Mirage"
+    if isinstance(document, str):
+        return f"{base}/api/v1 does not answer: {document}"
+    if document.status_code != _OK:
+        return f"{base}/api/v1 is not passed on to Mirage (status {document.status_code})"
     root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
     path = urlsplit(base).path
     if root == path:

@@ -237,9 +237,11 @@ def test_the_doctor_says_whether_the_way_there_is_right(public: str, tmp_path: P
     config = str(configured(tmp_path))
 
     def told(url: str) -> tuple[str, str]:
-        answer = run("doctor", "--no-moves", "--json", "--url", url, "--config", config)
-        found = {f["what"]: f for f in json_of(answer.out)}
-        return found["proxy"]["verdict"], found["proxy"]["told"]
+        while True:
+            answer = run("doctor", "--no-moves", "--json", "--url", url, "--config", config)
+            found = {f["what"]: f for f in json_of(answer.out)}
+            if "timed out" not in found["proxy"]["told"]:  # doctor's ten seconds, on a busy machine
+                return found["proxy"]["verdict"], found["proxy"]["told"]
 
     verdict, sentence = told(f"{public}/mirage")
     assert (verdict, "below /mirage" in sentence) == ("good", True)
