@@ -5,6 +5,7 @@ from functools import partial
 
 from mirage.bootstrap.wiring import Service
 from mirage.config.settings import NotifySettings
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError
 from mirage.notify.mail import Mailer
 from mirage.notify.webhook import Webhook
@@ -12,7 +13,6 @@ from mirage.services.notify.digest import Digest
 from mirage.services.notify.notice_delivery import Courier, Pace, Send
 from mirage.services.notify.notices import Channel, Watch
 
-_HOUR_S = 3600
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -21,7 +21,7 @@ def build_watch(notify: NotifySettings) -> Watch | None:
     channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
-    return Watch(channels=channels, interruption_s=notify.interruption_h * _HOUR_S)
+    return Watch(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
 
 
 def build_courier(service: Service) -> Courier | None:

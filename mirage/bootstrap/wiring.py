@@ -22,6 +22,7 @@ from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.access.caller import Caller
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.policy import registry
 from mirage.policy.auto.auto_policy import AutoPolicy
@@ -40,7 +41,6 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.traces.cluster_files.reader import ClusterFile, load_cluster_file
 
-_HOUR_S = 3600
 _THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
@@ -169,7 +169,7 @@ def build_limits(settings: Settings) -> Limits:
     """Return the configured limits; an admin may have set others since (`limit_overrides`)."""
     provision = settings.provision
     return Limits(
-        max_lead_s=round(provision.max_lead_h * _HOUR_S),
+        max_lead_s=round(provision.max_lead_h * HOUR_S),
         min_gain_s=provision.min_gain_s,
         account_overlap_node_h=provision.account_overlap_node_h,
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
@@ -178,7 +178,7 @@ def build_limits(settings: Settings) -> Limits:
         max_touches=provision.max_touches,
         max_chains_per_user=provision.max_chains_per_user,
         demote_after=provision.demote_after,
-        demote_error_s=provision.demote_error_h * _HOUR_S,
+        demote_error_s=provision.demote_error_h * HOUR_S,
     )
 
 

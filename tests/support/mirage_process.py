@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -39,8 +39,18 @@ def environment(**more: str) -> dict[str, str]:
     return plain | {"COLUMNS": "200", "PYTHONPATH": str(CHECKOUT)} | more
 
 
-def run(*given: str | Path, cwd: Path | None = None, by_modes: bool = False, **more: str) -> Answer:
-    """`by_modes`: files are as closed as their mode bits say, even to root."""
+def run(
+    *given: str | Path,
+    cwd: Path | None = None,
+    by_modes: bool = False,
+    environ: Mapping[str, str] | None = None,
+    **more: str,
+) -> Answer:
+    """Run a command; `environ` and the keywords are added to its environment.
+
+    `by_modes`: files are as closed as their mode bits say, even to root.
+    """
+    more = {**(environ or {}), **more}
     words = [str(word) for word in given]
     if by_modes or any(name.startswith("PYTHON") for name in more):
         return _run_cold(words, cwd, modest=by_modes and os.geteuid() == 0, env=environment(**more))

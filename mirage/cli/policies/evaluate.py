@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.table_options import check_finite
+from mirage.cli.policies.table_options import OverlapPriceOption
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.judge.evaluation import CLASSES, Figures
 from mirage.errors import InputError, MalformedText
@@ -38,7 +39,6 @@ app = typer.Typer()
 ALWAYS = ("reactive", "average", "oracle")
 KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
 _KNOWN_AFTERWARDS = ("oracle",)
-_HOUR_S = 3600.0
 _STDOUT = "-"
 _SHOWN = (
     ("inter-\nruption h", "interruption_h", 2),
@@ -72,14 +72,7 @@ def evaluate_tables(
         Path | None,
         typer.Option(metavar="FILE.png|svg", help="Plot interruption against overlap."),
     ] = None,
-    overlap_price: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=check_finite,
-            help="Cost of an hour of overlap in hours of interruption.",
-        ),
-    ] = OVERLAP_PRICE,
+    overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     startup_time: Annotated[
         str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")
     ] = "0",
@@ -153,7 +146,7 @@ def _parse_startup_h(text: str) -> float:
         raise InputError(f"--startup-time: {error}") from None
     if seconds is None or seconds == UNLIMITED:
         raise InputError(f"--startup-time: not a time: {text!r}")
-    return seconds / _HOUR_S
+    return seconds / HOUR_S
 
 
 def _print_document(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:

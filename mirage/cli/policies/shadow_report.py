@@ -16,7 +16,11 @@ from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
-from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
+from mirage.cli.policies.table_options import (
+    OverlapPriceOption,
+    make_table,
+    warn_of_unreplayed_rows,
+)
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c
@@ -101,14 +105,7 @@ def report_shadow(
     every: Annotated[
         str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
     ] = "6h",
-    overlap_price: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=check_finite,
-            help="Cost of an hour of overlap in hours of interruption.",
-        ),
-    ] = OVERLAP_PRICE,
+    overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     html: Annotated[
         Path | None,
         typer.Option(metavar="OUT.html", help="Write a page that needs no network."),

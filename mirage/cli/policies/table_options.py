@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -58,6 +59,16 @@ def check_finite(option: typer.CallbackParam, number: float) -> float:
     if not math.isfinite(number):
         raise InputError(f"{option.opts[0]} {number}: no finite number")
     return number
+
+
+OverlapPriceOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        callback=check_finite,
+        help="Cost of an hour of overlap in hours of interruption.",
+    ),
+]
 
 
 @contextmanager

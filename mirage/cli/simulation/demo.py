@@ -21,6 +21,7 @@ from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
 from mirage.config.paths import DEFAULT_PORT
 from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.studies.comparison.demo_site import PLAN, DemoSite
 from mirage.studies.comparison.policy_comparison import (
@@ -45,8 +46,6 @@ app = typer.Typer()
 
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
-_DAY_S = 86400
-_HOUR_S = 3600
 _LOOK_S = 1.0
 
 
@@ -104,7 +103,7 @@ def run_demo(
         datetime | None,
         typer.Option(
             help="Stop then (UTC). Default: when all chains have ended, at the latest after "
-            f"{PLAN.longest_s // _DAY_S} days or where the load ends.",
+            f"{PLAN.longest_s // DAY_S} days or where the load ends.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -113,7 +112,7 @@ def run_demo(
         typer.Option(
             min=1,
             max=50,
-            help=f"Of each policy, {PLAN.spread_s // _HOUR_S} h apart.",
+            help=f"Of each policy, {PLAN.spread_s // HOUR_S} h apart.",
             rich_help_panel=_CHAINS,
         ),
     ] = PLAN.chains,
@@ -122,7 +121,7 @@ def run_demo(
         typer.Option(
             min=2,
             max=100,
-            help=f"Jobs of each chain, {PLAN.time_limit_s // _HOUR_S} h each.",
+            help=f"Jobs of each chain, {PLAN.time_limit_s // HOUR_S} h each.",
             rich_help_panel=_CHAINS,
         ),
     ] = PLAN.links,

@@ -18,6 +18,7 @@ from mirage.bootstrap.wiring import Service
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.config.settings import Settings
 from mirage.domain.snapshot import Snapshot
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.http.auth import unix_peer
 from mirage.policy import registry
@@ -36,7 +37,6 @@ _LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
 """`auto` decides by them. All sets of chains share one queue: three more would make it another."""
 PLAN = ComparisonPlan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
 """The chains of a demo, unless its caller wants others."""
-_DAY_S = 86400
 _HISTORY_S = 6 * 3600
 
 
@@ -96,7 +96,7 @@ class DemoSite:
         """Let the load alone run until `start`, a day at a time; `pause` is called between days."""
         while self.world.read_clock() < start:
             pause()
-            self.world.advance(min(_DAY_S, start - self.world.read_clock()))
+            self.world.advance(min(DAY_S, start - self.world.read_clock()))
 
     def compare_policies(self, plan: ComparisonPlan) -> Iterator[ComparisonProgress]:
         """Run the plan's chains to their end; yields once a simulated hour."""

@@ -14,6 +14,7 @@ from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
 from mirage.domain.handover import Handover
+from mirage.domain.time_units import DAY_S
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.control.modes import set_mode
@@ -23,7 +24,6 @@ from mirage.store.chains.chains import HandoverRow
 from mirage.worker import Worker
 
 BASELINE = "reactive"
-_DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class ComparisonPlan:
     """For each policy; chain i of every policy is submitted at the same instant."""
     links: int = 3
     nodes: int = 1
-    time_limit_s: int = 2 * _DAY_S
+    time_limit_s: int = 2 * DAY_S
     spread_s: int = 17 * 3600
     """Between one chain and the next: no divisor of a day, so they meet all its hours."""
     tick_s: int = 600
-    longest_s: int = 60 * _DAY_S
+    longest_s: int = 60 * DAY_S
     """Stop then, whatever still runs."""
 
     @property
@@ -124,7 +124,7 @@ def run_comparison(
         while due and due[0][0] <= cluster.read_clock():
             _submit_chain(plan, service, cluster, *due.pop(0)[1:])
         worker.run_tick()
-        if cluster.read_clock() - told >= _DAY_S // 24:
+        if cluster.read_clock() - told >= DAY_S // 24:
             told = cluster.read_clock()
             done = len(list_completed_handovers(service))
             yield ComparisonProgress(now=told, done=done)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 from mirage.studies.comparison import policy_comparison
@@ -17,8 +18,6 @@ WARM_UP_DAYS = 14
 PRESET = "heavy"
 SEED = 1
 
-_DAY_S = 86400
-_HOUR_S = 3600
 _DAYS = 90
 
 
@@ -96,7 +95,7 @@ def choose_window(
     Raises InputError for chains or instants that cannot give any hand-over.
     """
     _check_size(stage, plan)
-    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _resolve_begin(stage, begin)
+    start = stage.first + WARM_UP_DAYS * DAY_S if begin is None else _resolve_begin(stage, begin)
     stop = min(start + plan.longest_s if until is None else _to_epoch_s(until), stage.last)
     if until is not None and stop <= start:
         raise InputError(
@@ -106,7 +105,7 @@ def choose_window(
     if stop - start <= plan.time_limit_s:
         raise InputError(
             f"no hand-over fits: the first chains are submitted at {_format_second(start)}, the "
-            f"end is at {_format_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} "
+            f"end is at {_format_second(stop)}, and one link takes {plan.time_limit_s // HOUR_S} "
             "h. Choose an earlier --from or a later --until"
         )
     return start, stop

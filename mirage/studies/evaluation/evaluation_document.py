@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge import day_bootstrap
 from mirage.episodes.judge.evaluation import Figures, build_class_masks, evaluate_policies
 from mirage.episodes.judge.table_set import count_clusters
@@ -13,8 +14,6 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import AUTO
 from mirage.studies.evaluation.policy_evaluation import Evaluation, join_handovers
 from mirage.studies.study_output import StudyOutput
-
-_HOUR_S = 3600.0
 
 
 def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
@@ -55,7 +54,7 @@ def build_document(
     return {
         "policies": figures,
         "overlap_price": overlap_price,
-        "startup_time_s": round(startup_h * _HOUR_S),
+        "startup_time_s": round(startup_h * HOUR_S),
         "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
         "clusters": count_clusters([table.about for table in tables]),
         "bootstrap": {

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from mirage.domain.time_units import DAY_S
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.generation.representative_pairs import (
     RepresentativePair,
@@ -22,7 +23,6 @@ from mirage.studies.tables.pair_options import (
     round_to_midnight,
 )
 
-_DAY_S = 86400
 OWN = "new user"
 """The other user class. A pair of a user without usage waits less where fair share weighs."""
 
@@ -65,7 +65,7 @@ class ReportWindow:
 
     @property
     def days(self) -> int:
-        return max(0, (self.until - self.since) // _DAY_S)
+        return max(0, (self.until - self.since) // DAY_S)
 
 
 def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 0) -> ReportWindow:

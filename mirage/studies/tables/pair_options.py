@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from mirage.domain.time_units import DAY_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.table.pair_settings import PairSettings, check_account, find_account
 from mirage.errors import InputError, MalformedText
@@ -11,8 +12,7 @@ from mirage.sim.types import SimJob
 
 LEAD_IN_S = 6 * 86400
 """The first days of a trace lack the jobs that ran before it: no start points by default."""
-_DAY_S = 86400
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": DAY_S}
 _SHORT = re.compile(r"(\d+)([smhd])")
 
 
@@ -74,4 +74,4 @@ def parse_instant(text: str, option: str) -> int:
 
 
 def round_to_midnight(at: int) -> int:
-    return -(-at // _DAY_S) * _DAY_S
+    return -(-at // DAY_S) * DAY_S

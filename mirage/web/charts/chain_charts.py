@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import Link
+from mirage.domain.time_units import HOUR_S
 from mirage.services.reports.chain_timeline import ChainTimeline, TimelineHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, TimeScale
 from mirage.web.formatting import format_day, format_duration, format_hours
 
 _WIDTH = 1240
-_HOUR = 3600
 _LANE, _LINK = 34, 16
 _TOP = 26
 _LEAST_LABEL = 14
@@ -151,7 +151,7 @@ def _list_instants(row: TimelineHandover) -> list[int]:
 
 
 def _compute_hours_after(row: TimelineHandover, at: int) -> float:
-    return (at - (row.ends or at)) / _HOUR
+    return (at - (row.ends or at)) / HOUR_S
 
 
 def _draw_close_up(row: TimelineHandover, scale: HoursScale, y: float) -> list[Markup]:

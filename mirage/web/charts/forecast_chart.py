@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from mirage.domain.time_units import HOUR_S
 from mirage.services.reports.chain_timeline import Course, CoursePoint
 from mirage.web.charts import svg
 from mirage.web.charts.chain_charts import classify_outcome
@@ -9,7 +10,6 @@ from mirage.web.charts.scales import HoursScale, TimeScale
 
 _WIDTH, _LEFT, _RIGHT = 1240, 64, 1220
 _TOP, _BOTTOM = 32, 240
-_HOUR = 3600
 
 
 def draw_forecast_course(found: Course, now: int) -> Markup:
@@ -43,7 +43,7 @@ def draw_forecast_course(found: Course, now: int) -> Markup:
 
 
 def _compute_lateness(at: int, ends: int) -> float:
-    return (at - ends) / _HOUR
+    return (at - ends) / HOUR_S
 
 
 def _build_scales(found: Course, ends: int, now: int) -> tuple[TimeScale, HoursScale]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
+from mirage.domain.time_units import DAY_S
 from mirage.services.reports.impact import DayImpact, HandoverTotals, Saving
 from mirage.services.reports.recommendation import NAMES
 from mirage.web.charts import svg
@@ -13,7 +14,6 @@ from mirage.web.formatting import format_hours, render_instant
 _WIDTH, _LEFT, _RIGHT, _TOP = 640, 158, 90, 12
 _ROW, _BAR = 34, 16
 _DAYS_HEIGHT, _BOTTOM = 250, 30
-_DAY_S = 86400
 
 
 def get_baseline_name(baseline: str) -> str:
@@ -77,13 +77,13 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
     low = min([0.0, *(min(d.act_saved_h, d.shadow_saved_h) for d in days)])
     high = max([0.5, *(max(d.act_saved_h, d.shadow_saved_h) for d in days)])
     bottom = _DAYS_HEIGHT - _BOTTOM
-    x = TimeScale(days[0].at, days[-1].at + _DAY_S, 60, width - 16)
+    x = TimeScale(days[0].at, days[-1].at + DAY_S, 60, width - 16)
     y = LinearScale(low, high, bottom, 28)
     parts = [
         svg.draw_x_axis(x, top=28, bottom=bottom),
         svg.draw_y_axis(y, left=60, right=width - 16, label="hours saved a day, against afterany"),
     ]
-    wide = (x(days[0].at + _DAY_S) - x(days[0].at)) * 0.4
+    wide = (x(days[0].at + DAY_S) - x(days[0].at)) * 0.4
     for day in days:
         for place, (value, cls, what) in enumerate(
             ((day.act_saved_h, "bar c2", "acting"), (day.shadow_saved_h, "bar done", "in shadow"))

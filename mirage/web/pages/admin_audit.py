@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Query, Response
 
 from mirage.domain.chain import ChainId
+from mirage.domain.time_units import DAY_S
 from mirage.http.dependencies import Admin, reject_nul
 from mirage.http.paging import parse_row_cursor
 from mirage.http.problems import build_invalid_error
@@ -20,7 +21,6 @@ router = APIRouter(
 )
 
 _ROWS = 50
-_DAY_S = 86400
 
 AuditWord = Annotated[str, Query(max_length=256)]
 
@@ -47,7 +47,7 @@ def show_audit(
         where=AuditFilter(
             actor=asked["actor"] or None,
             since=since,
-            until=None if since is None else since + _DAY_S,
+            until=None if since is None else since + DAY_S,
         ),
         after=parse_row_cursor(after) if after else None,
         limit=_ROWS + 1,

@@ -70,7 +70,7 @@ def run(*words: str, url: str | None = None, **more: str) -> Answer:
 def run_process(*words: str, url: str | None = None, **more: str) -> Answer:
     told = environment(url, **more)
     own = {name: value for name, value in told.items() if os.environ.get(name) != value}
-    done = mirage_process.run("chain", *words, **own)  # type: ignore[arg-type]
+    done = mirage_process.run("chain", *words, environ=own)
     return Answer(done.code, done.out, done.err)
 
 

@@ -35,7 +35,7 @@ def chains(store: Store, cluster_id: int) -> None:
 def top(url: str, home: Path, *words: str) -> Answer:
     environ = environment(home, url) | {"COLUMNS": "160"}
     own = {k: v for k, v in environ.items() if not k.startswith("PYTHON")}
-    return run("top", *words, **own)  # type: ignore[arg-type]
+    return run("top", *words, environ=own)
 
 
 @pytest.mark.usefixtures("chains")

@@ -10,10 +10,8 @@ from tests.support.slurm_plugin.fixtures import (
     planning,
     service,
     shell,
-    side,
     slurm,
     squeue,
-    troubled,
 )
 
 __all__ = [
@@ -26,8 +24,6 @@ __all__ = [
     "planning",
     "service",
     "shell",
-    "side",
     "slurm",
     "squeue",
-    "troubled",
 ]
