@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -131,8 +131,21 @@ def test_the_rule_allows_one_verb_on_one_chain_and_nothing_else(site: Site) -> N
     assert [words for words in refused if may(*words)] == []
 
 
+@pytest.fixture
+def close_partition(site: Site) -> Iterator[Callable[[], None]]:
+    """A function after which jobs are accepted, and none starts; open again after the test."""
+
+    def set_state(state: str) -> None:
+        site.testbed.run(["scontrol", "update", "PartitionName=gpu", f"State={state}"])
+
+    yield lambda: set_state("DOWN")
+    set_state("UP")
+
+
 @pytest.mark.usefixtures("sudoers")
-def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
+def test_the_next_link_is_put_in_the_queue_as_its_owner(
+    site: Site, close_partition: Callable[[], None]
+) -> None:
     """Of a chain of mode submit, by the very words that the service gives to sudo."""
     link = site.root / "slurm_plugin" / "mirage-link"
     home = {"HOME": "/home/alice", "MIRAGE_STATE_DIR": ""}
@@ -144,15 +157,17 @@ def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
     started = Path("/home/alice/.local/state/mirage") / chain_id / "started" / "1"
     site.testbed.wait_until(started.exists, 20, "the first link to start")
     assert len(jobs_of()) == 1, "nothing stands"
+    # A second link that starts beside the first submits itself again: a third job, rightly.
+    close_partition()
     words = sudo.build_argv(link, "alice", ChainId(chain_id))
     done = site.testbed.run(words, user="mirage")
     assert done.stdout.startswith("link 2\tjob ")
-    _, second = jobs_of()
+    first, second = jobs_of()
     assert site.chain_jobs(chain_id)[second] == "alice"
     shown = site.testbed.job(second)
     assert (shown["UserId"].partition("(")[0], shown["Dependency"]) == ("alice", "(null)")
     again = site.testbed.run(words, user="mirage", check=False)
-    assert len(jobs_of()) == 2 or site.testbed.state(second) == "RUNNING", again.stdout
+    assert jobs_of() == [first, second], again.stdout
     other = sudo.build_argv(link, "bob", ChainId(chain_id))
     refused = site.testbed.run(other, user="mirage", check=False)
     assert (refused.returncode, "no chain of yours" in refused.stderr) == (1, True)

@@ -7,12 +7,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.hooked import (
     DIRECTIVE,
@@ -24,33 +22,24 @@ from tests.support.slurm_plugin.hooked import (
     OF_SPANK,
     SCRIPTS,
     TRUE,
-    WITH_LUA,
     Form,
     Hooked,
     service,
+    set_up_hooks,
 )
 from tests.support.slurm_testbed import Testbed
 
 pytestmark = pytest.mark.slurm
 
-NEEDS = ("gcc", "libc6-dev", "libslurm-dev", "make")
 MARK = re.compile(r"(?:^|.* )mirage:([0-9a-z]{20}):(\d+)$")
 
 
 @pytest.fixture(scope="module")
 def module_scene(slurm_host: Testbed) -> Iterator[Hooked]:
-    if missing := set(NEEDS) & set(needed.missing()):
-        needed.absent(f"the SPANK plugin cannot be compiled without {', '.join(sorted(missing))}")
-    with ExitStack() as stack:
-        slurm_host.up()  # makes the users
-        scene = Hooked.at(slurm_host)
-        stack.callback(scene.remove)
-        slurm_host.up(WITH_LUA)
+    with set_up_hooks(slurm_host) as scene:
         for name, text in SCRIPTS.items():
             scene.write(name, text)
         yield scene
-        slurm_host.cancel_all()
-        slurm_host.up()
 
 
 @pytest.fixture

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 
-from tests import needed
-from tests.support.slurm_plugin.hooked import WITH_LUA, Hooked
+from tests.support.slurm_plugin.hooked import Hooked, set_up_hooks
 from tests.support.slurm_testbed import Testbed
 
 pytestmark = pytest.mark.slurm
 
-NEEDS = ("gcc", "libc6-dev", "libslurm-dev", "make")
 LINKS = 2
 HEAD = "#!/bin/bash\n#SBATCH --time=5 --output=out.%j\n"
 AT_START = '"$SBATCH" "$0"\n'
@@ -63,16 +60,8 @@ WAYS: list[tuple[Way, str]] = [
 
 @pytest.fixture(scope="module")
 def module_scene(slurm_host: Testbed) -> Iterator[Hooked]:
-    if missing := set(NEEDS) & set(needed.missing()):
-        needed.absent(f"the SPANK plugin cannot be compiled without {', '.join(sorted(missing))}")
-    with ExitStack() as stack:
-        slurm_host.up()  # makes the users
-        scene = Hooked.at(slurm_host)
-        stack.callback(scene.remove)
-        slurm_host.up(WITH_LUA)
+    with set_up_hooks(slurm_host) as scene:
         yield scene
-        slurm_host.cancel_all()
-        slurm_host.up()
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
@@ -220,3 +221,18 @@ def service(answer: bytes | None) -> Iterator[str]:
         thread.join(5)
         for caller in held:
             caller.close()
+
+
+@contextmanager
+def set_up_hooks(testbed: Testbed) -> Iterator[Hooked]:
+    """Give a Slurm with Lua plugins and a compiled SPANK plugin; afterwards it is as it was."""
+    if missing := {"gcc", "libc6-dev", "libslurm-dev", "make"} & set(needed.missing()):
+        needed.absent(f"the SPANK plugin cannot be compiled without {', '.join(sorted(missing))}")
+    with ExitStack() as stack:
+        testbed.up()  # makes the users
+        scene = Hooked.at(testbed)
+        stack.callback(scene.remove)
+        testbed.up(WITH_LUA)
+        yield scene
+        testbed.cancel_all()
+        testbed.up()
