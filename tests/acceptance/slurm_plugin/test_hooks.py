@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -358,23 +357,6 @@ def test_no_name_comment_or_path_reaches_a_shell(judged: Hooked) -> None:
             else:
                 assert "mirage" in done.stderr
     assert not canary.exists()
-
-
-def test_the_hooks_cost_a_plain_call_little(
-    scene: Hooked, capsys: pytest.CaptureFixture[str]
-) -> None:
-    took: dict[str, list[float]] = {"without": [], "with": []}
-    for _ in range(21):
-        for name, seconds in took.items():
-            both(scene) if name == "with" else scene.all_off()
-            began = time.perf_counter()
-            assert scene.sbatch("--hold", "job.sh").returncode == 0
-            seconds.append(time.perf_counter() - began)
-    median = {name: sorted(seconds)[10] * 1000 for name, seconds in took.items()}
-    with capsys.disabled():
-        shown = ", ".join(f"{name} {ms:.1f} ms" for name, ms in median.items())
-        print(f"\nsbatch with SPANK and cli_filter, medians of 21 calls: {shown}")  # noqa: T201
-    assert median["with"] - median["without"] < 20
 
 
 def test_the_options_are_those_of_the_wrapper() -> None:
