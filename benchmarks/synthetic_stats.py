@@ -22,7 +22,7 @@ PUBLISHED = {
     "weekend share": 0.215,
     "in bursts of 5+": 0.30,
 }
-"""Lonestar6 gpu-a100: reference/traces.md and mirage-paper.md; the last four from the log."""
+"""Published figures of Lonestar6's queue gpu-a100; the last four are from its log."""
 
 WARM_UP_DAYS = 14
 _HOUR_S, _DAY_S = 3600, 86400

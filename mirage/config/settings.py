@@ -71,21 +71,24 @@ class ClusterSettings(_Section):
     name: str = Field("cluster", min_length=1, max_length=40)
     """Slurm's ClusterName; every row of the database carries it."""
     file: Path | None = None
-    """Its cluster file, of `mirage cluster import`: without one, trained models are not asked."""
+    """The cluster file, made by `mirage cluster import`. Without one neither trained models nor the
+    twin decide."""
     command_timeout_s: _Seconds = 15
-    """A Slurm command, or slurmrestd, that has not answered by then is given up; seconds."""
+    """Mirage gives up a Slurm command or a request to slurmrestd without an answer after this time;
+    seconds."""
     transport: Literal["cli", "rest"] = "cli"
-    """Slurm is reached through its commands on this host, or through slurmrestd."""
+    """How Mirage reaches Slurm: `cli`: through Slurm's commands on this host; `rest`: through
+    slurmrestd."""
     rest_url: Annotated[str | None, Field(pattern=_REST_URL)] = None
-    """Where slurmrestd listens: `unix:/path/of/socket`, `http://host:port` or `https://...`."""
+    """The address of slurmrestd: `unix:/path/of/socket`, `http://host:port` or `https://...`."""
     rest_token_file: Path | None = None
-    """Holds the service's Slurm JWT, mode 0600, read at each request; unset: slurmrestd knows its
-    caller by the socket (rest_auth/local)."""
+    """The file with the service's Slurm JWT, mode 0600; Mirage reads the file at each request.
+    Unset: slurmrestd knows its caller by the socket (rest_auth/local)."""
     rest_user: str = ""
-    """Whose token it is, where the token does not say so itself."""
+    """The user of the token, if the token itself does not name the user."""
     rest_token_command: tuple[str, ...] = ()
-    """The site's helper that prints a user's short-lived token when run with the user's name, for
-    chains of mode submit; empty: nothing is submitted for users this way."""
+    """The site's helper for chains of mode submit. Run with a user's name, the helper prints a
+    short-lived token of that user. Empty: Mirage submits nothing for users in this way."""
 
     @model_validator(mode="after")
     def _check_rest_url(self) -> Self:
@@ -96,76 +99,79 @@ class ClusterSettings(_Section):
 
 class DatabaseSettings(_Section):
     url: str | None = Field(None, json_schema_extra=SECRET)
-    """SQLAlchemy URL; SQLite in `service.state_dir` when unset."""
+    """The database as a SQLAlchemy URL. Unset: SQLite in `service.state_dir`."""
 
 
 class ServiceSettings(_Section):
     host: str = "127.0.0.1"
-    """The address that the API listens on. Who may read and change what: docs/admin/identity.md."""
+    """The address at which the API listens. docs/admin/identity.md says who may read and change
+    what."""
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
-    """0: any free one; the log says which."""
+    """The port of the API. 0: any free port, named in the log."""
     state_dir: Path = Path("/var/lib/mirage")
-    """The SQLite database, and the kill switch: a file named `shadow` stops all acting."""
+    """The directory of the SQLite database and of the kill switch: a file named `shadow` stops all
+    acting."""
     admins: tuple[str, ...] = ("root",)
-    """Users who may set modes and the kill switch, read the audit, and act on any chain; with them
-    Slurm's Operators and Administrators, and `auth.admin_groups`."""
+    """Users who may set modes and the kill switch, read the audit, and act on any chain. Slurm's
+    Operators and Administrators and the members of `auth.admin_groups` may do the same."""
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$", max_length=200)
-    """Where a proxy has it below its own root, such as /mirage; whether the proxy takes that off or
-    leaves it on."""
+    """The path below which a proxy serves Mirage, such as /mirage. The proxy may remove the path
+    from requests or leave it."""
     origins: tuple[Origin, ...] = ()
-    """Where browsers and clients reach it by other names than its machine's own, without the path:
-    `https://hpc.example.org`. It answers to no name else; sessions at a name with https are kept in
-    a `__Host-` cookie, which is sent over https alone."""
+    """Addresses at which browsers and clients reach the service, beside its machine's own names,
+    without the path: `https://hpc.example.org`. The service answers to no other name. At a name
+    with https the session's cookie is a `__Host-` cookie, sent over https alone."""
     socket: Path | None = None
-    """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
+    """A unix socket at which the API listens as well. The kernel names its callers."""
     proxies: tuple[str, ...] = ()
     """Accounts of this host (by name or uid), addresses and networks that pass on the requests of
-    many people: a proxy, or a login node. A connection from one of them says nothing about who
-    asks: only the credential in the request counts. Each may hold three quarters of
-    `connections.most`. The accounts www-data, nginx, apache, haproxy and caddy always count."""
+    many people: a proxy, or a login node. For a connection from one of them only the credential in
+    the request names the caller. Each may hold three quarters of `connections.most`. The accounts
+    www-data, nginx, apache, haproxy and caddy always count."""
 
 
 class ConnectionSettings(_Section):
-    """Limits how many may connect at once, and how long one may take (docs/admin/install.md)."""
+    """Limits the connections at once, and the time of each (docs/admin/install.md)."""
 
     most: int = Field(512, ge=16, le=100_000)
-    """Connections at once; fewer where the process may not have twice as many descriptors."""
+    """Connections at once. The service takes fewer if its process may not have twice as many
+    descriptors."""
     of_one: int = Field(64, ge=1)
     """Connections of one client: a network address (a /64 of IPv6), or a user of this host."""
     head_s: _Seconds = 10
-    """For the whole head of a request, from its first byte or the connection's beginning; seconds.
-    """
+    """The longest time for the whole head of a request, from its first byte or the connection's
+    beginning; seconds."""
     body_s: _Seconds = 20
-    """For its whole body; seconds."""
+    """The longest time for the whole body of a request; seconds."""
     idle_s: _Seconds = 5
-    """Between two requests on one connection; seconds."""
+    """The longest time between two requests on one connection; seconds."""
 
 
 class AuthSettings(_Section):
-    """Sets who is believed, and what is shown to whom (docs/admin/identity.md)."""
+    """Sets which credentials count, and what is shown to whom (docs/admin/identity.md)."""
 
     admin_groups: tuple[str, ...] = ()
     """Unix groups whose members are admins."""
     hide: tuple[Hidden, ...] = ()
-    """What users see only of their own, beside what Slurm's PrivateData names."""
+    """Data of which users see only their own, in addition to Slurm's PrivateData."""
     munge_without_cluster: bool = True
-    """Whether MUNGE credentials of older plugins, which name no cluster and so are good at every
-    service with this key, are taken for what those ask: to register a chain, when to submit the
-    next link, that a job has ended. The log names each user who sends one."""
+    """Whether Mirage accepts the MUNGE credentials of older plugins. Such a credential names no
+    cluster, so it is good at every service with the same key. It can register a chain, ask when to
+    submit the next link, and report that a job has ended. The log names each user who sends one."""
     slurm_s: _Seconds = 600
-    """Between two questions to Slurm who is Operator or coordinator, and what is private; seconds.
-    """
+    """The time between two queries of Slurm's Operators, coordinators and PrivateData; seconds."""
     jwt_key_file: Path | None = None
-    """Slurm's own key of JSON web tokens (HS256). Who can read it can act as anybody in Slurm:
-    where the site has public keys, name those instead."""
+    """The file with Slurm's own key of JSON web tokens (HS256). Anybody who can read this key can
+    act as any user in Slurm: if the site has public keys, set `jwks_file` or `jwks_url` instead."""
     jwks_file: Path | None = None
-    """The public keys (RS256) as a JSON web key set; at most one of the three may be set."""
+    """The file with the public keys (RS256), a JSON web key set. Set at most one of `jwt_key_file`,
+    `jwks_file` and `jwks_url`."""
     jwks_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
-    """The same from an address, asked at the first token and for keys not known yet."""
+    """The address of the public keys. Mirage asks it at the first token, and for unknown keys."""
     jwt_audience: str | None = Field(None, min_length=1, max_length=256)
-    """What `aud` of a JSON web token must hold; unset: it is not looked at."""
+    """The value that `aud` of a JSON web token must contain. Unset: Mirage does not check `aud`."""
     jwt_max_lifetime_s: _Seconds = 86400
-    """A JSON web token that is good for longer from now is refused; seconds."""
+    """Mirage refuses a JSON web token that is valid for longer than this from now; seconds."""
 
     @model_validator(mode="after")
     def _check_one_jwt_source(self) -> Self:
@@ -180,93 +186,97 @@ class SubmitSettings(_Section):
     (`cluster.rest_token_command` is another way.)"""
 
     sudo: Path | None = None
-    """`mirage-link` as users have it, such as /opt/mirage/slurm_plugin/mirage-link: run through
-    sudo as the chain's owner, by the rule of deploy/sudoers/mirage."""
+    """The path of the users' `mirage-link`, such as /opt/mirage/slurm_plugin/mirage-link. The
+    service runs it through sudo as the chain's owner, by the rule of deploy/sudoers/mirage."""
 
 
 class PollingSettings(_Section):
-    """Sets how often Slurm is asked: the budget of questions of the whole service."""
+    """Sets how often the whole service asks Slurm."""
 
     queue_s: _Seconds = 60
-    """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
+    """The time between two looks at the queue (`squeue`), and between two decisions (ticks);
+    seconds."""
     nodes_s: _Seconds = 120
-    """Between two looks at the nodes (`sinfo`); seconds."""
+    """The time between two looks at the nodes (`sinfo`); seconds."""
     pushed_queue_s: _Seconds = 120
-    """Between two looks at the queue while slurmctld tells of ends by itself
+    """The time between two looks at the queue while slurmctld reports the ends of jobs
     (slurm_plugin/hooks/mirage-push); seconds."""
     pushers: tuple[str, ...] = ("root", "slurm")
-    """Users that are believed to be slurmctld: SlurmUser."""
+    """Users whose reports of ended jobs count as slurmctld's: SlurmUser."""
     history_s: _Seconds = 300
-    """Between two questions to accounting (`sacct`); seconds."""
+    """The time between two queries of accounting (`sacct`); seconds."""
     diag_s: int = Field(600, ge=0, le=31 * 86400)
-    """Between two questions to slurmctld what it was asked, and by whom (`sdiag`); seconds; 0: it
-    is not asked."""
+    """The time between two queries of slurmctld's own count of RPCs (`sdiag`); seconds. 0:
+    never."""
 
 
 class ProvisionSettings(_Section):
     policy: PolicyName = "auto"
-    """For chains that name none."""
+    """The policy of chains that name no policy."""
     models_dir: Path | None = None
-    """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""
+    """The folder of models, NAME/VERSION. Unset: `models` in the working directory, or the models
+    that come with Mirage."""
     tables_dir: Path | None = None
-    """Holds the episode tables of the newest days, by which the API and the page Admin judge a
-    model before it is promoted; unset: `tables` in `service.state_dir`."""
+    """The folder of the episode tables of the newest days. The API and the page Admin judge a model
+    by these tables before they promote it. Unset: `tables` in `service.state_dir`."""
     max_lead_h: _Hours = 24.0
-    """A standby is never freed earlier than this before its predecessor's end; hours."""
+    """The longest time before its predecessor's end at which Mirage frees a standby; hours."""
     min_gain_s: int = Field(60, ge=0)
-    """A shorter forecast wait is not worth a move; seconds."""
+    """Mirage makes no move for a forecast wait shorter than this; seconds."""
     replan_gain: _Hours = 0.1
-    """The release that is planned in Slurm is moved where the expected cost saved exceeds this;
-    hours."""
+    """Mirage moves a release planned in Slurm if the expected cost saved exceeds this; hours."""
     account_overlap_node_h: _Hours = 500.0
-    """Overlap that one account may spend in 24 h; node-hours."""
+    """The overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
-    """Overlap that all may spend in 24 h; node-hours."""
+    """The overlap that all accounts together may spend in 24 h; node-hours."""
     allow_pin: bool = False
-    """Whether a standby may stand on its predecessor's own nodes (pinned)."""
+    """Whether Mirage may pin a standby to its predecessor's nodes (docs/concepts/positions.md)."""
     max_touches: int = Field(6, ge=1)
-    """Moves that one hand-over may cost. Mirage does not pin a standby if no move would be left for
-    taking it off the nodes again."""
+    """The most moves of one hand-over. Mirage does not pin a standby if no move would be left to
+    undo the pin."""
     max_chains_per_user: int = Field(200, ge=1)
-    """Live chains of one user that are followed; those beyond run as plain Slurm has them, and are
-    taken up as others end."""
+    """The most live chains of one user that Mirage manages. Further chains run as plain Slurm
+    chains until others end."""
     demote_after: int = Field(10, ge=1)
-    """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
+    """The number of hand-overs whose mean absolute forecast error is compared with
+    `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)
-    """A larger mean error turns mode act into shadow; hours."""
+    """A mean forecast error above this turns mode act into shadow; hours."""
 
 
 class NotifySettings(_Section):
-    """Mail and webhook on what becomes of chains (docs/admin/notify.md). Unset: nobody is told."""
+    """Sets mail and webhook about events of chains (docs/admin/notify.md). Unset: no notices."""
 
     smtp_host: str | None = Field(None, min_length=1, max_length=253)
     """The mail server; unset: no mail."""
     smtp_port: int = Field(25, ge=1, le=65535)
-    """Its port."""
+    """The port of the mail server."""
     smtp_security: Literal["none", "starttls", "tls"] = "starttls"
-    """How mail goes there; `none` for a server on this host."""
+    """The encryption of the connection to the mail server; `none` for a server on this host."""
     smtp_user: str = ""
-    """Who logs in there; empty: nobody does."""
+    """The user name at the mail server; empty: no login."""
     smtp_password_file: Path | None = None
-    """Holds the password of `smtp_user`, mode 0600, read at each mail."""
+    """The file with the password of `smtp_user`, mode 0600; Mirage reads the file at each mail."""
     mail_from: MailAddress | None = None
     """The sender of mail."""
     owner_address: Annotated[str | None, AfterValidator(_validate_owner_address)] = None
-    """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
-    owners get no mail."""
+    """The address of a chain's owner, with `{user}` for the name in Slurm: `{user}@example.org`.
+    Unset: owners get no mail."""
     admin_addresses: tuple[MailAddress, ...] = ()
-    """Who is told of every chain."""
+    """The addresses that get notices about every chain."""
     webhook_url_file: Path | None = None
-    """Holds the address that digests are posted to, mode 0600 (whoever knows it may post): https,
-    or http on this host."""
+    """The file with the webhook's address, mode 0600, since anybody who knows the address may post
+    there. The address is https, or http on this host."""
     webhook_secret_file: Path | None = None
-    """Holds the key of the signature in `Mirage-Signature`, mode 0600; unset: none is sent."""
+    """The file with the key of the signature in `Mirage-Signature`, mode 0600. Unset: no signature
+    is sent."""
     interruption_h: float = Field(1.0, gt=0)
-    """An interruption is told of once it is longer; hours."""
+    """A notice is sent for an interruption longer than this; hours."""
     chain_every_s: _Seconds = 900
-    """Between two digests on one chain; what happens meanwhile is in the second; seconds."""
+    """The least time between two digests about one chain; seconds. The second digest has all events
+    since the first."""
     max_per_hour: int = Field(60, ge=1)
-    """Digests in an hour by each channel, of all chains; the others wait."""
+    """The most digests about all chains in an hour, for each channel. Further digests wait."""
 
     @model_validator(mode="after")
     def _check_mail(self) -> Self:
@@ -298,7 +308,7 @@ class Settings(_Section):
     quota: QuotaSettings = QuotaSettings()
     retention: RetentionSettings = RetentionSettings()
     log_format: Literal["auto", "json", "console"] = "auto"
-    """auto: colours on a terminal, JSON otherwise."""
+    """The form of the log. auto: colours on a terminal, JSON otherwise."""
 
     @property
     def database_url(self) -> str:
