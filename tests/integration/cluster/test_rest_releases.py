@@ -20,6 +20,7 @@ from mirage.slurm.rest.envelope import TRIED
 from tests.support.cluster.restd import OPENAPI, FakeRestd, running
 from tests.support.cluster.tokens import jwt
 from tests.support.paths import DATA
+from tests.support.patient import PATIENCE_S
 
 _DATA = DATA / "slurmrestd-moves"
 _FILES = sorted(_DATA.glob("*.json"))
@@ -36,7 +37,7 @@ class Release:
         self.restd = FakeRestd(folder)
         self.replay(OPENAPI, "openapi")
         self.cluster = Slurmrestd(
-            RestHttp(self.restd.url, timeout_s=20),
+            RestHttp(self.restd.url, timeout_s=PATIENCE_S),
             user_token=lambda user: parse_token(jwt(user, time.time() + 60)),
             patience=_IMPATIENT,
         )

@@ -21,6 +21,7 @@ from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, Inp
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi
 from tests.support.cluster.tokens import jwt
+from tests.support.patient import PATIENCE_S
 from tests.support.slurm.captured import answer
 from tests.unit.slurm.test_sdiag import diag
 
@@ -35,7 +36,8 @@ IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
 
 
 def cluster(fake: FakeRestd, commands: SlurmCli | None = None) -> Slurmrestd:
-    return Slurmrestd(RestHttp(fake.url, timeout_s=5), commands=commands, patience=IMPATIENT)
+    http = RestHttp(fake.url, timeout_s=PATIENCE_S)
+    return Slurmrestd(http, commands=commands, patience=IMPATIENT)
 
 
 def failed(number: int, error: str, description: str = "") -> dict[str, object]:

@@ -15,6 +15,7 @@ from mirage.errors import ClusterUnavailable, JobChanged
 from mirage.slurm.text.delimited_rows import SEPARATOR
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.restd import FakeRestd
+from tests.support.patient import PATIENCE_S
 
 JOB, ALICE = JobId(7), 1001
 AT = "/slurm/v0.0.38/job/7"
@@ -25,7 +26,7 @@ RUNS, RUNS_HELD = "RUNNING|None|1", "RUNNING|JobHeldUser|0"
 @pytest.fixture
 def slurm(commands: FakeCommands) -> SlurmCli:
     commands.answers("scontrol")
-    return SlurmCli(timeout_s=20.0)
+    return SlurmCli(timeout_s=PATIENCE_S)
 
 
 def printed(*rows: str) -> str:
@@ -145,21 +146,21 @@ def test_through_slurmrestd_a_users_hold_is_released(fake: FakeRestd) -> None:
     held, free = ({"errors": [], "jobs": [_payload(row)]} for row in (USERS, "PENDING|None|7"))
     fake.answers(AT, {"errors": []})
     fake.answers_in_turn(AT, (200, held), (200, free), method="GET")
-    Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
+    Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S)).release_job(JOB, owner=ALICE)
     assert [asked.body for asked in fake.calls(AT)] == [None, {"hold": False}, None]
 
 
 def test_through_slurmrestd_a_hold_that_stays_is_no_release(fake: FakeRestd) -> None:
     fake.answers(AT, {"errors": [], "jobs": [_payload(USERS)]})
     with pytest.raises(ClusterUnavailable, match="it is still held"):
-        Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
+        Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S)).release_job(JOB, owner=ALICE)
 
 
 @pytest.mark.parametrize("before", NOT_A_USERS)
 def test_through_slurmrestd_no_other_hold_is_released(fake: FakeRestd, before: list[str]) -> None:
     fake.answers(AT, {"errors": [], "jobs": [_payload(row) for row in before]})
     with pytest.raises(JobChanged):
-        Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
+        Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S)).release_job(JOB, owner=ALICE)
     assert [asked.method for asked in fake.calls(AT)] == ["GET"]
 
 

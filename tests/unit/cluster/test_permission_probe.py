@@ -8,6 +8,7 @@ import pytest
 from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.cluster.cli.permission_probe import ProbedPermission, is_operator, probe_permissions
 from tests.support.cluster.commands import FakeCommands
+from tests.support.patient import PATIENCE_S
 
 NO_OPERATOR = "Error updating the reservation: Invalid user id\nslurm_update error: Invalid user id"
 OPERATOR = "slurm_update error: Requested reservation is invalid"
@@ -29,7 +30,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
 def found(
     *, hides_jobs: bool = False, accounts: tuple[str, ...] = ()
 ) -> dict[str, ProbedPermission]:
-    runner = CommandRunner(timeout_s=10)
+    runner = CommandRunner(timeout_s=PATIENCE_S)
     told = probe_permissions(
         runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts
     )

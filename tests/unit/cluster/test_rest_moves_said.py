@@ -15,6 +15,7 @@ from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, InputError
 from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi, running
 from tests.support.cluster.tokens import jwt
+from tests.support.patient import PATIENCE_S
 
 AT = "/slurm/v0.0.44/job"
 OWNER = 1000
@@ -42,7 +43,7 @@ def cluster(fake: FakeRestd) -> Slurmrestd:
     def token_of(user: str) -> Any:
         return parse_token(jwt(user, time.time() + 60))
 
-    return Slurmrestd(RestHttp(fake.url, timeout_s=20), user_token=token_of)
+    return Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S), user_token=token_of)
 
 
 def submitted(fake: FakeRestd, answer: Any) -> JobId:

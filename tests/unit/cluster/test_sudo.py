@@ -13,6 +13,7 @@ from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused, ConfigError, InputError
 from mirage.ports import NextLink
 from tests.support.cluster.commands import FakeCommands
+from tests.support.patient import PATIENCE_S
 
 LINK = Path("/opt/mirage/slurm_plugin/mirage-link")
 CHAIN = ChainId("k3v9x2m7q1ztab12")
@@ -27,7 +28,9 @@ def submit(**fields: Any) -> bool:
         "user": "nobody",
         "predecessor": JobId(1),
     }
-    return subject.submit_next_link(CommandRunner(timeout_s=10), LINK, NextLink(**values | fields))
+    return subject.submit_next_link(
+        CommandRunner(timeout_s=PATIENCE_S), LINK, NextLink(**values | fields)
+    )
 
 
 def test_sudo_is_given_the_words_of_the_rule(commands: FakeCommands) -> None:

@@ -22,6 +22,7 @@ from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.queue_texts import cells, text
 from tests.support.cluster.restd import FakeRestd, running
+from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always
 from tests.support.slurm.captured import answer
 
@@ -60,7 +61,7 @@ class Clocked(SlurmCli):
 
 @pytest.fixture
 def cluster() -> Clocked:
-    return Clocked(timeout_s=5.0)
+    return Clocked(timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("tres", ["N/A", "cpu=1,energy=16E"])
@@ -138,7 +139,7 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
     node = {"state": "idle", "cpus": 8}
     fake = FakeRestd(tmp_path)
     with running(fake):
-        slurm = Slurmrestd(RestHttp(fake.url, timeout_s=5))
+        slurm = Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S))
         shown: list[object] = [job | {"job_id": n} for n in range(1, 6)]
         shown += ["job", job | {"job_id": 6, "submit_time": "soon"}, job | {"job_id": "7; rm"}]
         fake.answers("/slurm/v0.0.38/jobs", {"errors": [], "jobs": shown})

@@ -25,6 +25,7 @@ from mirage.store.database.engine import Store
 from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.restd import running as serving
 from tests.support.cluster.tokens import jwt
+from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, job, running
 from tests.unit.services.test_submit_instruction import asked, tick
@@ -44,7 +45,10 @@ class Site:
     tokens: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        http = RestHttp(self.restd.url, timeout_s=0.3)
+        self.wait_for_answers(PATIENCE_S)
+
+    def wait_for_answers(self, timeout_s: float) -> None:
+        http = RestHttp(self.restd.url, timeout_s=timeout_s)
         submit = build_submitter(self.store, Slurmrestd(http, user_token=self.token).submit_job)
         self.rules = Rules(policy=Always, default="always", submit=submit)
 
@@ -88,6 +92,8 @@ def test_without_an_answer_the_link_may_do_it_and_the_service_does_it_once(
     site: Site, trouble: str
 ) -> None:
     site.restd.answers(SUBMIT, **TROUBLE[trouble])
+    if trouble in {"slow", "dripping"}:
+        site.wait_for_answers(0.3)
     effect, error = site.tick()
     assert (effect, error != "") == (Effect.INTENDED, True)
     assert asked(site.store).submit_now
