@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -57,12 +58,13 @@ def _run_command(
             env=environment,
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        raise ClusterUnavailable(
-            f"{argv[0]} is not on PATH: install Slurm's client commands on this host, "
-            f"or set PATH for the service to where they are"
-        ) from error
     except OSError as error:
+        # A folder of PATH that this account may not read makes an absent command "Permission denied".
+        if shutil.which(argv[0], mode=os.F_OK, path=environment.get("PATH")) is None:
+            raise ClusterUnavailable(
+                f"{argv[0]} is not on PATH: install Slurm's client commands on this host, "
+                f"or set PATH for the service to where they are"
+            ) from error
         raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
     with process:
         try:

@@ -46,6 +46,13 @@ class Stream:
         """The next event, of that name if one is given."""
         return next(event for event in self if name in {None, event.name})
 
+    def read_comments(self, count: int) -> None:
+        """Read on until so many comments have come, or the server ends."""
+        while len(self.comments) < count:
+            line = next(self._lines)
+            if line.startswith(":"):
+                self.comments.append(line)
+
 
 @contextmanager
 def listening(

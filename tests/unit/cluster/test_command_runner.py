@@ -50,6 +50,16 @@ def test_a_command_that_is_not_there_is_named_with_what_to_do(
         CommandRunner().run(["squeue"])
 
 
+def test_a_command_is_not_there_though_a_search_of_path_ends_in_permission_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a folder of PATH does that this account may not enter; root may enter all.
+    (tmp_path / "squeue").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterUnavailable, match="squeue is not on PATH"):
+        CommandRunner().run(["squeue"])
+
+
 def test_a_file_that_is_no_program_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     FakeCommands(tmp_path).runs("squeue", "\x7fELF")
