@@ -28,6 +28,7 @@ from mirage.studies.evaluation.evaluation_document import (
     warn_if_pooled,
 )
 from mirage.studies.evaluation.policy_evaluation import (
+    NO_POLICIES,
     EvaluationRequest,
     load_judged_table,
     run_evaluation,
@@ -37,8 +38,7 @@ from mirage.studies.output_check import check_writable
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
-KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
-_KNOWN_AFTERWARDS = ("oracle",)
+KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
 _STDOUT = "-"
 _SHOWN = (
     ("inter-\nruption h", "interruption_h", 2),
@@ -86,9 +86,9 @@ def evaluate_tables(
     The figures are interruption, overlap, cost, and the share of the gap between plain Slurm
     (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
     decide at every instant of the tables as the service would let them, without seeing what comes
-    after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
-    (95 %, in the JSON and with --intervals) resample whole days. docs/reference/episodes.md has the
-    definitions.
+    after. planned-quantile is what links plan by themselves without a service. Load classes are by
+    reactive interruption: light up to 2 h, heavy above 12 h. Intervals (95 %, in the JSON and with
+    --intervals) resample whole days. docs/reference/episodes.md has the definitions.
     """
     paths, names = _split_paths_and_policies(words, policies or [])
     if plot is not None:

@@ -28,7 +28,7 @@ from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
-from mirage.services.reports.recommendation import NAMES, ORDER
+from mirage.services.reports.recommendation import NAMES, list_shown
 from mirage.sim.types import Params
 from mirage.studies.evaluation.auto_choices import format_auto_choices
 from mirage.studies.output_check import check_writable
@@ -249,7 +249,7 @@ def _render_group_table(group: dict[str, Any]) -> Table:
     for heading, _, _ in COLUMNS:
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("Mirage saves\nsum, h", justify="right", overflow="fold")
-    for name in ORDER:
+    for name in list_shown(group["policies"]):
         told = group["policies"][name]["all"]
         cells = [
             format_cell(told, figure, digits, short=figure != _LED) for _, figure, digits in COLUMNS

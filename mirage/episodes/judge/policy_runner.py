@@ -10,12 +10,22 @@ from numpy.typing import NDArray
 from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
+from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
 """[E]: the instant at which each successor becomes eligible; the last one is the reactive."""
+
+OWN_PLAN = "planned-quantile"
+"""The name of what links plan by themselves where no service answers."""
+OWN_LOOKS = 3
+"""So often a link plans its successor's release: as it starts, and twice more at most."""
+OWN_MOVED_S = 360
+"""A link leaves its plan where a new one would move it by less."""
+OWN_LEAST_LEAD_S = 60
+"""A shorter lead is no plan: the successor becomes eligible at its predecessor's end."""
 
 _PARTITION = "batch"
 _RIVAL = JobId(1)
@@ -46,6 +56,21 @@ def run_policy(
     to the policy from the moment its successor has started. `told` hears of each one decided.
     """
     return _PolicyRun(table, policy, overlap_price).choose_instants(told)
+
+
+def run_own_plan(
+    table: EpisodeTable,
+    rule: Policy,
+    overlap_price: float,
+    told: Callable[[int], None] = lambda _: None,
+) -> Chosen:
+    """The first instant at or after the release that the running link has planned by itself.
+
+    The link plans by the rule as it starts, and twice more at most, as
+    slurm_plugin/mirage_planned.py does. Between its looks nobody is there to change the plan.
+    `told` hears of each hand-over decided.
+    """
+    return _PolicyRun(table, rule, overlap_price).choose_planned_instants(told)
 
 
 def select_known_waits(started: StartedJobs, now: int) -> Waits:
@@ -88,6 +113,40 @@ class _PolicyRun:
                 self._started.pop(i, None)
                 told(i)
         return chosen
+
+    def choose_planned_instants(self, told: Callable[[int], None]) -> Chosen:
+        chosen = np.full(len(self._table), self._last, dtype=np.int64)
+        for i in range(len(self._table)):
+            chosen[i] = self._follow_plan(i)
+            self._started.pop(i, None)
+            told(i)
+        return chosen
+
+    def _follow_plan(self, i: int) -> int:
+        """Return the place of the instant at which the plan of the i-th link is carried out."""
+        instants = self._table.instants[i]
+        end = int(self._table.predecessor_end[i])
+        release, looks, look_at = end, 0, int(instants[0])
+        for k, now in enumerate(map(int, instants[:-1])):
+            if looks < OWN_LOOKS and now >= look_at:
+                wanted = self._plan_release(i, k, now)
+                if end in {wanted, release} or abs(wanted - release) >= OWN_MOVED_S:
+                    release = wanted
+                # Nearer to the release more is known.
+                look_at = now + max(MINUTE_S, 3 * (release - now) // 4)
+                looks += 1
+            if now >= release:
+                return k
+        return self._last
+
+    def _plan_release(self, i: int, k: int, now: int) -> int:
+        """Return the release that the link would plan now: its own end where nothing is known."""
+        start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
+        at = self._policy.decide(self._build_view(i, k, now)).release_at
+        if at is None or end - at < OWN_LEAST_LEAD_S:
+            return end
+        # Slurm counts whole minutes after the start: rounded up, and one at least.
+        return start + MINUTE_S * max(1, -((start - at) // MINUTE_S))
 
     def _should_free(self, i: int, k: int, now: int) -> bool:
         return self._policy.decide(self._build_view(i, k, now)).action is Action.FREE

@@ -9,11 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from mirage.episodes.judge.day_bootstrap import count_days
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.judge.paired_test import PairedDifference
+from mirage.episodes.judge.policy_runner import OWN_PLAN
 
 LEAST_DAYS = 14
 """Of start points: two of each day of the week."""
@@ -31,11 +32,17 @@ NAMES = {
     REACTIVE: "afterany (reactive)",
     EARLY: "with ACCRUE_ALWAYS",
     OURS: "Mirage (auto)",
+    OWN_PLAN: "no service, own plan",
     "oracle": "best (oracle)",
 }
 """As people read them; others go by their own."""
-ORDER = (OURS, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "oracle")
+ORDER = (OURS, REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate", "oracle")
 """In which they are shown."""
+
+
+def list_shown(policies: Mapping[str, Any]) -> list[str]:
+    """Return the names of a report's group in their order; an older report lacks some."""
+    return [name for name in ORDER if name in policies]
 
 
 class ReportVerdict(StrEnum):

@@ -9,6 +9,7 @@ from mirage.domain.arrays import Floats
 from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.policy_runner import OWN_PLAN
 from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -16,6 +17,7 @@ from mirage.features.observation import spec
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
+from mirage.policy.rules.lead_rules import Quantile
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
 from mirage.studies.study_output import StudyOutput
@@ -24,6 +26,8 @@ from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 ORACLE = "oracle"
 """What could only be known afterwards: no policy."""
+NO_POLICIES = (OWN_PLAN, ORACLE)
+"""Names of what is judged beside the service's policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +79,13 @@ def load_judged_table(path: Path, output: StudyOutput) -> EpisodeTable:
 
 
 def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluation:
-    """Ask each policy, and the oracle where it is one, over the tables.
+    """Ask each policy over the tables; compute the oracle and the links' own plans if named.
 
     Raises InputError where two tables share a hand-over, or a policy cannot be judged on one of
     them.
     """
     paths, tables, names = request.paths, request.tables, request.names
-    asked = {name: get_policy(name, request.models) for name in names if name != ORACLE}
+    asked = {name: get_policy(name, request.models) for name in names if name not in NO_POLICIES}
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
@@ -89,7 +93,7 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     _warn_if_trained_on(asked.values(), paths, tables, output)
     heard = AutoChoiceCounter()
     run = _PolicyRunner(request, heard, output)
-    chosen = {name: run.collect_choices(asked.get(name)) for name in names}
+    chosen = {name: run.collect_choices(name, asked.get(name)) for name in names}
     return Evaluation(tables, request.startup_h, chosen, heard)
 
 
@@ -116,11 +120,13 @@ class _PolicyRunner:
         self._output = output
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
 
-    def collect_choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
+    def collect_choices(self, name: str, asked: Policy | None) -> list[policy_runner.Chosen]:
         """Return, for each table, the instants that the policy chooses.
 
-        `asked` is None for the oracle, whose choices are computed without a policy.
+        `asked` is None for `NO_POLICIES`, whose choices are computed without one of the service's.
         """
+        if name == OWN_PLAN:
+            return [self._run_own_plan(table) for table in self._tables]
         if asked is None:
             return [
                 policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables
@@ -128,6 +134,11 @@ class _PolicyRunner:
         if isinstance(asked, AutoPolicy):
             return [self._walk_auto(asked, place) for place in range(len(self._tables))]
         return [self._choose_once(asked, place) for place in range(len(self._tables))]
+
+    def _run_own_plan(self, table: EpisodeTable) -> policy_runner.Chosen:
+        with self._output.show_progress(OWN_PLAN, len(table)) as told:
+            rule = Quantile()
+            return policy_runner.run_own_plan(table, rule, self._price, lambda _: told())
 
     def _walk_auto(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
         table = self._tables[place]

@@ -10,6 +10,7 @@ import numpy as np
 from mirage.episodes.judge import day_bootstrap, policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
 from mirage.episodes.judge.paired_test import PairedDifference
+from mirage.episodes.judge.policy_runner import OWN_PLAN
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import (
@@ -24,7 +25,7 @@ from mirage.studies.shadow_report.handover_pairs import HandoverPair
 
 Document = dict[str, Any]
 
-BASELINES = (REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate")
+BASELINES = (REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate")
 
 
 @dataclass(frozen=True, slots=True)

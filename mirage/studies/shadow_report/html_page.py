@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from mirage.services.reports.recommendation import NAMES, ORDER
+from mirage.services.reports.recommendation import NAMES, list_shown
 from mirage.studies.shadow_report.pareto_svg import STYLE, render_plot
 from mirage.studies.shadow_report.report_text import (
     COLUMNS,
@@ -56,7 +56,7 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     for heading in ("", *headings, "Mirage saves, h in sum"):
         yield f"<th scope='col'>{escape(heading)}</th>"
     yield "</tr></thead><tbody>\n"
-    for name in ORDER:
+    for name in list_shown(group["policies"]):
         told = group["policies"][name]["all"]
         cells = [format_cell(told, figure, digits) for _, figure, digits in COLUMNS]
         yield f"<tr><th scope='row'>{escape(NAMES.get(name, name))}</th>"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
+from mirage.episodes.judge.policy_runner import OWN_PLAN
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
@@ -23,7 +24,7 @@ from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.table_plan import build_plan
 from mirage.traces.workloads import replay
 
-JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
+JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, "fixed-lead", "slurm-estimate", AUTO)
 """In the order of `mirage evaluate`."""
 
 Tables = list[tuple[HandoverPair, Path, EpisodeTable]]

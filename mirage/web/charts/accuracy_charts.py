@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from mirage.services.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
-from mirage.services.reports.recommendation import NAMES, ORDER, OURS
+from mirage.services.reports.recommendation import NAMES, OURS, list_shown
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
 from mirage.web.formatting import format_duration
@@ -119,7 +119,7 @@ def _get_first_and_last(series: Sequence[AccuracyPoint]) -> tuple[float | None, 
 
 def draw_policies(group: Mapping[str, Any]) -> Markup:
     """Mean interruption against mean overlap of each policy of a shadow report's group."""
-    rows = [(name, group["policies"][name]["all"]) for name in ORDER]
+    rows = [(name, group["policies"][name]["all"]) for name in list_shown(group["policies"])]
     most_x = max([_get_upper_end(told, "overlap_h") for _, told in rows] + [0.5])
     most_y = max([_get_upper_end(told, "interruption_h") for _, told in rows] + [0.5])
     x = HoursScale(0, most_x * 1.05, _LEFT, 410)

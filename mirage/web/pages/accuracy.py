@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from mirage.http.response_cache import get_recent_span
 from mirage.services.reports import stored_report
 from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
-from mirage.services.reports.recommendation import ORDER
+from mirage.services.reports.recommendation import list_shown
 from mirage.web.charts import accuracy_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, DaysQuery
 from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
@@ -37,6 +37,6 @@ def _collect_values(look: PageContext, span: tuple[int, int, int], days: int) ->
         "nominal": NOMINAL,
         "report": report,
         "group": groups[0] if groups else None,
-        "order": ORDER,
+        "list_shown": list_shown,
         "charts": charts,
     }

@@ -100,6 +100,13 @@ def test_the_names_are_whole_at_80_columns(made: Path, more: tuple[str, ...]) ->
     assert ("[" in answer.out) == bool(more)
 
 
+def test_what_links_plan_by_themselves_is_judged_beside_the_policies(made: Path) -> None:
+    # Jobs waited ten minutes of the twenty that a link runs: the middle instant.
+    told = document(run("evaluate", str(made), "--policy", "planned-quantile", "--json", "-"))
+    assert told["policies"]["planned-quantile"]["all"]["interruption_h"] == 2.5
+    assert told["policies"]["planned-quantile"]["all"]["lead_h"] == pytest.approx(1 / 6)
+
+
 def test_policies_may_follow_one_option(made: Path) -> None:
     answer = run("evaluate", str(made), "--policy", "at-once", "quantile", "--json", "-")
     assert list(document(answer)["policies"])[3:] == ["at-once", "quantile"]

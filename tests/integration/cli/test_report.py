@@ -24,7 +24,7 @@ from tests.support.mirage_process import MIRAGE, Answer, environment, run
 PIECES = 10
 """Of 60 h each: 25 days, of which six are the lead-in."""
 PAIR = ("--nodes", "1", "--time-limit", "1:00:00", "--every", "12h")
-EVALUATED = ("fixed-lead", "slurm-estimate", "auto")
+EVALUATED = ("planned-quantile", "fixed-lead", "slurm-estimate", "auto")
 NAMED = {"reactive", "accrue-always", "average", "oracle", *EVALUATED}
 HOSTILE = "<script>alert(1)</script>"
 
@@ -154,6 +154,7 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
     assert len(page.ids) == len(set(page.ids)) == 2 * len(made["groups"])
     assert "script" not in page.tags
     assert page.text.count("with ACCRUE_ALWAYS") == 2 * len(made["groups"])
+    assert page.text.count("no service, own plan") == 2 * len(made["groups"])
 
 
 def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:

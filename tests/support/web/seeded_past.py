@@ -94,7 +94,7 @@ def report() -> dict[str, Any]:
     draw = np.random.default_rng(1)
     start = NOW - 28 * DAY + np.arange(112) * 6 * HOUR
     means = {"reactive": 6.0, "accrue-always": 1.2, "auto": 0.2, "fixed-lead": -0.8}
-    means |= {"average": 1.5, "slurm-estimate": 3.0, "oracle": 0.0}
+    means |= {"planned-quantile": 0.9, "average": 1.5, "slurm-estimate": 3.0, "oracle": 0.0}
     handovers = {
         name: HandoverOutcomes(
             start_point=start,

@@ -1,5 +1,7 @@
 """Rules over tables choose what they would have chosen live, at the instant they would have."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from mirage.policy.registry import POLICIES
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, SlurmEstimate
 from mirage.ports import SimplePolicy
 from tests.support.episodes.tables import HOUR_S, MONDAY, table
+from tests.support.paths import PLUGIN
 
 HOUR = [[-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0]]
 """An hour's run: seven instants."""
@@ -60,6 +63,59 @@ def test_average_frees_when_no_more_time_is_left_than_jobs_waited() -> None:
         4,
         4,
     ]
+
+
+class Timed(SimplePolicy):
+    """Asks for given releases in turn, seconds before the end; from then on for the last one."""
+
+    name = "timed"
+
+    def __init__(self, *leads_s: int | None) -> None:
+        self._leads_s = list(leads_s)
+        self.asked: list[int] = []
+
+    def decide(self, view: PolicyView) -> Decision:
+        self.asked.append(view.predecessor_end - view.now)
+        lead_s = self._leads_s.pop(0) if len(self._leads_s) > 1 else self._leads_s[0]
+        at = None if lead_s is None else view.predecessor_end - lead_s
+        return Decision(action=Action.WAIT, reason="", policy=self.name, release_at=at)
+
+
+def planned(*leads_s: int | None) -> tuple[int, list[int]]:
+    """The instant of an hour's seven, and how much time was left at each look."""
+    rule = Timed(*leads_s)
+    (chosen,) = policy_runner.run_own_plan(table(HOUR), rule, 0.5).tolist()
+    return chosen, rule.asked
+
+
+def test_an_own_plan_is_made_at_the_start_and_moved_twice_at_most() -> None:
+    # Looks at 0, at three quarters of the 40 min to the release, and of the 20 min after that.
+    assert planned(1200, 600, 600) == (5, [3600, 1800, 600])
+    # Nobody looks a fourth time: what the rule would say then is not heard.
+    assert planned(0, 0, 0, 3600)[0] == 6
+
+
+def test_an_own_plan_is_carried_out_at_the_next_instant_of_the_table() -> None:
+    assert planned(1250, 1250)[0] == 4, "never before the minute that was planned"
+    assert planned(3600)[0] == 1, "Slurm takes no plan below a minute after the start"
+
+
+def test_an_own_plan_that_would_move_by_little_stays() -> None:
+    assert planned(1800, 1500)[0] == 3
+    assert planned(1800, 1440)[0] == 4
+
+
+def test_without_a_forecast_or_with_a_short_lead_there_is_no_own_plan() -> None:
+    assert planned(None)[0] == planned(59, 59, 59)[0] == 6
+    assert planned(1200, None)[0] == 6, "it is taken back"
+
+
+def test_own_plans_follow_what_the_links_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    link = importlib.import_module("mirage_planned")
+    assert link.TURNS == policy_runner.OWN_LOOKS
+    assert 60 * link.MOVED_MINUTES == policy_runner.OWN_MOVED_S
+    assert link.LEAST_LEAD_S == policy_runner.OWN_LEAST_LEAD_S
 
 
 def test_quantile_depends_on_the_price_of_overlap() -> None:
