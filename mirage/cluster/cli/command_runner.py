@@ -59,7 +59,7 @@ def _run_command(
             start_new_session=True,
         )
     except OSError as error:
-        # A folder of PATH that this account may not read makes an absent command "Permission denied".
+        # A folder of PATH that this account may not read makes an absent command look denied.
         if shutil.which(argv[0], mode=os.F_OK, path=environment.get("PATH")) is None:
             raise ClusterUnavailable(
                 f"{argv[0]} is not on PATH: install Slurm's client commands on this host, "
