@@ -107,8 +107,13 @@ class SavedView(_RecordModel):
     """Against one baseline, over the compared hand-overs in sum."""
 
     baseline: str = Field(examples=["reactive"])
+    compared: int = Field(
+        description="Hand-overs for which this baseline's outcome is known.", examples=[38]
+    )
     baseline_interruption_h: float = Field(examples=[92.5])
     baseline_overlap_h: float = Field(examples=[0.0])
+    mirage_interruption_h: float = Field(examples=[21.5])
+    mirage_overlap_h: float = Field(examples=[8.0])
     interruption_saved_h: float = Field(examples=[71.0])
     interruption_saved_h_ci: Interval | None = Field(
         description="95 %, over resampled days; null of fewer than six days.",

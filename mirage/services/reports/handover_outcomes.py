@@ -15,10 +15,14 @@ from mirage.services.provision import baseline_counterfactuals
 from mirage.store.chains import chains, decisions, handover_outcomes
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.chains.decisions import DecisionRow
-from mirage.store.chains.handover_outcomes import MIRAGE, OutcomeKind, OutcomeRow, Parted
+from mirage.store.chains.handover_outcomes import (
+    MIRAGE,
+    REACTIVE,
+    OutcomeKind,
+    OutcomeRow,
+    Parted,
+)
 from mirage.store.database.engine import Transaction
-
-REACTIVE = "reactive"
 
 AGAIN_S = 2 * 86400
 """Accounting may still correct what is younger."""

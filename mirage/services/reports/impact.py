@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from mirage.domain.access.caller import PARTITIONS, Principal
 from mirage.domain.time_units import HOUR_S
@@ -10,15 +9,17 @@ from mirage.services.reports.daily_bootstrap import Interval, bootstrap_sum
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import (
     MIRAGE,
-    POLICIES,
+    REACTIVE,
     OutcomeGroup,
     OutcomeKind,
     OutcomeSpan,
     OutcomeSums,
+    PolicySums,
 )
 from mirage.store.database.engine import Transaction
 
-BASELINES = tuple(policy for policy in POLICIES if policy != MIRAGE)
+FIRST = (REACTIVE, "fixed-lead", "average", "slurm-estimate")
+"""The baselines that stand first, in this order; any other that is stored follows by name."""
 LEAST_HANDOVERS = 20
 LEAST_DAYS = 7
 SHOWN = 20
@@ -30,8 +31,12 @@ class Saving:
     """Against one baseline, over the compared hand-overs in sum; hours, negative where lost."""
 
     baseline: str
+    compared: int
+    """Hand-overs for which this baseline's outcome is known: fewer while the baseline is new."""
     baseline_interruption_h: float
     baseline_overlap_h: float
+    mirage_interruption_h: float
+    mirage_overlap_h: float
     interruption_saved_h: float
     interruption_saved_h_ci: Interval | None
     """95 %, over resampled days; None of too few days."""
@@ -54,7 +59,7 @@ class HandoverTotals:
     """Of the compared ones, in hours as a baseline's is, whatever nodes they have."""
     mirage_overlap_node_h: float
     saved: tuple[Saving, ...]
-    """Against each of BASELINES; nothing where nothing can be compared."""
+    """Against each baseline; nothing where nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +146,8 @@ def _filter_groups(
 
 
 def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
-    compared = [group for group in daily if group.sums.compared]
-    count = sum(group.sums.compared for group in compared)
+    compared = [group for group in daily if MIRAGE in group.sums.under]
+    count = sum(group.sums.under[MIRAGE].count for group in compared)
     days = len({group.key[0] for group in compared})
     if count >= LEAST_HANDOVERS and days >= LEAST_DAYS:
         return ""
@@ -153,63 +158,48 @@ def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
 
 
 def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
-    whole = _sum_all(group.sums for group in groups)
-    by_day = [_sum_all(g.sums for g in mine) for mine in _group_by_key(groups, lambda g: g.key[0])]
+    whole = _sum_all(groups)
+    by_day = [_sum_all(mine).under for mine in _group_by_key(groups, lambda g: g.key[0])]
+    ours = whole.get_under(MIRAGE)
     return HandoverTotals(
         handovers=whole.count,
         interruption_h=whole.interruption_s / HOUR_S,
         overlap_node_h=whole.overlap_node_s / HOUR_S,
-        compared=whole.compared,
-        mirage_interruption_h=whole.under[MIRAGE][0] / HOUR_S,
-        mirage_overlap_h=whole.under[MIRAGE][1] / HOUR_S,
-        mirage_overlap_node_h=whole.mirage_overlap_node_s / HOUR_S,
-        saved=tuple(_build_saving(name, whole, by_day) for name in BASELINES)
-        if whole.compared
-        else (),
-    )
-
-
-def _build_saving(baseline: str, whole: OutcomeSums, by_day: Sequence[OutcomeSums]) -> Saving:
-    interruption_s, overlap_s = whole.under[baseline]
-    return Saving(
-        baseline=baseline,
-        baseline_interruption_h=interruption_s / HOUR_S,
-        baseline_overlap_h=overlap_s / HOUR_S,
-        interruption_saved_h=_compute_saved_h(whole, baseline),
-        interruption_saved_h_ci=bootstrap_sum(
-            [_compute_saved_h(s, baseline) for s in by_day if s.compared]
+        compared=ours.count,
+        mirage_interruption_h=ours.interruption_s / HOUR_S,
+        mirage_overlap_h=ours.overlap_s / HOUR_S,
+        mirage_overlap_node_h=ours.overlap_node_s / HOUR_S,
+        saved=tuple(
+            _build_saving(name, whole.under[name], [day[name] for day in by_day if name in day])
+            for name in _sort_baselines(whole.under)
         ),
     )
 
 
-def _compute_saved_h(sums: OutcomeSums, baseline: str) -> float:
-    return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / HOUR_S
+def _sort_baselines(policies: Iterable[str]) -> list[str]:
+    found = set(policies) - {MIRAGE}
+    return [*(name for name in FIRST if name in found), *sorted(found.difference(FIRST))]
 
 
-def _sum_all(parts: Iterable[OutcomeSums]) -> OutcomeSums:
-    return reduce(_add_sums, parts, _NOTHING)
-
-
-_NOTHING = OutcomeSums(
-    count=0,
-    interruption_s=0,
-    overlap_node_s=0,
-    compared=0,
-    under=dict.fromkeys(POLICIES, (0, 0)),
-    mirage_overlap_node_s=0,
-)
-
-
-def _add_sums(one: OutcomeSums, other: OutcomeSums) -> OutcomeSums:
-    pairs = ((name, one.under[name], other.under[name]) for name in POLICIES)
-    return OutcomeSums(
-        count=one.count + other.count,
-        interruption_s=one.interruption_s + other.interruption_s,
-        overlap_node_s=one.overlap_node_s + other.overlap_node_s,
-        compared=one.compared + other.compared,
-        under={name: (a[0] + b[0], a[1] + b[1]) for name, a, b in pairs},
-        mirage_overlap_node_s=one.mirage_overlap_node_s + other.mirage_overlap_node_s,
+def _build_saving(baseline: str, whole: PolicySums, by_day: Sequence[PolicySums]) -> Saving:
+    return Saving(
+        baseline=baseline,
+        compared=whole.count,
+        baseline_interruption_h=whole.interruption_s / HOUR_S,
+        baseline_overlap_h=whole.overlap_s / HOUR_S,
+        mirage_interruption_h=whole.mirage_interruption_s / HOUR_S,
+        mirage_overlap_h=whole.mirage_overlap_s / HOUR_S,
+        interruption_saved_h=_compute_saved_h(whole),
+        interruption_saved_h_ci=bootstrap_sum([_compute_saved_h(day) for day in by_day]),
     )
+
+
+def _compute_saved_h(sums: PolicySums) -> float:
+    return (sums.interruption_s - sums.mirage_interruption_s) / HOUR_S
+
+
+def _sum_all(groups: Iterable[OutcomeGroup]) -> OutcomeSums:
+    return sum((group.sums for group in groups), OutcomeSums())
 
 
 def _group_by_key(
@@ -249,18 +239,18 @@ def _build_payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
         handovers=sums.count,
         interruption_h=sums.interruption_s / HOUR_S,
         overlap_node_h=sums.overlap_node_s / HOUR_S,
-        saved_h=_compute_saved_h(sums, "reactive") if sums.compared else None,
+        saved_h=_compute_saved_h(sums.under[REACTIVE]) if REACTIVE in sums.under else None,
         **whose,
     )
 
 
 def _build_days(daily: Sequence[OutcomeGroup]) -> Iterator[DayImpact]:
     for groups in _group_by_key(daily, lambda group: group.key[0]):
-        act = _sum_all(group.sums for group in _filter_groups(groups, OutcomeKind.ACT))
-        shadow = _sum_all(group.sums for group in _filter_groups(groups, OutcomeKind.SHADOW))
+        act = _sum_all(_filter_groups(groups, OutcomeKind.ACT))
+        shadow = _sum_all(_filter_groups(groups, OutcomeKind.SHADOW))
         yield DayImpact(
             at=groups[0].key[0],
-            act_saved_h=_compute_saved_h(act, "reactive"),
-            shadow_saved_h=_compute_saved_h(shadow, "reactive"),
+            act_saved_h=_compute_saved_h(act.get_under(REACTIVE)),
+            shadow_saved_h=_compute_saved_h(shadow.get_under(REACTIVE)),
             overlap_node_h=act.overlap_node_s / HOUR_S,
         )

@@ -3,25 +3,37 @@
 It reads both as rows and as sums.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from operator import add, attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, false, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    delete,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 
 from mirage.domain.access.caller import NOBODY_UID, OwnRows
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import DAY_S
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey, match_links
-from mirage.store.database.read_model_tables import outcomes, would_free
+from mirage.store.database.read_model_tables import outcomes, policy_outcomes, would_free
 from mirage.store.database.upsert import put_rows
 
 MIRAGE = "mirage"
 """Whatever decided: in mode act as it was, in mode shadow as it would have been."""
-POLICIES = (MIRAGE, "reactive", "fixed-lead", "average", "slurm-estimate")
-
+REACTIVE = "reactive"
+"""Plain afterany."""
 
 Parted = tuple[int, int]
 """Interruption and overlap, seconds."""
@@ -53,20 +65,49 @@ class OutcomeRow:
     kind: OutcomeKind
     actual: Parted
     under: Mapping[str, Parted]
-    """By each of `POLICIES`; empty where nobody can tell."""
+    """By policy, Mirage among them; empty where nobody can tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class PolicySums:
+    """Sums over the hand-overs for which one policy's outcome is known, and Mirage's is too."""
+
+    count: int = 0
+    interruption_s: int = 0
+    overlap_s: int = 0
+    overlap_node_s: int = 0
+    mirage_interruption_s: int = 0
+    mirage_overlap_s: int = 0
+
+    def __add__(self, other: "PolicySums") -> "PolicySums":
+        return PolicySums(*map(add, _get_sums(self), _get_sums(other)))
+
+
+_get_sums = attrgetter(*(each.name for each in fields(PolicySums)))
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeSums:
-    """Sums over some hand-overs. Those of policies are over the `compared` ones alone."""
+    """Sums over some hand-overs: as they were, and as each policy would have made them."""
 
-    count: int
-    interruption_s: int
-    overlap_node_s: int
-    compared: int
-    under: Mapping[str, Parted]
-    mirage_overlap_node_s: int
-    """Of the compared ones, as they were or would have been."""
+    count: int = 0
+    interruption_s: int = 0
+    overlap_node_s: int = 0
+    under: Mapping[str, PolicySums] = field(default_factory=dict)
+    """By policy, Mirage among them; a policy of which nothing is known is absent."""
+
+    def __add__(self, other: "OutcomeSums") -> "OutcomeSums":
+        names = {*self.under, *other.under}
+        return OutcomeSums(
+            self.count + other.count,
+            self.interruption_s + other.interruption_s,
+            self.overlap_node_s + other.overlap_node_s,
+            {name: self.get_under(name) + other.get_under(name) for name in names},
+        )
+
+    def get_under(self, policy: str) -> PolicySums:
+        """Return the sums of one policy; zeros where nothing is known of it."""
+        return self.under.get(policy, PolicySums())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +141,11 @@ def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -
     """Store them; accounting may correct one that is there."""
     values = [_build_values(cluster_id, row) for row in rows]
     put_rows(tx, outcomes, values, key=["chain_id", "index"])
+    table = policy_outcomes.c
+    stored = [(row.chain_id, row.index) for row in rows]
+    tx.execute(delete(policy_outcomes).where(match_links(tx, table.chain_id, table.index, stored)))
+    under = [_build_policy_values(row, policy) for row in rows for policy in row.under]
+    put_rows(tx, policy_outcomes, under, key=["chain_id", "index", "policy"])
 
 
 def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
@@ -108,11 +154,13 @@ def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
         for name in ("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes")
     }
     made |= {"cluster_id": cluster_id, "kind": row.kind.value}
-    made |= {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
-    for policy in POLICIES:
-        told = row.under.get(policy, (None, None))
-        made |= dict(zip(_name_columns(policy), told, strict=True))
-    return made
+    return made | {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
+
+
+def _build_policy_values(row: OutcomeRow, policy: str) -> dict[str, Any]:
+    interruption_s, overlap_s = row.under[policy]
+    made: dict[str, Any] = {"chain_id": row.chain_id, "index": row.index, "policy": policy}
+    return made | {"interruption_s": interruption_s, "overlap_s": overlap_s}
 
 
 def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
@@ -127,8 +175,9 @@ def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
     # A literal: the same bound parameter twice is two expressions to PostgreSQL.
     day = (outcomes.c.at - outcomes.c.at % literal_column(str(DAY_S))).label("day")
     columns = (day, outcomes.c.kind, outcomes.c.partition)
-    query = _select_sums(columns, span).group_by(*columns).order_by(day)
-    return list(_iter_groups(tx, query, len(columns)))
+    wanted = span.build_conditions()
+    found = tx.execute(_select_sums(columns, wanted).order_by(day)).all()
+    return _build_groups(tx, found, columns, wanted)
 
 
 def sum_by_payer(tx: Transaction, span: OutcomeSpan, limit: int) -> list[OutcomeGroup]:
@@ -146,55 +195,69 @@ def sum_by_chain(tx: Transaction, span: OutcomeSpan, limit: int) -> list[Outcome
 def _sum_biggest(
     tx: Transaction, columns: tuple[Any, ...], span: OutcomeSpan, limit: int
 ) -> list[OutcomeGroup]:
-    query = (
-        _select_sums(columns, span)
-        .where(outcomes.c.kind == OutcomeKind.ACT.value)
-        .group_by(*columns)
-    )
+    wanted = [*span.build_conditions(), outcomes.c.kind == OutcomeKind.ACT.value]
     spent = func.sum(outcomes.c.overlap_s * outcomes.c.nodes)
-    query = query.order_by(spent.desc(), func.count().desc(), *columns).limit(limit)
-    return list(_iter_groups(tx, query, len(columns)))
+    query = _select_sums(columns, wanted).order_by(spent.desc(), func.count().desc(), *columns)
+    found = tx.execute(query.limit(limit)).all()
+    biggest = tuple_(*columns).in_([tuple(row[: len(columns)]) for row in found])
+    return _build_groups(tx, found, columns, [*wanted, biggest])
 
 
-def _select_sums(columns: tuple[Any, ...], span: OutcomeSpan) -> Any:
-    sums = [
+def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    sums = (  # in the order of OutcomeSums
         func.count(),
         func.sum(outcomes.c.interruption_s),
         func.sum(outcomes.c.overlap_s * outcomes.c.nodes),
-        func.count(outcomes.c.mirage_interruption_s),
-        func.sum(outcomes.c.mirage_overlap_s * outcomes.c.nodes),
-        *(func.sum(outcomes.c[name]) for policy in POLICIES for name in _name_columns(policy)),
+    )
+    return select(*columns, *sums).where(*wanted).group_by(*columns)
+
+
+def _select_policy_sums(
+    columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
+) -> Select[Any]:
+    theirs, mirages = policy_outcomes.alias("theirs"), policy_outcomes.alias("mirages")
+    sums = (  # in the order of PolicySums
+        func.count(),
+        func.sum(theirs.c.interruption_s),
+        func.sum(theirs.c.overlap_s),
+        func.sum(theirs.c.overlap_s * outcomes.c.nodes),
+        func.sum(mirages.c.interruption_s),
+        func.sum(mirages.c.overlap_s),
+    )
+    return (
+        select(*columns, theirs.c.policy, *sums)
+        .join(theirs, _match_outcome(theirs))
+        .join(mirages, and_(_match_outcome(mirages), mirages.c.policy == MIRAGE))
+        .where(*wanted)
+        .group_by(*columns, theirs.c.policy)
+    )
+
+
+def _match_outcome(rows: Any) -> ColumnElement[bool]:
+    return and_(rows.c.chain_id == outcomes.c.chain_id, rows.c.index == outcomes.c.index)
+
+
+def _build_groups(
+    tx: Transaction,
+    found: Sequence[Any],
+    columns: tuple[Any, ...],
+    wanted: Sequence[ColumnElement[bool]],
+) -> list[OutcomeGroup]:
+    keys = len(columns)
+    under: dict[tuple[Any, ...], dict[str, PolicySums]] = {}
+    for row in tx.execute(_select_policy_sums(columns, wanted)):
+        sums = PolicySums(*map(int, row[keys + 1 :]))
+        under.setdefault(tuple(row[:keys]), {})[row[keys]] = sums
+    return [
+        OutcomeGroup(key, OutcomeSums(*map(int, row[keys:]), under.get(key, {})))
+        for row in found
+        for key in [tuple(row[:keys])]
     ]
-    query = select(*columns, *(total.label(f"sum_{i}") for i, total in enumerate(sums)))
-    return query.where(*span.build_conditions())
 
 
 def _match_own(own: OwnRows) -> ColumnElement[bool]:
     mine = false() if own.uid == NOBODY_UID else outcomes.c.uid == own.uid
     return or_(mine, outcomes.c.account.in_(own.accounts)) if own.accounts else mine
-
-
-def _iter_groups(tx: Transaction, query: Any, keys: int) -> Iterator[OutcomeGroup]:
-    for row in tx.execute(query):
-        values = tuple(row)
-        count, interruption_s, overlap_node_s, compared, mirage_node_s, *parts = (
-            int(value or 0) for value in values[keys:]
-        )
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        sums = OutcomeSums(
-            count=count,
-            interruption_s=interruption_s,
-            overlap_node_s=overlap_node_s,
-            compared=compared,
-            under=dict(zip(POLICIES, pairs, strict=True)),
-            mirage_overlap_node_s=mirage_node_s,
-        )
-        yield OutcomeGroup(values[:keys], sums)
-
-
-def _name_columns(policy: str) -> tuple[str, str]:
-    name = policy.replace("-", "_")
-    return f"{name}_interruption_s", f"{name}_overlap_s"
 
 
 def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]]) -> None:

@@ -3,7 +3,18 @@
 Pages and REST read them; no decision does. What Mirage acts on is in tables.py.
 """
 
-from sqlalchemy import JSON, BigInteger, Column, Float, ForeignKey, Index, LargeBinary, Table, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    LargeBinary,
+    Table,
+    Text,
+)
 
 from mirage.store.database.tables import make_cluster_column, metadata
 
@@ -126,8 +137,7 @@ would_free = Table(
     Column("at", BigInteger, nullable=False),
 )
 
-# One row a complete hand-over. Interruption and overlap: as they were, then as they would have been
-# under each policy; NULL where nobody can tell.
+# One row a complete hand-over; interruption and overlap as they were.
 outcomes = Table(
     "outcomes",
     metadata,
@@ -143,10 +153,17 @@ outcomes = Table(
     Column("kind", Text, nullable=False),
     Column("interruption_s", BigInteger, nullable=False),
     Column("overlap_s", BigInteger, nullable=False),
-    *(
-        Column(f"{policy}_{figure}_s", BigInteger)
-        for policy in ("mirage", "reactive", "fixed_lead", "average", "slurm_estimate")
-        for figure in ("interruption", "overlap")
-    ),
     Index(None, "cluster_id", "at"),
+)
+
+# The same hand-overs as they would have been under each policy; no row where nobody can tell.
+policy_outcomes = Table(
+    "policy_outcomes",
+    metadata,
+    Column("chain_id", Text, primary_key=True),
+    Column("index", BigInteger, primary_key=True),
+    Column("policy", Text, primary_key=True),
+    Column("interruption_s", BigInteger, nullable=False),
+    Column("overlap_s", BigInteger, nullable=False),
+    ForeignKeyConstraint(["chain_id", "index"], ["outcomes.chain_id", "outcomes.index"]),
 )

@@ -10,11 +10,12 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobId, JobState
 from mirage.services.reports import handover_outcomes
-from mirage.services.reports.impact import HandoverTotals, Impact, build_impact
+from mirage.services.reports.impact import FIRST, HandoverTotals, Impact, build_impact
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.handover_outcomes import list_would_free, put_would_free
 from mirage.store.database.engine import Store
+from mirage.store.database.read_model_tables import policy_outcomes
 from tests.support.services.scene import CHAIN, HOUR, Always, Scene
 
 DAY = 86400
@@ -140,6 +141,30 @@ def test_what_no_other_moment_can_be_told_of_is_compared_with_nothing(
     assert found.act.interruption_h == 1.0
     assert found.unasked == 1
     assert [p.saved_h for p in found.payers] == [None]
+
+
+def test_a_new_baseline_needs_no_migration(store: Store, cluster_id: int) -> None:
+    """It is compared over the hand-overs that it is known of, and stands after the others."""
+    hand_over(store, cluster_id, 0, late_s=5 * HOUR, leads={"mirage": 4 * HOUR})
+    hand_over(store, cluster_id, 1, late_s=5 * HOUR, leads={"mirage": 4 * HOUR})
+    summed(store, cluster_id)
+    with store.begin() as tx:
+        key = {"chain_id": "chainalice0001", "index": 2, "policy": "a-new-rule"}
+        tx.execute(policy_outcomes.insert().values(**key, interruption_s=3 * HOUR, overlap_s=HOUR))
+    with store.read() as tx:
+        part = build_impact(tx, cluster_id, 0, START + 100 * DAY, ADMIN).shadow
+    assert [one.baseline for one in part.saved] == [*FIRST, "a-new-rule"]
+    new = part.saved[-1]
+    assert (part.compared, new.compared, new.interruption_saved_h) == (2, 1, 2.0)
+    assert (new.baseline_overlap_h, new.mirage_interruption_h, new.mirage_overlap_h) == (1, 1, 0)
+
+
+def test_what_can_no_longer_be_told_is_compared_no_more(store: Store, cluster_id: int) -> None:
+    """Accounting corrects a hand-over: it was hindered."""
+    hand_over(store, cluster_id, 0, late_s=5 * HOUR)
+    assert summed(store, cluster_id).shadow.compared == 1
+    hand_over(store, cluster_id, 0, late_s=5 * HOUR, hindered="JobHeldUser")
+    assert summed(store, cluster_id).shadow.compared == 0
 
 
 def test_a_lead_of_the_run_before_a_requeue_does_not_count(store: Store, cluster_id: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, select, text
 
 from mirage.domain.chain import Chain, ChainId, Link
 from mirage.domain.job import JobId
@@ -17,6 +17,7 @@ from mirage.errors import SchemaMismatch, StoreUnavailable
 from mirage.store.chains import chains
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
+from mirage.store.database.read_model_tables import policy_outcomes
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE, metadata
 from mirage.store.operations import clusters
 from tests.support.paths import MIGRATIONS
@@ -196,3 +197,40 @@ def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) 
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         assert chains.get_chain(tx, CHAIN.chain_id) == replace(CHAIN, max_overlap_s=4 * 3600)
+
+
+def test_outcomes_of_policies_become_rows_and_columns_again(empty_database_url: str) -> None:
+    """One hand-over is compared, one is not; a policy that had no columns is lost."""
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0170")
+    names = [
+        f"{policy}_{figure}_s"
+        for policy in ("mirage", "reactive", "fixed_lead", "average", "slurm_estimate")
+        for figure in ("interruption", "overlap")
+    ]
+    told, untold = list(range(10)), [None] * 10
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        chains.save_chain(tx, cluster_id, CHAIN)
+        insert = text(
+            f'INSERT INTO outcomes (cluster_id, chain_id, "index", at, "partition", account, '  # noqa: S608
+            f'"user", uid, nodes, kind, interruption_s, overlap_s, {", ".join(names)}) VALUES '
+            f"(1, 'abcdefgh', :index, 9, 'gpu', 'ml', 'alice', 1, 2, 'act', 5, 6, "
+            f"{', '.join(f':{name}' for name in names)})"
+        )
+        for index, values in ((2, told), (3, untold)):
+            tx.execute(insert, {"index": index} | dict(zip(names, values, strict=True)))
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    row = {"chain_id": CHAIN.chain_id, "index": 3, "policy": "new"}
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        rows = tx.execute(select(policy_outcomes).order_by(policy_outcomes.c.interruption_s))
+        assert [tuple(row) for row in rows] == [
+            (CHAIN.chain_id, 2, policy, 2 * place, 2 * place + 1)
+            for place, policy in enumerate(
+                ("mirage", "reactive", "fixed-lead", "average", "slurm-estimate")
+            )
+        ]
+        tx.execute(policy_outcomes.insert().values(**row, interruption_s=1, overlap_s=1))
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0170")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        query = text(f'SELECT {", ".join(names)} FROM outcomes ORDER BY "index"')  # noqa: S608
+        assert [list(row) for row in tx.execute(query)] == [told, untold]

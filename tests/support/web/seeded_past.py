@@ -14,7 +14,7 @@ from mirage.services.forecasts.accuracy_tally import Tally
 from mirage.services.reports.handover_outcomes import split_lateness
 from mirage.services.reports.recommendation import RecommendationEvidence, choose_recommendation
 from mirage.store.chains import handover_outcomes
-from mirage.store.chains.handover_outcomes import POLICIES, OutcomeKind, OutcomeRow
+from mirage.store.chains.handover_outcomes import OutcomeKind, OutcomeRow
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import job_forecasts
 from mirage.store.operations import reports
@@ -68,7 +68,7 @@ def _outcome(
     kind = OutcomeKind.SHADOW if uid % 3 == 0 else OutcomeKind.ACT
     late_s = after["start"] - before["end"]
     wait_s = max(0, late_s + 2 * HOUR)
-    leads = dict(zip(POLICIES, (2.0, 0.0, 3.0, 1.5, 1.0), strict=True))
+    leads = {"mirage": 2.0, "reactive": 0, "fixed-lead": 3.0, "average": 1.5, "slurm-estimate": 1.0}
     under = {
         p: split_lateness(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5)))
         for p, h in leads.items()
