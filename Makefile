@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
-DEB_STAMP := $(VENV)/.installed-deb
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# requirements/ is complete: pip adds nothing to it, and refuses what has another hash.
+PINNED := $(PIP) --require-hashes --no-deps
 
 SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
+.PHONY: demo test test-first style hooks requirements release compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
 	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
@@ -100,8 +102,11 @@ test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own
 	$(TIMED) $(IDLE) $(PYTEST) -m deb $A/deploy
 
 # Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
-deb: $(DEB_STAMP)  ## the Debian package, into dist/
+deb: $(SERVE_STAMP)  ## the Debian package, into dist/
 	$(BIN)/python deploy/deb/build.py
+
+release: $(SERVE_STAMP)  ## VERSION=0.2.0: its commit, its tag and, in dist/, its packages; DRY_RUN=1 only says what it would do
+	$(BIN)/python deploy/release.py $(or $(VERSION),$(error which version? make release VERSION=0.2.0)) $(if $(DRY_RUN),--dry-run)
 
 # In an environment of its own: it brings all of Ansible.
 lint-ansible:  ## the Ansible role, by Ansible's own linter
@@ -109,27 +114,43 @@ lint-ansible:  ## the Ansible role, by Ansible's own linter
 	build/ansible/bin/pip install --quiet --disable-pip-version-check ansible-lint
 	cd deploy/ansible && PATH=$(CURDIR)/build/ansible/bin:$$PATH ansible-lint --offline
 
-check: $(STAMP)  ## lint, format, security of what is shipped, shell, types, layers
+check: style  ## the style, and which module may import which
+	$(BIN)/lint-imports
+
+style: $(STAMP)  ## lint and format, the plugin's shell, Lua and C, spelling, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tests.static
 	$(IDLE) $(BIN)/mypy
-	$(BIN)/lint-imports
 
-$(SERVE_STAMP): pyproject.toml
+test-first: $(STAMP)  ## the first tier of tests alone: no root, no Slurm, no compilation
+	$(BIN)/python -m pytest -q
+
+hooks: $(STAMP)  ## git checks each commit by .pre-commit-config.yaml from now on
+	$(BIN)/pre-commit install
+
+# What serves, with the extras postgres and jwt, and what builds Mirage: no torch, nothing of the tests.
+$(SERVE_STAMP): pyproject.toml requirements/serve.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	$(PINNED) -r requirements/serve.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
-$(DEB_STAMP): $(SERVE_STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[postgres,jwt]' 'hatchling>=1.27'
+# torch last: all that it needs is there by then, in the version that is pinned.
+$(STAMP): $(SERVE_STAMP) requirements/dev.txt requirements/torch.txt
+	$(PINNED) -r requirements/dev.txt
+	$(PIP) -r requirements/torch.txt
 	touch $@
 
-# torch first, by itself: what depends on it would otherwise bring gigabytes of CUDA.
-$(STAMP): $(SERVE_STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
-	touch $@
+# The newest releases that pyproject.toml admits. dev.txt first: the others are parts of it.
+UV := build/uv/bin/uv --quiet --config-file requirements/uv.toml pip compile --upgrade --group build
+SERVING := --extra postgres --extra jwt
+requirements:  ## requirements/ anew: exact versions and hashes of what pyproject.toml names
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet --disable-pip-version-check uv
+	$(UV) --extra dev --constraints requirements/torch.txt pyproject.toml -o requirements/dev.txt
+	$(UV) $(SERVING) --constraints requirements/dev.txt pyproject.toml -o requirements/serve.txt
+	$(UV) $(SERVING) --extra test --constraints requirements/dev.txt pyproject.toml -o requirements/test.txt
 
 # What is committed and made from the code: a test fails where it is not up to date.
 generated: $(STAMP)

@@ -25,7 +25,6 @@ from settings import TestbedError
 RELEASES = ("trixie", "sid")
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _RECIPE = Path(__file__).with_name("root.sh")
-_EXTRAS = ("jwt", "postgres", "test")
 _MADE = ".mirage-root"
 """Stands in a root that is whole; apart.sh locks it while a command runs there."""
 _KEPT_S = 14 * 86400
@@ -49,9 +48,8 @@ def make(release: str, *, fresh: bool = False) -> Path:
 def _recipe() -> str:
     """What a root is made of, in a few characters: with another, another root."""
     project = tomllib.loads((_REPOSITORY / "pyproject.toml").read_text())["project"]
-    wanted = [project[key] for key in ("dependencies", "scripts")]
-    wanted += [project["optional-dependencies"][extra] for extra in _EXTRAS]
-    text = f"{_RECIPE.read_text()}{host.PACKAGES}{wanted}"
+    pins = (_REPOSITORY / "requirements" / "test.txt").read_text()
+    text = f"{_RECIPE.read_text()}{host.PACKAGES}{project['scripts']}{pins}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
