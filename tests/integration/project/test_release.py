@@ -87,10 +87,8 @@ def test_a_release_is_a_commit_a_tag_and_packages_with_their_sums(clone: Clone) 
         in (clone.folder / "deploy/container/compose.yaml").read_text()
     )
     sums = told(clone.folder / "dist")
-    wheel, source = (
-        f"mirage_provisioner-{VERSION}-py3-none-any.whl",
-        f"mirage_provisioner-{VERSION}.tar.gz",
-    )
+    name = f"mirage_provisioner-{VERSION}"
+    wheel, source = f"{name}-py3-none-any.whl", f"{name}.tar.gz"
     assert list(sums) == [wheel, source]
     with zipfile.ZipFile(clone.folder / "dist" / wheel) as archive:
         assert f"{name}.dist-info/METADATA" in archive.namelist()
