@@ -1,1 +1,1 @@
-"""Establish who a caller is, what they may do, and how much of it."""
+"""Find out who a caller is, what the caller may do, and how often."""

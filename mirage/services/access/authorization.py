@@ -22,24 +22,24 @@ def _hide_nothing() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorizer:
-    """Resolves a caller's role from the configured admins and from what Slurm says of users."""
+    """Resolves a caller's role from the configured admins and from Slurm's roster of users."""
 
     admins: Sequence[str] = ()
-    """Users."""
+    """The names of users who are admins."""
     admin_groups: Sequence[str] = ()
-    """Unix groups."""
+    """The names of Unix groups whose members are admins."""
     roster: Callable[[], Roster] = _get_no_roster
     hidden: Callable[[], frozenset[str]] = _hide_nothing
-    """Words of PrivateData, and what the site hides beside them."""
+    """What the site hides from users: the words of PrivateData, and those of the configuration."""
 
     def resolve_principal(self, caller: Caller | None) -> Principal:
-        """None: somebody who did not say who they are."""
+        """Return what the caller may see and change; None is a caller without a credential."""
         hidden = self.hidden()
         if caller is None:
             return Principal(hidden=hidden)
         role, accounts = self._resolve_role(caller)
         if caller.role is not None:
-            # What a token allows is a ceiling to what its user may; without a user it is all.
+            # The token's role limits its user's role. A token without a user has the token's role.
             nobody = caller.uid == NOBODY_UID
             role = caller.role if nobody else role.limit_to(caller.role)
         return Principal(

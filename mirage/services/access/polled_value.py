@@ -17,10 +17,13 @@ from mirage.errors import MirageError
 _log = structlog.get_logger(__name__)
 
 RETRY_S = 60.0
-"""After a question without an answer; twice as long after each further one, up to the period."""
+"""Seconds before Slurm is asked again if it did not answer.
+
+The time doubles with each further failure, up to the period of the value.
+"""
 
 KEPT_PERIODS = 6
-"""An answer older than so many periods counts no more."""
+"""An answer older than this many periods is dropped."""
 
 _LOOK_EVERY_S = 1.0
 
@@ -28,7 +31,7 @@ T = TypeVar("T")
 
 
 class PolledValue(Generic[T]):
-    """Read from any thread, asked by one."""
+    """A value that any thread may read, and that one thread asks Slurm for."""
 
     def __init__(
         self,
@@ -39,7 +42,12 @@ class PolledValue(Generic[T]):
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`unknown` stands for an answer where there is none: what is safest to believe."""
+        """Prepare the value; nothing is asked yet.
+
+        `what` names the value in the log. `ask` asks Slurm and raises MirageError if that fails.
+        `unknown` is the value while there is no answer: choose the safest one. `every_s` is the
+        period in seconds.
+        """
         self._what, self._ask, self._unknown = what, ask, unknown
         self._every_s, self._clock = every_s, clock
         self._known: tuple[T, float] | None = None
@@ -56,6 +64,7 @@ class PolledValue(Generic[T]):
         return self._unknown if stale else answer
 
     def ask_if_due(self) -> None:
+        """Ask Slurm if the period, or the wait after a failure, is over. Raises nothing."""
         now = self._clock()
         if now < self._ask_at:
             return
@@ -77,10 +86,13 @@ class PolledValue(Generic[T]):
 def poll_until_stopped(
     polled: Sequence[PolledValue[Any]], asked: threading.Event, stop: threading.Event
 ) -> None:
-    """Ask what is due until `stop`. `asked`: all of it has been asked once."""
+    """Ask for each value when it is due, until `stop` is set.
+
+    `asked` is set once every value has been asked for.
+    """
     while not stop.is_set():
         for one in polled:
             one.ask_if_due()
         asked.set()
-        # No wait for `stop`: it goes by a clock that the testbed's faster time does not reach.
+        # Not `stop.wait`: its clock ignores the faster time of the testbed.
         time.sleep(_LOOK_EVERY_S)

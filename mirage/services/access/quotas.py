@@ -1,7 +1,7 @@
-"""Bounds what one user may cost the others: how often, and how much at once.
+"""Limits how often one user may ask, and for how much at once, so that others are served too.
 
-This module is the one home of such bounds. All is counted in this process's memory: Mirage is one
-process (docs/decisions/0020), and a restart forgets no more than a burst. Counts that must survive
+All such limits are here. They are counted in this process's memory: Mirage is one process
+(docs/decisions/0020), and after a restart a user gains at most one burst. Counts that must survive
 a restart are made in the database (`services.chains.chain_quota`).
 """
 
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from mirage.errors import TooMany
 
 MOST_KEYS = 10_000
-"""Callers remembered by one `RateLimiter`, some 2 MB: more than a site has users. Beyond, who
-has been silent longest begins anew."""
+"""The callers that one `RateLimiter` remembers (some 2 MB): more than a site has users.
+
+If there are more, the limiter forgets the caller that has been silent longest.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +36,19 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class QuotaHolder:
-    """On whose account something is counted."""
+    """The one whose quota a request uses up."""
 
     name: str
-    """Of a user the uid, of a token without a user the token, else the address."""
+    """The uid of a user, the token of a token without a user, else the address."""
     known: bool
-    """Vouched for."""
+    """Whether a credential proves who the caller is."""
 
 
 class RateLimiter:
-    """So many acts of each at once, and then so many a minute: a bucket that fills up again."""
+    """Allows each caller a burst, and then a number of acts a minute (a token bucket)."""
 
     def __init__(self, burst: int, per_minute: float, clock: Callable[[], float]) -> None:
-        """`clock`: seconds, of any beginning, that never go back."""
+        """`clock` returns seconds that never go back; any instant may be its zero."""
         self._clock = clock
         self._each_s = 60 / per_minute
         self._ahead_s = (burst - 1) * self._each_s
@@ -54,7 +56,7 @@ class RateLimiter:
         self._lock = threading.Lock()
 
     def acquire_or_wait_s(self, name: str) -> float:
-        """0 where it may: then it is counted. Else for how long it may not."""
+        """Count one act of `name` and return 0; else return the seconds to wait, uncounted."""
         with self._lock:
             now = self._clock()
             full_at = max(now, self._full_at.get(name, now))
@@ -68,17 +70,20 @@ class RateLimiter:
             return 0.0
 
     def check_rate(self, name: str, said: str) -> None:
-        """Raise TooMany with what is `said`, and with when to ask again."""
+        """Count one act of `name`. Raise TooMany if it must wait; `said` begins the message."""
         if wait_s := self.acquire_or_wait_s(name):
             again_s = math.ceil(wait_s)
             raise TooMany(f"{said}: ask again in {again_s} s", again_s)
 
 
 class Slots:
-    """So many at once. One caller has at most half of them, and so have all who are not known."""
+    """A fixed number of places for work that runs at the same time.
+
+    One caller takes at most half of the places. All unknown callers together take at most half.
+    """
 
     def __init__(self, most: int, said: str, after_s: int) -> None:
-        """`said`: of what there are too many; `after_s`: when to ask again, seconds."""
+        """Make `most` places. `said` is the refusal's message, `after_s` its seconds to wait."""
         self._most, self._half = most, max(1, most // 2)
         self._said, self._after_s = said, after_s
         self._taken: Counter[QuotaHolder] = Counter()
@@ -90,7 +95,7 @@ class Slots:
 
     @contextmanager
     def acquire_slot(self, who: QuotaHolder) -> Iterator[None]:
-        """Raises TooMany where there is none for this caller."""
+        """Hold a place while the block runs. Raises TooMany if there is none for this caller."""
         with self._lock:
             alike = self._taken[who] if who.known else self._count_unknown()
             if self._taken.total() >= self._most or alike >= self._half:

@@ -1,4 +1,7 @@
-"""Browser sessions: a token shown once at the login, and then a cookie that ends with it."""
+"""Browser sessions: the user shows a token at the login, and the browser then sends a cookie.
+
+A session ends at the latest when its token ends.
+"""
 
 import hashlib
 import secrets
@@ -13,7 +16,7 @@ from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
 LONGEST_S = 12 * 3600
-"""A working day: after it the token is asked for again."""
+"""A session's longest life, a working day; after it the user logs in again."""
 
 _BYTES = 32
 
@@ -21,13 +24,13 @@ _BYTES = 32
 @dataclass(frozen=True, slots=True)
 class Session:
     secret: str
-    """What the cookie holds; kept nowhere else."""
+    """The cookie's value; it is stored nowhere else."""
     lasts_s: int
     who: Caller
 
 
 def begin_session(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
-    """A session of whoever shows this token. Raises NotIdentified."""
+    """Begin a session for the caller of this token. Raises NotIdentified if it is not valid."""
     who = token_service.authenticate_token(tx, token, cluster_id=cluster_id, now=now)
     token_id = who.via.removeprefix("token ")
     known = tokens.find_token(tx, token_id)
@@ -42,7 +45,7 @@ def begin_session(tx: Transaction, token: str, *, cluster_id: int, now: int) -> 
 def find_session_caller(
     tx: Transaction, secret: str, *, cluster_id: int, now: int
 ) -> Caller | None:
-    """Return the caller whose session this is; None if the session or its token is over."""
+    """Return the caller whose session this is; None if the session or its token has ended."""
     token_id = sessions.find_session_token(tx, _hash_secret(secret), now=now)
     known = None if token_id is None else tokens.find_token(tx, token_id)
     if known is None:
@@ -58,5 +61,5 @@ def end_session(tx: Transaction, secret: str) -> None:
 
 
 def _hash_secret(secret: str) -> str:
-    # 256 bits of chance: no slow hash is needed.
+    # The secret has 256 random bits, so no slow hash is needed.
     return hashlib.sha256(secret.encode()).hexdigest()

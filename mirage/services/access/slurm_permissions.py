@@ -1,4 +1,4 @@
-"""Collects what Slurm says of people: who steers, what is private, whose jobs Mirage may move."""
+"""Collects Slurm's permissions: roster, PrivateData, and whose jobs Mirage may move."""
 
 import os
 import pwd
@@ -32,18 +32,20 @@ def _get_no_limits() -> AccrueLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPermissions:
+    """Slurm's permissions, each as a function that returns the last known answer at once."""
+
     roster: Callable[[], Roster] = lambda: NO_ROSTER
-    """Operators and coordinators; nobody while, or where, nobody says."""
+    """Operators and coordinators; empty while Slurm's answer is not known."""
     hidden: Callable[[], frozenset[str]]
-    """What the cluster shows nobody of others; everything while, or where, nobody says."""
+    """What users may not see of each other; everything while Slurm's answer is not known."""
     partial: Callable[[], bool]
-    """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
+    """Whether PrivateData hides other users' jobs from this service, so that its queue has gaps."""
     reach: Callable[[], MoveScope] = _get_unknown_reach
     """Whose jobs this service may move."""
     accrual: Callable[[], AccrueLimits] = _get_no_limits
-    """On how many waiting jobs earn age; none while, or where, nobody says."""
+    """Limits on how many waiting jobs earn age; no limits while Slurm's answer is not known."""
     polled: tuple[PolledValue[Any], ...] = ()
-    """What has to be asked for it (`polled_value.poll_until_stopped`)."""
+    """The values that a thread has to ask Slurm for (`polled_value.poll_until_stopped`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,12 @@ class _SlurmConf:
 def build_permissions(
     cluster: Cluster, hide: Collection[str], every_s: float, acts_as: Callable[[], str] | None
 ) -> SlurmPermissions:
-    """`hide`: the site's own words beside PrivateData. `acts_as`: the user whose token slurmrestd
-    gets; None: the user who runs this process."""
+    """Return the permissions of this cluster; Slurm is not asked yet.
+
+    `hide` has the words that the site adds to PrivateData, and `every_s` is the seconds between
+    two questions. `acts_as` returns the user whose token slurmrestd gets; None means the user who
+    runs this process.
+    """
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
     always = frozenset(hide)
     if not isinstance(commands, SlurmCli):
@@ -106,7 +112,7 @@ def compute_reach(user: str, roster: Roster, master: str = "") -> MoveScope:
 
 
 def _get_acting_user(acts_as: Callable[[], str] | None) -> str:
-    """Empty where it is not known."""
+    """Return the user whose token slurmrestd gets; empty if that is not known."""
     try:
         return "" if acts_as is None else acts_as()
     except MirageError:
@@ -114,7 +120,7 @@ def _get_acting_user(acts_as: Callable[[], str] | None) -> str:
 
 
 class ReachReporter:
-    """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
+    """Logs whose jobs Mirage may move, if that has changed. `mirage serve` logs it at the start."""
 
     def __init__(self, ask: Callable[[], MoveScope]) -> None:
         self._ask = ask

@@ -1,4 +1,4 @@
-"""Scoped bearer tokens: made and shown once, known again by a hash, ended by date or by word."""
+"""Mirage tokens: each is shown once, stored as a hash, and ends by its date or when revoked."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import clusters
 
 PREFIX = "mirage_"
-"""What a leaked one is recognised by, as other services' are."""
+"""The beginning of each token; scanners for leaked secrets recognize tokens by it."""
 
 LONGEST_S = 366 * 86400
 LONGEST_NAME = 64
@@ -26,9 +26,10 @@ _SHAPE = re.compile(r"mirage_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})"
 
 
 def create_token(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, str]:
-    """Store `asked` under a new id, and return it with the one text that is the token.
+    """Store a new token, and return its row and the token's text, which is stored nowhere.
 
-    Of `asked` the id and the digest are made here. Raises InputError.
+    The id and the digest of `asked` are replaced by new ones. Raises InputError if `asked` is not
+    a valid request.
     """
     _check_request(asked)
     secret = secrets.token_urlsafe(32)
@@ -41,15 +42,17 @@ def create_token(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Tok
 def _check_request(asked: Token) -> None:
     name = asked.name
     if not 1 <= len(name) <= LONGEST_NAME or escape_unprintable(name) != name:
-        raise InputError(f"a token's name has 1 to {LONGEST_NAME} characters, all of them visible")
+        raise InputError(
+            f"a token's name has 1 to {LONGEST_NAME} characters and no control characters"
+        )
     if asked.role in {Role.USER, Role.COORDINATOR} and asked.uid == NOBODY_UID:
-        raise InputError(f"a token of role {asked.role} is somebody's: give --user")
+        raise InputError(f"a token of role {asked.role} belongs to a user: give --user")
     if not 0 < asked.expires_at - asked.created_at <= LONGEST_S:
-        raise InputError("a token lives for at least a second and at most 366 days")
+        raise InputError("a token's life is at least 1 second and at most 366 days")
 
 
 def revoke_token(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: str) -> Token:
-    """It is refused from now on. Raises NotFound."""
+    """End a token at once, and return it. Raises NotFound if there is no such token."""
     ended = tokens.revoke_token(tx, token_id, now=now)
     _write_audit(tx, cluster_id, ended, "token revoked", now, actor)
     return ended
@@ -63,7 +66,7 @@ def authenticate_token(tx: Transaction, given: str, *, cluster_id: int, now: int
     shape = _SHAPE.fullmatch(given)
     known = None if shape is None else tokens.find_token(tx, shape["id"])
     secret = "" if shape is None else shape["secret"]
-    # Compared also where there is no such token: the time taken tells nothing.
+    # An unknown token is compared as well, so that the time taken does not tell which ids exist.
     alike = hmac.compare_digest(_hash_secret(secret), "" if known is None else known.digest)
     if known is None or not alike:
         raise NotIdentified("there is no such token")
@@ -109,8 +112,10 @@ def _write_audit(
 
 
 def get_cluster_id(tx: Transaction, name: str) -> int:
-    """Its number. A cluster that this database has never held is a mistake (InputError)."""
+    """Return the cluster's number. Raises InputError if the database does not hold the cluster."""
     known = {known: cluster_id for cluster_id, known in clusters.list_cluster_names(tx).items()}
     if name not in known:
-        raise InputError(f"no cluster {name!r} in this database: there is {', '.join(known)}")
+        raise InputError(
+            f"no cluster {name!r} in this database; name one of these: {', '.join(known)}"
+        )
     return known[name]

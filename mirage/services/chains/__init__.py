@@ -1,1 +1,1 @@
-"""Follow chains and their links: registration, ownership, state, and what their owners ask for."""
+"""Follow chains and their links: registration, ownership, state, and their owners' requests."""

@@ -1,6 +1,6 @@
-"""Decides whose a chain is: its registrant's, else that of the user of its first job.
+"""Decides who owns a chain: the user who registered it, else the user of its first job.
 
-Marks can be copied, so a mark alone does not say whose a chain is.
+Anybody can copy a mark, so a mark alone does not prove who owns the chain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,22 +16,23 @@ from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
 REGISTERED = "registered"
-"""The audit's word for a chain that its user told of; the entry's job is the one that was named."""
+"""The audit's event for a registered chain; the entry's job is the one that the user named."""
 
 FOREIGN = "foreign mark"
-"""The audit's word for a chain's mark on a job of somebody else."""
+"""The audit's event for a chain's mark on the job of another user."""
 
 CLOCKS_DIFFER_S = 5
-"""Between the service's host and slurmctld's."""
+"""The largest usual difference between the clocks of the service's host and slurmctld's."""
 
 
 def is_contradicted(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
     """Return whether Slurm contradicts the registration of a chain that has no link yet.
 
-    A registration is the word of a caller whose identity is vouched for. Marks on other jobs do not
-    weigh against it. But anybody who saw the mark in the queue can register the chain too. So the
-    job that the registration names must be the caller's. If the queue shows that job, the job must
-    also bear the mark. In accounting the mark is not required: accounting may have lost it.
+    The credential of the caller proves who registered the chain, so marks on other jobs do not
+    contradict the registration. But anybody who saw the mark in the queue can register the chain
+    too. So the job that the registration names must belong to the caller. If the queue shows that
+    job, the job must also carry the mark. In accounting the mark is not required: accounting may
+    have lost it.
     """
     job_id = chain.registered_job
     if job_id is None:
@@ -52,11 +53,12 @@ def adopt_chain(
     found: Sequence[tuple[Mark, Job]],
     now: int,
 ) -> Chain | None:
-    """The chain as that of its first job's user, where no registration stands.
+    """Give a chain without a valid registration to the user of its first job; return the chain.
 
-    A mark is public once it is seen, and may be written on any job one has: the id itself says
-    whose it may be. A requeue makes a submit time later, never earlier. Its settings are those that
-    this job tells (`slurm.text.chain_settings`); one that asks for no service is nobody's here.
+    Anybody who sees a mark can write it on a job of their own. So only jobs of the user for whom
+    the chain's id was made count. The first of them by submit time is the first job: a requeue
+    makes a submit time later, never earlier. The chain gets the settings in that job's comment
+    (`slurm.text.chain_settings`). A chain whose job asks for no service is not adopted.
     """
     chain_id = found[0][0].chain_id
     named = [
@@ -83,10 +85,10 @@ def adopt_chain(
 
 
 def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
-    """Return the chain with the settings that its job tells; the others at their strictest.
+    """Return the chain with the settings that its job tells; all others get the strictest value.
 
-    Its user may have asked that links never overlap, and a link that is early then loses the age
-    that it has earned.
+    The user may have asked that links never overlap. A link that starts early all the same is then
+    sent back, and loses the age that it has earned.
     """
     return replace(
         chain,
@@ -104,7 +106,7 @@ def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
 def report_foreign_marks(
     tx: Transaction, cluster_id: int, found: Sequence[tuple[ChainId, Job]], now: int
 ) -> None:
-    """Say once of each chain and user that a mark on that user's job was not believed."""
+    """Write into the audit, once for each chain and user, that the mark on a job was ignored."""
     first: dict[tuple[ChainId, int], Job] = {}
     for chain_id, job in found:
         if job.uid is not None:

@@ -1,7 +1,7 @@
-"""Limits how many chains of one user Mirage follows; those beyond are left to plain Slurm.
+"""Limits how many chains of one user Mirage follows; further chains run as plain Slurm jobs.
 
-Nothing is lost with the chains beyond the limit: their links stand in Slurm, each behind the one
-before. Mirage takes such a chain up once another chain of the same user has ended.
+A chain beyond the limit loses nothing: its links are in Slurm's queue, and each depends on the one
+before. Mirage begins to follow the chain once another chain of the same user has ended.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,28 @@ class ChainQuota:
     """The limits on one user's chains."""
 
     live: int
+    """Chains that have not ended."""
     a_day: int
-    """Begun in 24 hours."""
+    """Chains that began in the last 24 hours."""
 
 
 def check_chain_quota(
     tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: ChainQuota, *, now: int
 ) -> None:
-    """Raises TooMany for a chain that would be one too many; one that is known already is not."""
+    """Raise TooMany if the user has no room for this chain; a chain that is stored has its room."""
     if chains.find_chains(tx, [chain_id]):
         return
     if chain_counts.count_live_chains(tx, cluster_id, uid) >= bounds.live:
         raise TooMany(
-            f"no more than {bounds.live} live chains of one user are followed here "
-            "(max_chains_per_user), and you have as many: this one will be once another one is over"
+            f"you have {bounds.live} chains that have not ended, the limit on this cluster "
+            "(max_chains_per_user): Mirage manages this chain once another one of yours has ended"
         )
     begun = chain_counts.count_registrations_since(tx, cluster_id, uid, now - DAY_S)
     if begun.chains >= bounds.a_day:
         raise TooMany(
-            f"{bounds.a_day} chains of yours began in 24 hours (quota.registrations_per_day): "
-            "this one is followed without its settings, once Mirage sees it in the queue",
+            f"{bounds.a_day} chains of yours began in the last 24 hours, the limit on this cluster "
+            "(quota.registrations_per_day): register this chain again later, or Mirage manages it "
+            "without its settings",
             (begun.first or now) + DAY_S - now,
         )
 
@@ -52,7 +54,7 @@ def check_chain_quota(
 def filter_followed_jobs(
     tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: ChainQuota, *, now: int
 ) -> list[Job]:
-    """Return the jobs without those of unknown chains whose user has as many chains as allowed."""
+    """Return the jobs, without those of new chains whose user already has the most allowed."""
     named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
     ids = set(named.values())
     new = ids - chains.find_chains(tx, ids).keys()
@@ -71,5 +73,9 @@ def filter_followed_jobs(
             beyond.add(chain_id)
         left[job.uid] -= 1
     if beyond:
-        _log.info("chains are left to plain Slurm: their users have too many", chains=len(beyond))
+        _log.info(
+            "chains run as plain Slurm jobs: their users have reached max_chains_per_user or "
+            "quota.registrations_per_day",
+            chains=len(beyond),
+        )
     return [job for job in jobs if named.get(job.job_id) not in beyond]

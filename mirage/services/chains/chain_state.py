@@ -1,8 +1,8 @@
-"""Judges a chain by its links: it goes on, is at risk, is paused or is over.
+"""Judges a chain by its links: it goes on, is at risk, is paused or has ended.
 
-Nothing here asks Slurm or tells Slurm anything. Links guard themselves (slurm_plugin). These are
-the same guards once more, as the service sees the links in queue and accounting. They are for links
-whose own guards did not work, and they act later than the links' own.
+Nothing here sends a command to Slurm. Each link has guards of its own (slurm_plugin), which end the
+link or pause the chain. This module has the same guards for links whose own guards did not work. It
+sees the links in queue and accounting, and so acts later than they do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,37 +19,43 @@ from mirage.services.chains import link_risks
 from mirage.services.chains.standby_position import GRACE_S
 
 NEVER_SEEN_S = 86400
-"""A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
+"""A registration is over if no queue has shown its job for this long: the registration was a
+mistake, or was meant for another cluster."""
 
 FORGOTTEN_S = 7 * 86400
-"""A link that Slurm has not known for so long has ended."""
+"""A link has ended if neither queue nor accounting has shown its job for this long."""
 
 FAILS_FAST_S = 600
-"""Unless the chain has a --mirage-min-runtime of its own."""
+"""A link that fails within this time has failed fast; `--mirage-min-runtime` sets another time."""
 FAST_FAILURES = 3
-"""In a row. Links themselves stop at two."""
+"""This many links in a row that failed fast pause the chain. The links' own guard stops at two."""
 _FAST_FOR_LINKS = 2
 
 BLINK_S = 60
 BLINKS = 5
-"""So many links in a row that ran for less than a minute, however they ended, are a loop. A link
-that finds nothing to do behind a long one ends its chain by itself (carrier_progress.sh). This rule
-is for chains all of whose links are brief, and for those whose user gave `--mirage-continue`."""
+"""This many links in a row that each ran for less than BLINK_S are a loop, however they ended.
+
+A link that finds nothing to do after a long one ends its chain by itself (carrier_progress.sh).
+This rule is for chains with brief links only, and for users who gave `--mirage-continue`.
+"""
 
 _TOTAL_SLACK_S = 60
-"""Of each link's run: its own count leaves out the time before its script."""
+"""Seconds of each link's run that its own count of `--mirage-total` may lack: it leaves out the
+time before the script."""
 
 _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
 
 
 class ChainVerdict(NamedTuple):
+    """The state that a chain's links call for, why, and what the chain is at risk of."""
+
     state: ChainState
     cause: Cause | None = None
     at_risk: ChainRisk | None = None
 
 
 RefusalLookup = Callable[[int], str]
-"""Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
+"""Returns Slurm's words if it refused to submit the link of that index; else an empty string."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,14 @@ class _ChainView:
 
     @property
     def began(self) -> list[Link]:
-        """Those whose script has begun: a link that waits for its turn is a standby yet."""
+        """Return the links whose script has begun; before that a link is still a standby."""
         return [link for link in self.links if link.index in self.script_starts]
 
     def keep_state(self, found: ChainRisk | Cause | None = None) -> ChainVerdict:
-        """A chain that is paused stays so: who paused it, or why, is kept."""
+        """Return a verdict that keeps the chain's state, and a pause's cause.
+
+        `found` becomes the risk, or the cause, of a chain that is active.
+        """
         if self.chain.state is not ChainState.ACTIVE:
             return ChainVerdict(self.chain.state, self.chain.cause)
         if isinstance(found, Cause):
@@ -88,7 +97,7 @@ class _ChainView:
 
     @property
     def proves_s(self) -> int:
-        """A link that has run for so long has not run in vain."""
+        """Return the seconds after which a link has not run in vain."""
         return max(self.fails_fast_s, BLINK_S)
 
     def compute_run_s(self, link: Link) -> int:
@@ -117,14 +126,17 @@ class _ChainView:
 
 
 def get_fail_fast_s(chain: Chain) -> int:
-    """A link that fails sooner has failed fast."""
+    """Return the seconds within which a failing link has failed fast."""
     return FAILS_FAST_S if chain.min_runtime_s is None else chain.min_runtime_s
 
 
 def judge_chain(
     chain: Chain, links: Sequence[Link], now: int, refused: RefusalLookup
 ) -> ChainVerdict | None:
-    """The state that the links call for and why; None where nothing is to be said."""
+    """Return the state that the links call for and why; None if nothing can be concluded yet.
+
+    `links` are sorted by index. `now` is in epoch seconds.
+    """
     look = _ChainView(chain, links, now, refused)
     began = look.began
     if not began:
@@ -151,9 +163,10 @@ def judge_chain(
 def _find_cancelled_link(look: _ChainView) -> Link | None:
     """The cancelled link that ended its chain, if there is one.
 
-    A successor whose script already ran beside it carries the chain on; one that waited, or starts
-    later, is ended by its guard before a line of the user's script. One that was submitted
-    afterwards is its owner's newer word (`mirage-link resume`).
+    The chain goes on if the successor's script already ran beside the cancelled link. If the
+    successor waited, or starts later, its guard ends it before the user's script begins. The chain
+    also goes on with a link that was submitted after the cancellation: its owner resumed the chain
+    (`mirage-link resume`).
     """
     last = look.links[-1]
     for link, successor in zip_longest(look.began, look.began[1:]):
@@ -171,7 +184,11 @@ def _has_run_beside(look: _ChainView, link: Link, successor: Link | None) -> boo
 
 
 def _judge_never_started(look: _ChainView) -> ChainVerdict | None:
-    """Slurm must have said so of the job itself: one that it no longer shows may be there."""
+    """Judge a chain of which no script has begun.
+
+    The chain counts as cancelled only if Slurm says so of its jobs. A job that Slurm no longer
+    shows may still exist.
+    """
     links = look.links
     if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
         return ChainVerdict(ChainState.FAILED, build_mirage_cause(Reason.NEVER_SEEN))
@@ -186,7 +203,7 @@ def _judge_waiting(look: _ChainView, standby: Link) -> ChainVerdict:
     if standby.state is LinkState.RUNNING:
         return look.keep_state(_build_wait_cause(look, standby))
     found = link_risks.find_waiting_risk(standby, look.links)
-    # A resumed chain's hold is lifted after this look.
+    # Mirage lifts the hold of a resumed chain after this look: it is no risk yet.
     held = isinstance(found, ChainRisk) and found.word in link_risks.HOLDS
     ours = held and look.now - look.resumed_at <= GRACE_S
     return look.keep_state(None if ours else found)
@@ -207,7 +224,7 @@ def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
     if len(failed) == FAST_FAILURES and _is_since_resumed(look, failed):
         return _pause_for(Reason.FAILED_FAST)
     blinked = [*takewhile(lambda li: look.compute_ended_run_s(li) < BLINK_S, ended)][:BLINKS]
-    # Links that were all submitted beforehand outlast the work: each sees so, and ends.
+    # With presubmit=all, links may be left over when the work is done: each sees that, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     if loops and _is_since_resumed(look, blinked):
         return _pause_for(Reason.BRIEF)
@@ -219,7 +236,11 @@ def _pause_for(reason: Reason) -> ChainVerdict:
 
 
 def _judge_recovery(look: _ChainView, newest: Link) -> ChainVerdict | None:
-    """A link that began all the same, as in `shadow`, and has outlived what the others did not."""
+    """Return an active chain if a link runs in spite of Mirage's pause; else None.
+
+    In mode `shadow` a pause holds nothing back. The link must have run longer than those that
+    caused the pause.
+    """
     paused = look.chain.state is ChainState.PAUSED and look.chain.actor is Actor.MIRAGE
     lives = newest.state is LinkState.RUNNING and look.compute_run_s(newest) >= look.proves_s
     return ChainVerdict(ChainState.ACTIVE) if paused and lives else None
@@ -235,7 +256,7 @@ def _is_since_resumed(look: _ChainView, links: Sequence[Link]) -> bool:
 
 
 def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | None:
-    """The newest link runs or has ended, and nothing stands behind it."""
+    """Judge a chain whose newest link runs or has ended, with no link in the queue behind it."""
     chain, now = look.chain, look.now
     if newest.state is LinkState.RUNNING:
         return _judge_running_alone(look, newest)
@@ -257,10 +278,10 @@ def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | Non
 
 
 def _has_paused_itself(look: _ChainView, newest: Link) -> bool:
-    """Return whether the chain's last link was turned away by its guard.
+    """Return whether the guard of the chain's last link ended that link before its script.
 
-    The guard does so after two links that failed fast. A link that was submitted after those two is
-    its owner's answer to them, and may well be brief.
+    The guard does so after two links that failed fast. It lets a link run that was submitted after
+    those two: the owner has seen the failures. Such a link may be brief as well.
     """
     brief = newest.end_state is JobState.COMPLETED and look.compute_ended_run_s(newest) < GRACE_S
     before = look.began[:-1][-_FAST_FOR_LINKS:]
@@ -282,7 +303,7 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
         why = look.refused(newest.index + 1)
         refused = ChainRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
         return look.keep_state(refused if why else None)
-    # One that is COMPLETED was turned away by its guard, and another job does its work.
+    # A link that is COMPLETED was ended by its own guard, and another job does its work.
     ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
     gone = next((li for li in ended if li.index == newest.index + 1), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
@@ -298,7 +319,11 @@ def _has_failed_waiting(link: Link) -> bool:
 
 
 def _judge_lost_standby(look: _ChainView, newest: Link, gone: Link) -> ChainVerdict:
-    """The link makes another standby, once: what takes that one away too means it."""
+    """Judge a chain whose standby is gone while its predecessor runs.
+
+    The running link submits another standby once. If that one goes as well, somebody wants it so,
+    and the chain is paused.
+    """
     index, job_id = gone.index, gone.job_id
     how = "" if gone.end_state is None else gone.end_state.value
     replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)

@@ -1,4 +1,7 @@
-"""Why a chain stands as it does, in words: made when shown. Nothing depends on a sentence."""
+"""Explains in words why a chain is in its state.
+
+The sentences are made when somebody reads them. They are not stored, and no code depends on them.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +23,7 @@ def describe_chain(chain: Chain) -> str:
 
 
 def explain_cause(chain: Chain) -> str:
-    """Why it is in its state; empty for a chain that goes on."""
+    """Return why the chain is in its state; empty if there is nothing to explain."""
     found = chain.cause
     if found is None:
         return ""
@@ -33,9 +36,9 @@ def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
     """Explain a chain that nobody registered: which settings count for it, and why."""
     overlap = f"an overlap of {max_overlap_s // 60} min at most" if max_overlap_s else "no overlap"
     return (
-        "Nobody registered this chain: it was found by the comment of its jobs. Settings that its "
-        f"jobs do not tell count at their strictest: style {style or 'concurrent'}, {overlap}. "
-        "`sbatch --mirage-chain` registers a chain where the service answers."
+        "Nobody registered this chain: Mirage found it by the comment of its jobs. A setting that "
+        f"the comment lacks has its strictest value: style {style or 'concurrent'}, {overlap}. "
+        "`sbatch --mirage-chain` registers a chain if the service answers."
     )
 
 
@@ -47,9 +50,9 @@ def explain_risk(at_risk: ChainRisk) -> str:
 def _suggest_next_step(chain: Chain, found: Cause) -> str:
     match found.reason:
         case Reason.FAILED_FAST | Reason.BRIEF:
-            return f"; `mirage chain resume {chain.chain_id}` goes on"
+            return f"; mend the cause, then run `mirage chain resume {chain.chain_id}`"
         case Reason.TURNED_AWAY:
-            return f"; `mirage-link resume {chain.chain_id}` goes on"
+            return f"; mend the cause, then run `mirage-link resume {chain.chain_id}`"
         case _:
             return ""
 
@@ -74,26 +77,26 @@ def _format_span(seconds: int) -> str:
 
 
 _RISKS: Mapping[Risk, Callable[[ChainRisk], str]] = {
-    Risk.NO_STANDBY: lambda risk: f"no standby stands behind link {risk.link}",
+    Risk.NO_STANDBY: lambda risk: f"the link after link {risk.link} is not in the queue",
     Risk.VANISHED: _describe_gone,
-    Risk.UNKNOWN: lambda risk: f"Slurm does not know link {risk.link} any more",
+    Risk.UNKNOWN: lambda risk: f"Slurm no longer shows link {risk.link}",
     Risk.REFUSED: lambda risk: f"Slurm refuses link {risk.link}: {risk.detail}",
     Risk.HINDERED: _describe_wait,
 }
 
 _SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
     Reason.ASKED: lambda chain, of: f"{_ASKED.get(chain.state, chain.state)} by {of.by}",
-    Reason.NEVER_SEEN: lambda *_: "Slurm has never shown a job of it",
+    Reason.NEVER_SEEN: lambda *_: "Slurm has never shown a job of this chain",
     Reason.NEVER_STARTED: lambda *_: "cancelled before it started",
     Reason.LINK_CANCELLED: lambda _, of: f"link {of.link} was cancelled",
     Reason.ALL_LINKS_RAN: lambda _, of: f"all {of.link} links ran",
-    Reason.TOTAL_RAN: lambda _, of: f"its links ran for {int(of.detail) / 3600:.1f} h in all",
+    Reason.TOTAL_RAN: lambda _, of: f"its links ran for {int(of.detail) / 3600:.1f} h in total",
     Reason.LINK_ENDED: lambda _, of: f"ended with link {of.link}, {of.detail}",
     Reason.FAILED_FAST: lambda chain, _: (
         f"{FAST_FAILURES} links in a row failed within {_format_span(get_fail_fast_s(chain))}"
     ),
     Reason.BRIEF: lambda *_: f"{BLINKS} links in a row ran for less than a minute",
-    Reason.TURNED_AWAY: lambda *_: "its links failed at once",
+    Reason.TURNED_AWAY: lambda *_: "its last links failed soon after their start",
     Reason.STANDBY_GONE: lambda _, of: f"{_describe_gone(of)}, as was the one before it",
     Reason.OWN_LIMIT: lambda _, of: f"{_describe_wait(of)}; it cannot start beside its predecessor",
     Reason.WAITS_FOR: lambda _, of: _describe_turn(of),

@@ -1,4 +1,4 @@
-"""Chains: registered by their users, and ended by what their links did."""
+"""A chain's life: its user registers it, people pause or resume it, its links end it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,18 +30,21 @@ from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
 MAX_UNSEEN_CHAINS = 100
-"""Chains of one user that are registered and of which Slurm has shown no job: more than anybody
-submits between two looks at the queue. What is never seen is over after a day (`chain_state`)."""
+"""The most registered chains of one user of which Slurm has shown no job.
+
+That is more than anybody submits between two looks at the queue. A chain whose jobs Slurm never
+shows ends after a day (`chain_state`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A registration: what a user's wrapped sbatch says of the chain that it has just started."""
+    """A registration: what the wrapped sbatch tells of the chain that it has just submitted."""
 
     chain_id: ChainId
     links: int
     job_id: JobId | None = None
-    """The first link's: once Slurm shows it, it has to bear the registration out
+    """The first link's job: once Slurm shows it, it has to agree with the registration
     (`chain_ownership`)."""
     policy: str | None = None
     overlap_price: float | None = None
@@ -52,15 +55,17 @@ class Registration:
     mode: ChainMode | None = None
     min_runtime_s: int | None = None
     recipe: Recipe | None = None
-    """Kept for a chain of mode submit until it is over."""
+    """Stored for a chain of mode submit until the chain has ended."""
 
 
 def register_chain(
     tx: Transaction, cluster_id: int, new: Registration, *, uid: int, user: str, now: int
 ) -> Chain:
-    """Record a chain; the same registration again changes nothing.
+    """Record a chain and return it; the same registration again changes nothing.
 
-    Nothing is believed of its jobs: the links are those that Slurm shows for this uid.
+    What the registration says about jobs is not believed: the chain's links are the jobs that Slurm
+    shows for this uid. Raises InputError, NotAllowed if the chain belongs to another user, and
+    TooMany above MAX_UNSEEN_CHAINS.
     """
     _check_registration(new)
     known = _find_chain(tx, new.chain_id)
@@ -68,8 +73,8 @@ def register_chain(
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
     if known is None and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
         raise TooMany(
-            f"{MAX_UNSEEN_CHAINS} chains of yours are registered and Slurm has shown no job of them"
-            " yet: register more once the service has seen some"
+            f"{MAX_UNSEEN_CHAINS} of your registered chains have no job in Slurm yet, the most "
+            "allowed: submit their jobs, wait a minute, and register more chains then"
         )
     fresh = Chain(
         chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
@@ -100,19 +105,23 @@ def _check_registration(new: Registration) -> None:
     if not 1 <= new.links <= MAX_LINKS:
         raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
     if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
-        raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
+        raise InputError(
+            "presubmit=all submits all links at once, and mode submit submits each link when it "
+            "may start: use presubmit=next, or mode standby"
+        )
 
 
 def request_state(
     tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
 ) -> Chain:
-    """Pause, resume or cancel at a user's word; `enforce_requests` has Slurm follow in a tick.
+    """Pause, resume or cancel a chain as `actor` asks; return the chain.
 
-    What is so already stays as it is, and nobody is told of anything.
+    `enforce_requests` tells Slurm in the next tick. If the chain already is in the state `target`,
+    nothing changes and nothing is written into the audit. Raises NotFound and IllegalTransition.
     """
     chain = chains.get_chain(tx, chain.chain_id, lock=True)
     cause = build_user_cause(actor)
-    # Where Mirage has only concluded a pause, somebody may still ask for it.
+    # A user may ask for a pause that Mirage has only concluded: then it is the user's pause.
     again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
     if target is chain.state and not again:
         return chain
@@ -141,7 +150,7 @@ def _find_chain(tx: Transaction, chain_id: ChainId) -> Chain | None:
 
 
 def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
-    """Move chains on by what became of their links."""
+    """Bring each chain that has not ended to the state that its links call for."""
     recipes.drop_ended_recipes(tx)
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])

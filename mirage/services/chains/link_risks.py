@@ -1,8 +1,8 @@
 """Names what puts a pending link at risk, and what its owner can do about it.
 
-The risks are Slurm's hindrances and Mirage's own. A chain is at risk if its next link may start
-late for a reason that has nothing to do with the queue. Such hand-overs are no policy's fault
-(`Link.hindered`).
+A chain is at risk if its next link may start late for a reason that has nothing to do with the
+queue. Slurm gives some of these reasons, and Mirage adds its own. No policy is judged by such a
+hand-over (`Link.hindered`).
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,24 @@ from mirage.domain.chain_cause import Cause, ChainRisk, Reason, Risk, build_mira
 from mirage.slurm.text.pending_reasons import Cure, Hindrance, find_hindrance_by_word
 
 _ADVICE: dict[str, str] = {
-    Risk.NO_STANDBY: "The link tries again for as long as it runs; the log in its chain's "
-    "directory has sbatch's words. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs "
-    "that are not needed.",
-    Risk.VANISHED: "The running link puts another one in place, once, when it ends. Was it "
-    "cancelled on purpose? `mirage chain cancel` ends the chain.",
-    Risk.REFUSED: "It is tried again. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs "
-    "that are not needed.",
-    Risk.UNKNOWN: "Neither the queue nor accounting has its job: ask the admins whether slurmctld "
-    "lost jobs.",
+    Risk.NO_STANDBY: "The running link tries to submit the next one for as long as it runs. The "
+    "log in the chain's directory has sbatch's error. If a submit limit (MaxSubmitJobs) is "
+    "reached, cancel jobs that you do not need.",
+    Risk.VANISHED: "The running link submits another next link, once, when it ends. If you "
+    "cancelled the job on purpose, `mirage chain cancel` ends the chain.",
+    Risk.REFUSED: "Mirage tries again. If a submit limit (MaxSubmitJobs) is reached, cancel jobs "
+    "that you do not need.",
+    Risk.UNKNOWN: "Neither the queue nor accounting has the link's job. Ask the admins whether "
+    "slurmctld lost jobs.",
 }
 HOLDS = frozenset({"JobHeldAdmin", "JobHeldUser"})
 
 
 def get_advice(word: str) -> str:
-    """A sentence on what to do; `word`: `ChainRisk.word`. Empty for what is not known."""
+    """Return what to do about a risk, in sentences; empty for an unknown word.
+
+    `word` is a `ChainRisk.word`.
+    """
     if word in _ADVICE:
         return _ADVICE[word]
     found = find_hindrance_by_word(word)
@@ -36,8 +39,8 @@ def get_advice(word: str) -> str:
 def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause | None:
     """Return what a pending link waits for; None for an ordinary wait.
 
-    A limit that the link's own predecessor takes up is a cause and no risk: overlap is impossible
-    then, and the standby starts when the predecessor ends.
+    If the link waits for a limit that its own predecessor takes up, the result is a cause and no
+    risk: the two cannot overlap, and the standby starts when the predecessor ends.
     """
     found = _find_hindrance(standby)
     if found is None:
@@ -50,6 +53,6 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause
 
 
 def _find_hindrance(standby: Link) -> Hindrance | None:
-    """Return what still hinders the standby, as two looks have shown; None if nothing does."""
+    """Return what hinders the standby if two looks in a row have shown it; else None."""
     hindered = standby.hindered and standby.hindered == standby.reason
     return find_hindrance_by_word(standby.hindered) if hindered else None

@@ -1,4 +1,4 @@
-"""Links: found in Slurm by their marks, and followed through queue and accounting."""
+"""Finds links in Slurm by their marks, and follows them through queue and accounting."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -33,20 +33,20 @@ from mirage.store.forecasts import handover_forecasts
 _log = structlog.get_logger(__name__)
 
 REPLACED = "replaced"
-"""The audit's word for a job that took the place of another one's."""
+"""The audit's event for a link whose job another job has replaced."""
 
 HOLD_GONE = "hold gone"
-"""The audit's word where Mirage's hold of a job was lifted, or replaced, by somebody else."""
+"""The audit's event for a job whose hold by Mirage somebody else lifted or replaced."""
 
 FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
-"""The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
+"""The audit's events for a link that Slurm lost, and for an ended chain that has a live link."""
 
 RELEASED = "released by plan"
-"""The audit's word for a standby that Slurm released by the plan in its dependency."""
+"""The audit's event for a standby that Slurm released by the plan in its dependency."""
 
 SENT_BACK = "SentBack"
-"""What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
-its predecessor, and another one stands behind that."""
+"""The hindrance (`Link.hindered`) of a link that once started too early: its first job ended beside
+its predecessor, and a second job waits behind the predecessor."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
@@ -61,11 +61,12 @@ def sync_links(
     accounting: bool = False,
     queue: Queue | None = None,
 ) -> None:
-    """Bring chains and links to what Slurm says of their jobs, adopting those not known yet.
+    """Bring chains and links to what Slurm says of their jobs, and adopt those not known yet.
 
-    Accounting knows no dependencies: from it, a standby's position is not learned. It may have
-    lost the marks too, so open links are then also found by their jobs' numbers. `queue`: the whole
-    of it, where a job may be that a registration names and that has no mark.
+    `jobs` come from the queue, or from accounting (`accounting`). Accounting knows no dependencies,
+    so a standby's position is not learned from it. It may have lost the marks as well, so open
+    links are then also found by their job ids. `queue` is the whole queue: a registration may name
+    a job in it that has no mark.
     """
     jobs = list(jobs)
     known = _read_open_marks(tx, cluster_id) if accounting else {}
@@ -109,16 +110,17 @@ def sync_links(
 
 
 def list_marked_jobs(queue: Queue) -> list[Job]:
-    """The jobs of the queue that carry a mark."""
+    """Return the jobs of the queue that carry a mark."""
     return [queue.get_job(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
 
 
 def parse_marks(
     jobs: Iterable[Job], known: Mapping[JobId, Mark] | None = None
 ) -> Iterator[tuple[Mark, Job]]:
-    """Jobs that are links. Without comments in accounting the submit line still has the mark.
+    """Yield the jobs that are links, each with its mark.
 
-    A run that ended by being requeued is left out: its job lives on under a newer record.
+    If accounting keeps no comments, the mark is read from the submit line, or taken from `known`.
+    A run that ended because its job was requeued is left out: the job has a newer record.
     """
     for job in jobs:
         mark = find_mark(job.comment) or find_mark(_strip_quotes(job.submit_line))
@@ -128,20 +130,25 @@ def parse_marks(
 
 
 def list_missing_jobs(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
-    """Jobs of links that the queue has not shown for a while: accounting may know their end."""
+    """Return the jobs of open links that the queue has not shown for GRACE_S.
+
+    Accounting may know how they ended.
+    """
     return [li.job_id for li in list_open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
 def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
-    """Links whose job is in the queue, in a row that does not read, are not gone."""
+    """Mark links as seen whose job is in the queue in a row that cannot be read."""
     if queue.unread:
         there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
         chains.mark_links_seen(tx, there, queue.taken_at)
 
 
 def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
-    """Live chains that nothing is done about after this look: of a job of theirs nobody knows how
-    it is."""
+    """Return the chains with a link whose row in the queue cannot be read.
+
+    The state of that link is not known, so Mirage does nothing about the chain after this look.
+    """
     if not queue.unread:
         return frozenset()
     found = list_open_links(tx, cluster_id)
@@ -167,13 +174,13 @@ def _read_open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
 
 
 def _order_by_link(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
-    """Predecessors before successors; of one link, earlier runs before later ones."""
+    """Sort predecessors before successors, and earlier runs of a link before later ones."""
     mark, job = pair
     return mark.chain_id, mark.index, job.submit, job.job_id
 
 
 def _strip_quotes(submit_line: str) -> str:
-    """Words of the line; sacct prints `--comment=mirage:x:1` or the two words apart."""
+    """Return the line with spaces around the comment, however sacct quotes the option."""
     return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
 
 
@@ -186,10 +193,10 @@ def _take_up_chain(
 ) -> Chain:
     """Make the chain active again if its owner has put another link in place; return the chain.
 
-    Only a state that Mirage concluded by itself is undone so: an end, a pause, or a cancellation
-    that it saw in Slurm. A new link does not undo a pause or a cancellation while a link runs: the
-    running link submitted it. Nor does a link that was submitted before another one was cancelled:
-    it is nobody's answer to the cancellation.
+    Only a state that Mirage concluded by itself is undone: an end, a pause, or a cancellation that
+    Mirage saw in Slurm. A new link does not undo a pause or a cancellation while a link runs,
+    because the running link submitted the new one. A link that was submitted before another one
+    was cancelled undoes nothing either: its submission is no answer to the cancellation.
     """
     before, link = change
     known = before is not None and before.job_id == link.job_id
@@ -209,9 +216,9 @@ def _take_up_chain(
 def _follow_job(
     known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
 ) -> Link | None:
-    """The link as Slurm now shows it; None where the record is of an older job of that place.
+    """Return the link as Slurm now shows it; None if the record is of an older job of the link.
 
-    `in_vain`: the known job ended before its turn came.
+    `in_vain` says that the known job ended before its turn came.
     """
     if known is not None and _is_stale(known, job, in_vain=in_vain):
         return None
@@ -245,15 +252,12 @@ def _make_link(mark: Mark, job: Job) -> Link:
 
 
 def _is_lost(before: Link, *, in_vain: bool) -> bool:
-    """Return whether `before` ended without a line of its script, and not by its own guard."""
+    """Return whether `before` ended before its script began, and not by its own guard."""
     return before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
 
 
 def _mark_replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
-    """Return the link with `replaced_at`: when a job last replaced one that was gone unrun.
-
-    A job is gone unrun if it ended without a line of its script, and not by its own guard.
-    """
+    """Return the link with `replaced_at`: when a job last replaced a lost one (`_is_lost`)."""
     if before is None or before.job_id == link.job_id:
         return link
     at = link.seen_at if _is_lost(before, in_vain=in_vain) else before.replaced_at
@@ -261,7 +265,10 @@ def _mark_replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
 
 
 def _restart_link(link: Link, job: Job) -> Link:
-    """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
+    """Return the link of a job that was requeued, as it waits anew.
+
+    Slurm gives a requeued job a new submit time. A job that has ended may be requeued as well.
+    """
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
     fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
     fresh = replace(fresh, freed_at=None, freed_by=None)
@@ -269,7 +276,10 @@ def _restart_link(link: Link, job: Job) -> Link:
 
 
 def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
-    """The record is older than what is known, or of another job in the place of one that ran."""
+    """Return whether the record is older than the known link, or may not replace its job.
+
+    Another job may not take the place of a job that ran, unless that job's guard ended it.
+    """
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
         has_run = known.start is not None and not in_vain
@@ -277,15 +287,18 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
     if known.submit != job.submit:
         return known.submit > job.submit
     if known.end_state is JobState.UNKNOWN:
-        return False  # it was closed unseen, and is seen again
+        return False  # Mirage closed the link while Slurm did not show it, and now Slurm does
     state = _to_link_state(job.state)
-    # The same run never goes back.
+    # A run never goes back to an earlier state, so such a record is an old one.
     return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
 
 
 def _is_turned_away(known: Link, job: Job) -> bool:
-    """The link's guard has ended that job before its script, and this one is to do its work: it had
-    started too early beside its predecessor, or the chain was paused and its owner resumes it."""
+    """Return whether the guard of the known job ended it before its script, and `job` replaces it.
+
+    The guard does so if the job started too early beside its predecessor, or if the chain was
+    paused. In the second case the owner's resume submits the new job.
+    """
     if known.end_state is not JobState.COMPLETED or known.start is None or job.state.has_ended:
         return False
     brief = (known.end or known.start) - known.start < GRACE_S
@@ -293,7 +306,7 @@ def _is_turned_away(known: Link, job: Job) -> bool:
 
 
 def _to_link_state(state: JobState) -> LinkState | None:
-    """None for a word Mirage does not know: nothing is concluded from it."""
+    """Return the link's state; None for a state that Mirage does not know: it concludes nothing."""
     if state.is_waiting:
         return LinkState.PENDING
     if state.is_running:
@@ -304,8 +317,8 @@ def _to_link_state(state: JobState) -> LinkState | None:
 def _get_expected_end(link: Link, job: Job) -> int | None:
     """Return when a running job is expected to end; None for any other job.
 
-    squeue shows another instant for a job that is suspended or completes, and accounting knows
-    none. What the link already has is kept then.
+    squeue shows another instant for a job that is suspended or completing, and accounting has no
+    expected end. Then the value that the link already has is kept.
     """
     if job.state is JobState.RUNNING and job.expected_end is not None:
         return job.expected_end
@@ -326,18 +339,18 @@ def _update_standing(before: Link | None, predecessor: Link | None, link: Link, 
 def _get_held_at(link: Link, job: Job) -> int | None:
     """Return when Mirage held the job; None once a look shows no user's hold on it.
 
-    A hold that stands after a look without one is somebody else's. A running job may be held for
-    the time when it is requeued.
+    If a hold appears after a look that showed none, somebody else placed it. A running job may be
+    held too: the hold then counts once the job is requeued.
     """
     told_before = link.seen_at < (link.held_at or 0)
     return link.held_at if told_before or is_users_hold(job.reason) else None
 
 
 def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
-    """Why it waits, and whether that is the queue; and until when, as Slurm plans it.
+    """Return the link with Slurm's reason for its wait, its hindrance and its planned start.
 
-    Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
-    counts.
+    A reason counts as a hindrance only if two looks in a row show it: while backfill is at work,
+    Slurm gives ReqNodeNotAvail for half of the jobs of a cluster.
     """
     if link.state is not LinkState.PENDING:
         return replace(link, reason="", planned_start=None)
@@ -350,13 +363,20 @@ def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
 
 
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
-    """The job is another link already, and its comment was rewritten: the first mark holds."""
+    """Return whether the job already is another link: its comment was rewritten after that.
+
+    The first mark of a job counts.
+    """
     if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
         return False
     other = chains.find_link_of_job(tx, cluster_id, link.job_id, link.submit)
     if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
         return False
-    _log.warning("a job with a second mark", chain_id=link.chain_id, job_id=link.job_id)
+    _log.warning(
+        "a job's mark was rewritten: the job stays with its first chain",
+        chain_id=link.chain_id,
+        job_id=link.job_id,
+    )
     return True
 
 
@@ -366,7 +386,7 @@ def _store_link(
     chains.save_link(tx, cluster_id, link)
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
-        # Since a hold was lifted between two looks: Slurm makes it eligible anew.
+        # Slurm sets EligibleTime anew when a hold was lifted between two looks.
         wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
         handover_forecasts.settle_forecast(tx, link.chain_id, link.index, wait_s)
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):

@@ -1,4 +1,4 @@
-"""The hand-overs that are under way."""
+"""Lists the hand-overs that are under way."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from mirage.store.database.engine import Transaction
 
 @dataclass(frozen=True, slots=True)
 class OpenHandover:
-    """A running link with its successor pending behind it, or to be submitted."""
+    """A link with its successor, which waits in the queue or is still to be submitted."""
 
     chain: Chain
     predecessor: Link
     standby: Link
     beside: Link | None = None
-    """An earlier link that still runs: the hand-over before this one is not over."""
+    """An earlier link that still runs, so that the hand-over before this one is not over."""
     submits: bool = False
-    """`standby` is no job yet, but what would be submitted: its like, held."""
+    """Whether `standby` is no job yet, but describes the job that would be submitted."""
 
 
 def list_open_handovers(
     tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
 ) -> Iterator[OpenHandover]:
-    """Links of chains in that state that have a successor pending, or want one."""
+    """Yield the hand-overs of chains in that state whose successor waits or is to be submitted."""
     live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state is state]
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
@@ -33,7 +33,7 @@ def list_open_handovers(
 
 
 def list_chain_handovers(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
-    """Those of one chain; `links` by index."""
+    """Yield the hand-overs of one chain; `links` are sorted by index."""
     yield from _list_standing(chain, links)
     unborn = find_unsubmitted(chain, links)
     if unborn is not None:
@@ -50,9 +50,9 @@ def _list_standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover
 
 
 def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
-    """Return the hand-over of a chain without standing jobs; None if nothing is to be submitted.
+    """Return the hand-over of a chain of mode submit; None if nothing is to be submitted.
 
-    It joins the chain's running link and the link that is to follow it.
+    The hand-over joins the chain's running link and the link that is to follow it.
     """
     started = [link for link in links if link.start is not None]
     if chain.mode is not ChainMode.SUBMIT or not started:
@@ -77,7 +77,7 @@ def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None
 
 
 def _find_predecessor(index: int, links: Sequence[Link]) -> Link | None:
-    """The link before it; those that vanished from among links submitted beforehand are none."""
+    """Return the link before `index`; a link that vanished before it started does not count."""
     before = [link for link in links if link.index < index and not link.has_vanished]
     return before[-1] if before else None
 

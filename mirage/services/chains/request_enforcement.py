@@ -1,8 +1,8 @@
-"""Carries out what owners and admins asked of chains: Slurm is made to match the database.
+"""Carries out what owners and admins asked of chains: holds, releases and cancels jobs in Slurm.
 
-A request is a chain's state and who asked for it (`lifecycle.request_state`). It is durable before
-Slurm hears of it. The queue shows what is still to be done, so a crash or a silent Slurm costs a
-tick, no more.
+A request is a chain's state and who asked for it (`lifecycle.request_state`). The request is stored
+before Slurm gets a command. The queue shows what is still to be done, so a crash or a silent Slurm
+costs one tick.
 """
 
 from collections import Counter
@@ -32,14 +32,17 @@ from mirage.store.operations import clusters
 _log = structlog.get_logger(__name__)
 
 ASK_AGAIN_S = 900
-"""What Slurm refused is not asked for again sooner."""
+"""Seconds before Mirage repeats an order that Slurm refused."""
 
 MOST_TRIES = 3
-"""So often in that time a job is told one thing: somebody else undoes it, or gets there first."""
+"""The most times in ASK_AGAIN_S that a job gets the same order; somebody else may undo each one."""
 
 MOST_OF_ONE = 32
-"""Orders about jobs of one owner in a tick. Each is up to three commands of Slurm, and whoever lets
-a thousand jobs bear a mark of their own shall not keep others' moves waiting."""
+"""The most orders for jobs of one owner in a tick.
+
+An order takes up to three commands of Slurm. An owner who marks a thousand jobs must not delay the
+moves for others.
+"""
 
 
 class Order(StrEnum):
@@ -48,7 +51,7 @@ class Order(StrEnum):
     CANCEL = "cancel"
 
     def format_event(self, outcome: OrderOutcome) -> str:
-        """The audit's word."""
+        """Return the audit's event for this order and its outcome."""
         return self.value if outcome is OrderOutcome.TOLD else f"{self}: {outcome}"
 
 
@@ -58,7 +61,7 @@ _HELD: Mapping[tuple[Order, OrderOutcome], bool] = {
     (Order.HOLD, OrderOutcome.OVERTAKEN): False,
     (Order.RELEASE, OrderOutcome.TOLD): False,
 }
-"""Whether Mirage holds the job after that."""
+"""Whether Mirage holds the job after the order and its outcome; others change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,16 @@ class _Task:
 
 
 def enforce_requests(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
-    """Tell Slurm what chains asked for and the queue does not show yet.
+    """Give Slurm the commands for requests that the queue does not show as done yet.
 
-    Standbys go before running links: a successor must not start because its predecessor was
-    cancelled.
+    Standbys come before running links: a successor must not start because its predecessor was
+    cancelled first.
     """
     with store.read() as tx:
         tasks = _limit_per_owner(_find_tasks(tx, cluster_id, queue))
     for task in tasks:
         if not _execute_task(store, cluster, cluster_id, task):
-            return  # no answer: the rest would wait as long for none
+            return  # Slurm did not answer: each further command would wait as long
 
 
 def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
@@ -117,16 +120,17 @@ def _is_alive(job: Job) -> bool:
 def _decide_order(
     tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode
 ) -> Order | None:
-    """None where Slurm shows what the chain's state asks for."""
+    """Return the order that brings the job to its chain's state; None if there is nothing to do."""
     if chain.state is ChainState.CANCELLED:
         asked = chain.actor is Actor.USER
-        # Cancelled in Slurm: a standby left over goes, but a link that runs is its owner's.
+        # The owner cancelled a link in Slurm: Mirage cancels the waiting standby, but leaves a
+        # running link to its owner.
         orphan = job.state.is_waiting and mode is Mode.ACT
         return Order.CANCEL if asked or orphan else None
     if not job.state.is_waiting:
         return None
     if chain.state is ChainState.PAUSED:
-        # What Mirage concluded by itself it acts on only where it may act.
+        # A pause that Mirage concluded by itself leads to a hold in mode `act` only.
         may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
         return Order.HOLD if may and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
@@ -143,10 +147,11 @@ def _has_enough_tries(tx: Transaction, cluster_id: int, job: Job, order: Order, 
 
 
 def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
-    """False where Slurm gave no answer.
+    """Carry out the task and record its outcome. Return False if Slurm did not answer.
 
-    A hold is written down first: what Mirage held it must know that it may release. Where the hold
-    was refused, or never heard of, that is taken back: here, or at the next look (`sync_links`).
+    A hold is recorded before Slurm gets it, so that Mirage always knows which holds it may lift.
+    If Slurm refuses the hold, the record is corrected here; if Slurm never got it, at the next look
+    (`sync_links`).
     """
     moves: dict[Order, Callable[..., None]] = {
         Order.HOLD: cluster.hold_job,
@@ -162,8 +167,12 @@ def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) 
     except ClusterRefused as error:
         _record_outcome(store, cluster, cluster_id, task, OrderOutcome.REFUSED, str(error))
     except ClusterUnavailable as error:
-        # It may have been heard: the next queue tells.
-        _log.warning("not obeyed yet", order=task.order.value, error=str(error))
+        # Slurm may have got the command all the same: the next look at the queue shows it.
+        _log.warning(
+            "Slurm did not answer an order for a job; Mirage tries again at the next tick",
+            order=task.order.value,
+            error=str(error),
+        )
         return False
     else:
         if task.order is not Order.HOLD:

@@ -1,7 +1,7 @@
-"""Links of mode submit by slurmrestd: as their owner, with a token of theirs for one submission.
+"""Submits links of mode submit through slurmrestd, as their owner and with the owner's token.
 
-What is submitted names a file of the owner's and no more: the job reads script and environment of
-the user itself, where Mirage cannot.
+The submitted script only runs a file of the owner. The job itself reads the user's script and
+environment, which Mirage cannot read.
 """
 
 import posixpath
@@ -35,21 +35,26 @@ _TOLD = {
     "ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET",
     "threads-per-core": "SLURM_THREADS_PER_CORE",
 }
-"""What sbatch itself, and no daemon, tells the job of its options. What depends on its release,
-such as how MPI launches, the first link keeps for the others (carrier_standby.sh)."""
+"""Environment variables that sbatch, and no daemon of Slurm, sets from its options.
+
+Variables that depend on the release of sbatch, such as how MPI launches, are kept by the first link
+for the others (carrier_standby.sh).
+"""
 _CONTROLS = re.compile(r"[\0-\x1f\x7f]")
 
 
 class SubmitJob(Protocol):
+    """Submits a job as `user` and returns its id."""
+
     def __call__(self, job: Submission, *, user: str) -> JobId: ...
 
 
 def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], bool]:
-    """Return the function that puts a link into the queue.
+    """Return the function that submits a chain's next link.
 
-    The function answers False for a link that it leaves to the running link. It raises what
-    `ports.Cluster` raises, and InputError for root and for an owner whom this host does not know by
-    that name and uid.
+    The function returns False if the running link has to submit the next one itself. It raises what
+    `ports.Cluster` raises. It raises InputError for root, and for an owner whom this host does not
+    know by that name and uid.
     """
 
     def submit_link(asked: NextLink) -> bool:
@@ -61,8 +66,12 @@ def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], boo
         try:
             submit(job, user=asked.user)
         except InputError as error:
-            # Another job than its user's sbatch would make is not submitted.
-            _log.info("left to the link", chain_id=asked.chain_id, why=str(error))
+            # The job would differ from the one that the user's sbatch makes.
+            _log.info(
+                "the running link submits the next one, not the service",
+                chain_id=asked.chain_id,
+                why=str(error),
+            )
             return False
         return True
 
@@ -72,7 +81,7 @@ def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], boo
 def build_submission(
     recipe: Recipe, chain_id: ChainId, index: int, owner: pwd.struct_passwd
 ) -> Submission:
-    """The job that becomes this link."""
+    """Return the job that becomes link `index` of the chain."""
     mark, options = Mark(chain_id, index), _add_mail_user(recipe.options, owner.pw_name)
     return Submission(
         script=_render_script(recipe, mark),
@@ -94,7 +103,7 @@ def build_submission(
 
 
 def _add_mail_user(options: Mapping[str, str], user: str) -> dict[str, str]:
-    """sbatch has mail go to its caller where no address is given."""
+    """Return the options with the owner as the receiver of mail, as sbatch has it by default."""
     return ({"mail-user": user} if "mail-type" in options else {}) | dict(options)
 
 
@@ -108,10 +117,13 @@ def _render_script(recipe: Recipe, mark: Mark) -> str:
 
 
 def validate_recipe(recipe: Recipe) -> Recipe:
-    """Raises InputError for one that no wrapped sbatch made."""
+    """Return the recipe. Raises InputError if it has paths that a wrapped sbatch never writes."""
     for path in (recipe.carrier, recipe.directory):
         if not path.startswith("/") or _CONTROLS.search(path):
-            raise InputError("a recipe's paths are absolute, and plain")
+            raise InputError(
+                "a recipe's paths carrier and directory must be absolute and without control "
+                "characters"
+            )
     return recipe
 
 
@@ -121,5 +133,8 @@ def _find_owner(asked: NextLink) -> pwd.struct_passwd:
     except KeyError:
         entry = None
     if entry is None or entry.pw_uid != asked.uid or entry.pw_uid == 0:
-        raise InputError(f"{asked.user!r} is not uid {asked.uid} on this host, or root")
+        raise InputError(
+            f"user {asked.user!r} with uid {asked.uid} is not known on this host, or is root: "
+            "Mirage does not submit for such a user"
+        )
     return entry

@@ -1,7 +1,8 @@
-"""Reads from Slurm where a standby stands: position, planned release, who released it.
+"""Reads a standby's position from Slurm, its planned release, and who released it.
 
-A plan stands in Slurm alone. The running link, the chain's owner and an admin may write one as
-well. Slurm carries a plan out whether or not Mirage is there to see it.
+A plan is stored in the standby's dependency in Slurm, and nowhere else. The running link, the
+chain's owner and an admin may write a plan as well. Slurm carries a plan out even if Mirage is not
+running.
 """
 
 from dataclasses import replace
@@ -13,13 +14,13 @@ from mirage.slurm.text import dependency
 from mirage.slurm.text.chain_settings import infer_planner
 
 GRACE_S = 180
-"""What does not show up within three queue ticks will not come by itself."""
+"""Seconds, three ticks: an expected job that has not shown up by then does not come by itself."""
 
 
 def update_position(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Return the link with the position and the plan that the queue shows.
 
-    `before`: the same place in the chain at the look before, of any job.
+    `before` is the same link at the last look, perhaps with another job.
     """
     link = replace(link, position=_compute_position(link, predecessor, job))
     known = before if before is not None and before.job_id == link.job_id else None
@@ -38,7 +39,10 @@ def _compute_position(link: Link, predecessor: Link | None, job: Job) -> Positio
 
 
 def _is_waiting_on(text: str, predecessor: JobId) -> bool:
-    """A list that does not read is not Mirage's to take apart: the standby counts as held."""
+    """Return whether the dependency names the predecessor.
+
+    A dependency that Mirage cannot read is left alone: the standby counts as held.
+    """
     try:
         return dependency.has_own_term(text, predecessor)
     except MalformedText:
@@ -48,7 +52,7 @@ def _is_waiting_on(text: str, predecessor: JobId) -> bool:
 def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Return the link with the plan that the queue shows for a held standby.
 
-    A link that is released keeps its last plan: it tells how the release came about.
+    A link that is released keeps its last plan, which tells how the release came about.
     """
     if link.position is not Position.HELD or link.state is not LinkState.PENDING:
         return link
@@ -67,8 +71,8 @@ def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: 
 def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner | None:
     """Return who wrote the plan, or took it away; None if there was none.
 
-    A plan that the service did not write is the running link's, or is of somebody who changed a
-    plan. The running link writes again only if the plan still reads as the link wrote it itself.
+    A plan that the service did not write comes from the running link, or from somebody who changed
+    a plan. The running link changes a plan only if it still is as the link wrote it.
     """
     was = None if known is None else known.plan_min
     by = None if known is None else known.planned_by
@@ -82,11 +86,11 @@ def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner 
 def update_release(
     before: Link | None, predecessor: Link | None, link: Link, *, in_queue: bool
 ) -> Link:
-    """Return the link with when Slurm released it by a plan, and whose plan that was.
+    """Return the link with `freed_at` and `freed_by` if Slurm released it by a plan.
 
-    Both are known as far as EligibleTime tells. A standby is eligible before its predecessor ends
-    by a plan or by a move. Moves of the service are written down as they are made. If nobody looked
-    at the queue for a while, the release was by the running link's plan.
+    EligibleTime tells the instant. A standby becomes eligible before its predecessor's end by a
+    plan or by a move, and the service's moves are recorded when they are made. If the service did
+    not look at the queue at that time, the running link's plan released the standby.
     """
     at = link.eligible
     if at is None or at > link.seen_at or link.freed_at is not None or not _is_out(link, in_queue):
@@ -103,8 +107,11 @@ def update_release(
 
 
 def _is_out(link: Link, in_queue: bool) -> bool:
-    """Accounting shows no dependency: of a job that waits it cannot tell. A pinned one is eligible
-    on its predecessor's nodes alone."""
+    """Return whether the standby is known to be released.
+
+    Accounting shows no dependencies, so it does not tell this of a waiting job. A pinned standby is
+    eligible on its predecessor's nodes only, and does not count.
+    """
     if link.position is Position.PINNED:
         return False
     if link.state is LinkState.PENDING:
@@ -113,7 +120,7 @@ def _is_out(link: Link, in_queue: bool) -> bool:
 
 
 def _is_early(at: int, predecessor: Link, link: Link) -> bool:
-    """Before the predecessor's end, which has to be known, or not to have come yet."""
+    """Return whether `at` lies before the predecessor's end, which is known or still to come."""
     if predecessor.start is None or at <= predecessor.start:
         return False
     if predecessor.state is LinkState.ENDED:

@@ -1,8 +1,8 @@
-"""Chains without standing jobs (mode submit): what the running link is told when it asks.
+"""Answers a running link of mode submit that asks whether to submit its successor now.
 
-The link asks now and then whether it shall submit its successor. It was decided in a provision tick
-like every other move; asking decides nothing and asks Slurm nothing. Whatever the answers were, a
-link submits its successor behind itself before it ends: no chain hangs on the service.
+The link asks now and then. The answer was decided in a provision tick like every other move, so a
+question decides nothing and sends nothing to Slurm. Whatever the answers were, a link submits its
+successor before it ends, so no chain depends on the service.
 """
 
 from typing import NamedTuple
@@ -16,12 +16,14 @@ from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Transaction
 
 SHARE = 20
-"""A link asks again after one part in so many of the time that it has left: it can be late by no
-more than that."""
+"""A link asks again after 1/SHARE of its remaining time, so it is late by at most that."""
 MOST_S = 600
+"""The most seconds between two questions."""
 
 
 class SubmitInstruction(NamedTuple):
+    """Whether to submit the successor now, and after how many seconds to ask again."""
+
     submit_now: bool
     ask_again_s: int
 
@@ -29,17 +31,22 @@ class SubmitInstruction(NamedTuple):
 def get_submit_instruction(
     tx: Transaction, chain: Chain, now: int, tick_s: int
 ) -> SubmitInstruction:
-    """`tick_s`: between two decisions. Raises IllegalTransition for a chain with standbys."""
+    """Return the answer for the chain's running link.
+
+    `tick_s` is the seconds between two decisions. Raises IllegalTransition for a chain of mode
+    standby.
+    """
     if chain.mode is not ChainMode.SUBMIT:
         raise IllegalTransition(
-            f"chain {chain.chain_id} is of mode {chain.mode}: its successor stands in the queue"
+            f"chain {chain.chain_id} has mode {chain.mode}: its next link already waits in Slurm's "
+            "queue, so there is nothing to submit"
         )
     wanted = find_unsubmitted(chain, chains.list_links(tx, chain.chain_id))
     if chain.state is not ChainState.ACTIVE or wanted is None:
         return SubmitInstruction(submit_now=False, ask_again_s=tick_s)
     last = decisions.find_last_decision(tx, chain.chain_id, wanted.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
-        # What the service has submitted by itself stands in the queue, not seen yet.
+        # If the service has submitted the link by itself, the next look at the queue shows it.
         return SubmitInstruction(submit_now=last.submitted_at is None, ask_again_s=tick_s)
     end = wanted.predecessor.get_planned_end()
     share = MOST_S if end is None else (end - now) // SHARE

@@ -190,7 +190,7 @@ def test_more_chains_than_one_user_may_have(client: Client) -> None:
     assert statuses == [201, 201, 429]
     refused = problem(client.post(CHAINS, new[2], who="alice"))
     assert refused["type"] == "/problems/too-many"
-    assert refused["detail"].startswith("no more than 2 live chains of one user")
+    assert refused["detail"].startswith("you have 2 chains that have not ended")
     # The wrapped sbatch tells 200 characters of it.
     assert len(refused["detail"]) < 200
     assert client.post(CHAINS, new[0], who="alice").status_code == 201, "it is one of them"

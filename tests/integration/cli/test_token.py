@@ -62,9 +62,12 @@ def test_a_token_of_a_user(ready_config: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("x", "--role", "user"), "is somebody's: give --user"),
+        (("x", "--role", "user"), "belongs to a user: give --user"),
         (("x", "--user", "nosuchuser"), "no user 'nosuchuser' on this host"),
-        (("x", "--cluster", "elsewhere"), "no cluster 'elsewhere' in this database: there is lab"),
+        (
+            ("x", "--cluster", "elsewhere"),
+            "no cluster 'elsewhere' in this database; name one of these: lab",
+        ),
         (("x", "--expires", "soon"), "is no span of hours or days"),
         (("x", "--expires", "9999d"), "at most 366 days"),
     ],

@@ -349,7 +349,7 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
 ) -> None:
     slurm.script(SCRIPT)
     registrar.code = 429
-    why = "no more than 2 live chains of one user are followed here"
+    why = "you have 2 chains that have not ended"
     registrar.body = json.dumps({"status": 429, "detail": why}).encode()
     url = f"http://127.0.0.1:{registrar.server_port}"
     done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})

@@ -17,7 +17,7 @@ from tests.support.web.serving import Site, serving
 ID = chain_id(0)
 PAGE = f"/chains/{ID}"
 HTML = {"Accept": "text/html"}
-WISHED = "Settings that its jobs do not tell count at their strictest: style concurrent"
+WISHED = "A setting that the comment lacks has its strictest value: style concurrent"
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -65,7 +65,7 @@ def test_one_that_nobody_registered_tells_what_counts(
     shown = site.client.raw("GET", PAGE, headers=HTML)
     assert shown.status_code == 200
     told = f"{WISHED}, {overlap}. "
-    assert f"Nobody registered this chain: it was found by the comment of its jobs. {told}" in (
+    assert f"Nobody registered this chain: Mirage found it by the comment of its jobs. {told}" in (
         shown.text
     )
 

@@ -66,7 +66,7 @@ def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(lab_store: Store
         bounds = chain_quota.ChainQuota(live=1, a_day=100)
         assert chain_quota.filter_followed_jobs(tx, 1, jobs, bounds, now=NOW) == jobs
         chain_quota.check_chain_quota(tx, 1, name(1), 1001, bounds, now=NOW)
-        with pytest.raises(TooMany, match="no more than 1 live"):
+        with pytest.raises(TooMany, match="you have 1 chains that have not ended"):
             chain_quota.check_chain_quota(tx, 1, name(9), 1001, bounds, now=NOW)
 
 

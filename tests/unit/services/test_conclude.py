@@ -51,7 +51,7 @@ def test_a_registration_whose_job_is_never_seen_fails_after_a_day(chain_store: S
     assert told(chain_store, now=BEGAN + NEVER_SEEN_S) == (ChainState.ACTIVE, "")
     assert told(chain_store, now=BEGAN + NEVER_SEEN_S + 1) == (
         ChainState.FAILED,
-        "Slurm has never shown a job of it",
+        "Slurm has never shown a job of this chain",
     )
 
 
@@ -139,7 +139,7 @@ def test_a_chain_cancelled_before_its_first_link_ran(chain_store: Store) -> None
 def test_a_running_link_without_a_standby_is_at_risk_after_a_while(chain_store: Store) -> None:
     link = running(1, start=NOW)
     assert told(chain_store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
-    says = "at risk: no standby stands behind link 1"
+    says = "at risk: the link after link 1 is not in the queue"
     assert told(chain_store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, says)
     assert chain(chain_store).at_risk == ChainRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
     assert told(chain_store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")

@@ -18,7 +18,7 @@ from tests.support.chains import make_chain
 
 CHAIN = ChainId("abcdefgh")
 JOB = JobId(12)
-GOES_ON = f"; `mirage chain resume {CHAIN}` goes on"
+GOES_ON = f"; mend the cause, then run `mirage chain resume {CHAIN}`"
 
 PAUSED, ACTIVE, OVER = ChainState.PAUSED, ChainState.ACTIVE, ChainState.CANCELLED
 
@@ -33,7 +33,7 @@ SAYS = {
     Reason.NEVER_SEEN: (
         OVER,
         build_mirage_cause(Reason.NEVER_SEEN),
-        "Slurm has never shown a job of it",
+        "Slurm has never shown a job of this chain",
     ),
     Reason.NEVER_STARTED: (
         OVER,
@@ -48,7 +48,7 @@ SAYS = {
     Reason.ALL_LINKS_RAN: (OVER, build_mirage_cause(Reason.ALL_LINKS_RAN, 3), "all 3 links ran"),
     Reason.TOTAL_RAN: (
         *(OVER, build_mirage_cause(Reason.TOTAL_RAN, detail="5400")),
-        "its links ran for 1.5 h in all",
+        "its links ran for 1.5 h in total",
     ),
     Reason.LINK_ENDED: (
         *(OVER, build_mirage_cause(Reason.LINK_ENDED, 2, JOB, "NODE_FAIL")),
@@ -64,7 +64,8 @@ SAYS = {
     ),
     Reason.TURNED_AWAY: (
         *(PAUSED, build_mirage_cause(Reason.TURNED_AWAY)),
-        f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on",
+        "paused: its last links failed soon after their start; mend the cause, then run "
+        f"`mirage-link resume {CHAIN}`",
     ),
     Reason.STANDBY_GONE: (
         *(PAUSED, build_mirage_cause(Reason.STANDBY_GONE, 2, JOB, "CANCELLED")),
@@ -94,12 +95,15 @@ def test_every_reason_has_a_sentence(reason: Reason) -> None:
 
 
 RISKS = {
-    Risk.NO_STANDBY: (ChainRisk(of=Risk.NO_STANDBY, link=1), "no standby stands behind link 1"),
+    Risk.NO_STANDBY: (
+        ChainRisk(of=Risk.NO_STANDBY, link=1),
+        "the link after link 1 is not in the queue",
+    ),
     Risk.VANISHED: (
         ChainRisk(of=Risk.VANISHED, link=2, job_id=JOB, detail="DEADLINE"),
         "the standby for link 2 (job 12) is gone: DEADLINE",
     ),
-    Risk.UNKNOWN: (ChainRisk(of=Risk.UNKNOWN, link=2), "Slurm does not know link 2 any more"),
+    Risk.UNKNOWN: (ChainRisk(of=Risk.UNKNOWN, link=2), "Slurm no longer shows link 2"),
     Risk.REFUSED: (ChainRisk(of=Risk.REFUSED, link=2, detail="no"), "Slurm refuses link 2: no"),
     Risk.HINDERED: (
         ChainRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="JobHeldAdmin"),

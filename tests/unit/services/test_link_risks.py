@@ -167,7 +167,7 @@ def test_links_that_fail_fast_in_a_row_pause_the_chain(chain_store: Store) -> No
     found = told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.PAUSED
     why = f"{FAST_FAILURES} links in a row failed within 10 minutes"
-    assert found[2] == f"paused: {why}; `mirage chain resume {CHAIN}` goes on"
+    assert found[2] == f"paused: {why}; mend the cause, then run `mirage chain resume {CHAIN}`"
 
 
 def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(chain_store: Store) -> None:
@@ -216,7 +216,7 @@ def test_what_is_fast_is_the_chains_own_word(chain_store: Store) -> None:
     register_50(chain_store, min_runtime_s=61)
     found = told(chain_store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     why = f"{FAST_FAILURES} links in a row failed within 61 s"
-    assert found[2] == f"paused: {why}; `mirage chain resume {CHAIN}` goes on"
+    assert found[2] == f"paused: {why}; mend the cause, then run `mirage chain resume {CHAIN}`"
 
 
 def test_a_link_that_worked_in_between_is_no_row_of_failures(chain_store: Store) -> None:
@@ -252,7 +252,7 @@ def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link
     over = ended(2, JobState.TIMEOUT, NOW - HOUR, NOW)
     found = told(chain_store, first, over, now=NOW + GRACE_S + 1)
     assert found[0] is ChainState.FINISHED
-    assert found[2] == "its links ran for 2.0 h in all"
+    assert found[2] == "its links ran for 2.0 h in total"
 
 
 def test_a_chain_that_its_owner_takes_up_again_is_not_over(chain_store: Store) -> None:
@@ -299,7 +299,10 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60), run(3, JobState.COMPLETED, 2)]
     state, _, note = told(chain_store, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
-    assert note == f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on"
+    assert note == (
+        "paused: its last links failed soon after their start; mend the cause, then run "
+        f"`mirage-link resume {CHAIN}`"
+    )
     assert told(chain_store, *jobs, now=NOW + 9000) == (state, "", note)
     placed = job(3, job_id=JobId(19), submit=NOW + 6000)
     assert told(chain_store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE

@@ -113,8 +113,8 @@ def test_lists_are_newest_first(store: Store, cluster_id: int) -> None:
     ("change", "said"),
     [
         ({"name": ""}, "1 to 64 characters"),
-        ({"name": "a\x1b[2J"}, "all of them visible"),
-        ({"role": Role.USER}, "is somebody's: give --user"),
+        ({"name": "a\x1b[2J"}, "no control characters"),
+        ({"role": Role.USER}, "belongs to a user: give --user"),
         ({"expires_at": NOW}, "at most 366 days"),
         ({"expires_at": NOW + 367 * 86400}, "at most 366 days"),
     ],
