@@ -22,7 +22,7 @@ class PulledView(WireModel):
     stopped: list[str] = Field(
         description="Partitions that acted until then; empty text is the cluster.", examples=[[""]]
     )
-    released_by: str = Field(examples=["taking the file away"])
+    released_by: str = Field(examples=["removing the file"])
 
 
 class KillSwitch(WireModel):

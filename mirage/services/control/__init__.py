@@ -1,1 +1,1 @@
-"""Hold what admins allow: modes, the kill switch, and the limits on what Mirage may spend."""
+"""Set what Mirage may do: modes, the kill switch, and the admins' limits."""

@@ -1,10 +1,9 @@
-"""The kill switch: pulled in one of three ways it turns all acting into shadow, until released.
+"""The kill switch: while it is pulled, in one of three ways, mode act works as shadow.
 
-Running jobs are not touched, and standbys stay in Slurm. Those that Mirage had pinned, or whose
-release it had planned, are put back behind their predecessors within a tick
-(`DecisionContext.decide_retreat`): after that Slurm does nothing that Mirage has thought of. While
-the switch is pulled by any way no mode can be set to act; the worker looks at each tick, so that
-none slips through.
+Running jobs are not touched, and standbys stay in Slurm's queue. Standbys that Mirage had pinned,
+or whose release it had planned, are put back behind their predecessors within a tick
+(`DecisionContext.decide_retreat`). After that nothing that Mirage decided happens in Slurm. While
+the switch is pulled in any way, no mode can be set to act. The worker checks that at each tick.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +20,7 @@ from mirage.store.operations.admin_overrides import PulledSwitch
 
 SERVICE = "mirage"
 FILE = "shadow"
-"""In the state directory."""
+"""The name of the file, in the state directory, that pulls the switch."""
 PULLED, RELEASED = "kill switch pulled", "kill switch released"
 
 
@@ -31,16 +30,16 @@ class Way(StrEnum):
     REST = "rest"
     """`POST /api/v1/kill`, and the page Admin."""
     FILE = "file"
-    """A file named `shadow` in the state directory: whoever may put it there may take it away."""
+    """A file named `shadow` in the state directory; removing the file releases the switch."""
 
 
 BY_HAND = frozenset({Way.COMMAND, Way.REST})
-"""Those that are released by a word; of the file, taking it away is the word."""
+"""The ways that a request releases; the file is released by removing it."""
 
 RELEASED_BY = {
     Way.COMMAND: "`mirage mode act`, or the page Admin",
     Way.REST: "the page Admin, `POST /api/v1/kill/release` or `mirage mode --release`",
-    Way.FILE: "taking the file away",
+    Way.FILE: "removing the file",
 }
 
 
@@ -50,7 +49,7 @@ def list_pulls(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
 
 
 def explain_pulls(by: Sequence[PulledSwitch]) -> str:
-    """Why nothing may act, and what to do."""
+    """Return who pulled the switch and when, and what releases it."""
     ways = (
         f"by {each.by} at {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M} UTC "
         f"(released by {RELEASED_BY[Way(each.way)]})"
@@ -60,7 +59,7 @@ def explain_pulls(by: Sequence[PulledSwitch]) -> str:
 
 
 def pull_switch(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) -> None:
-    """Whatever acts goes back to shadow, and stays there until release."""
+    """Pull the switch: every mode act becomes shadow, and stays shadow until the release."""
     stopped = _stop_acting(tx, cluster_id)
     before = {each.way for each in list_pulls(tx, cluster_id)}
     new = PulledSwitch(way=way.value, by=actor, at=now, stopped=tuple(stopped))
@@ -78,10 +77,10 @@ def release_switch(
     actor: str,
     act_again: bool = False,
 ) -> None:
-    """Modes may be set to act again, once no other way is left.
+    """Release the switch for these ways; modes may be set to act once no way is left.
 
-    `act_again`: what acted until it was pulled, and has got no other mode since, acts again then;
-    else all stays in shadow.
+    With `act_again`, the partitions that acted before the pull act again, unless they have got
+    another mode since. Otherwise all stay in shadow.
     """
     mine = [each for each in list_pulls(tx, cluster_id) if each.way in {way.value for way in ways}]
     if not mine:
@@ -105,7 +104,10 @@ def _list_resumable(
 
 
 def enforce_switch(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> None:
-    """At each tick: the file is looked for, and nothing acts while the switch is pulled."""
+    """Pull or release the switch by its file, and keep modes from act while it is pulled.
+
+    The worker calls this at each tick.
+    """
     if file is not None and file.exists():
         pull_switch(tx, cluster_id, Way.FILE, now=now, actor=f"file {file}")
     else:

@@ -1,4 +1,4 @@
-"""The limits of `limits` as an admin has them: the configuration's, or set by hand."""
+"""The limits in force: the configuration's, or those that an admin set while the service runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,16 +17,16 @@ _MOST = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSpec:
-    """One limit: where `Limits` has it, and what it may be."""
+    """One limit: its field in `Limits`, and the values that it may have."""
 
     field: str
     per: float = 1.0
-    """What `Limits` counts in one of its unit."""
+    """The value in `Limits` divided by the value that people see (3600: seconds and hours)."""
     least: float = 0.0
     most: float = _MOST
     whole: bool = False
     flag: bool = False
-    """No or yes: 0 or 1."""
+    """Whether the limit is a yes (1) or a no (0)."""
 
     def get_value(self, limits: Limits) -> float:
         return float(getattr(limits, self.field)) / self.per
@@ -48,7 +48,7 @@ ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "demote_after": LimitSpec(field="demote_after", least=1, whole=True),
     "demote_error_h": LimitSpec(field="demote_error_s", per=HOUR_S, least=0.01),
 }
-"""By the configuration's name below [provision]."""
+"""The limits by their name in the configuration's [provision]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +63,12 @@ class LimitDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveLimit:
-    """A limit with who set it."""
+    """A limit in force, and who set it."""
 
     name: str
     value: float
     configured: float
-    """What is in force without the one set by hand."""
+    """The configuration's value, which counts without the override."""
     told: LimitDescription
     set_by: str | None
     """None: the configuration."""
@@ -79,7 +79,7 @@ UNDESCRIBED = LimitDescription(unit="", meaning="", origin="default")
 
 
 def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
-    """Return the limits that a tick goes by: the configuration's, with those set by hand."""
+    """Return the limits for a tick: the configuration's, with the admins' overrides."""
     limits = configured
     for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
         if name in ADJUSTABLE_LIMITS:
@@ -115,13 +115,16 @@ def _build_effective_limit(
 def set_limit_override(
     tx: Transaction, cluster_id: int, name: str, value: float | None, *, now: int, actor: str
 ) -> None:
-    """Set a limit by hand from the next tick on; None: the configuration's counts again.
+    """Override a limit from the next tick on; None removes the override.
 
-    Raises NotFound if there is no such limit, and InputError for a value that it cannot have.
+    Raises NotFound if there is no such limit, and InputError for a value that the limit cannot
+    have.
     """
     cap = ADJUSTABLE_LIMITS.get(name)
     if cap is None:
-        raise NotFound(f"there is no limit {name}: there are {', '.join(ADJUSTABLE_LIMITS)}")
+        raise NotFound(
+            f"there is no limit {name}; name one of these: {', '.join(ADJUSTABLE_LIMITS)}"
+        )
     before = admin_overrides.list_limit_overrides(tx, cluster_id).get(name)
     if value is None:
         admin_overrides.unset_limit_override(tx, cluster_id, name)
@@ -138,6 +141,6 @@ def set_limit_override(
 
 def _check_value(name: str, cap: LimitSpec, value: float) -> None:
     if not cap.least <= value <= cap.most:
-        raise InputError(f"{name} is from {cap.least:g} to {cap.most:g}, not {value:g}")
+        raise InputError(f"{name} must be from {cap.least:g} to {cap.most:g}, not {value:g}")
     if cap.whole and value != int(value):
-        raise InputError(f"{name} is a whole number, not {value:g}")
+        raise InputError(f"{name} must be a whole number, not {value:g}")

@@ -1,4 +1,4 @@
-"""Checks every move of a policy against an admin's limits before Slurm is told of it."""
+"""Checks every move of a policy against the admins' limits before Slurm gets a command."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,26 +10,27 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Slurm keeps the chain whatever these say: they only bound what Mirage may spend on it."""
+    """The admins' limits. Slurm starts every link without Mirage too, so no limit ends a chain."""
 
     max_lead_s: int = DAY_S
     min_gain_s: int = 60
     account_overlap_node_h: float = 500.0
-    """Per account and 24 h."""
+    """The most overlap of one account in 24 h, node-hours."""
     cluster_overlap_node_h: float = 5000.0
     replan_gain_h: float = 0.1
     allow_pin: bool = True
     max_touches: int = 6
-    """Of one hand-over."""
+    """The most moves of one hand-over's standby."""
     max_chains_per_user: int = 200
-    """Live ones that Mirage follows (`services.chains.chain_quota`)."""
+    """The most chains of one user that Mirage follows and that have not ended
+    (`services.chains.chain_quota`)."""
     demote_after: int = 10
     demote_error_s: float = 12.0 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Overlap node-hours of the last 24 h: run ones, and what freed standbys may still cost."""
+    """Node-hours of overlap in the last 24 h, with what freed standbys may still cost."""
 
     account: float
     cluster: float
@@ -41,9 +42,9 @@ class Spent:
 
 
 def apply_limits(decision: Decision, view: PolicyView, limits: Limits, spent: Spent) -> Decision:
-    """The decision, or a wait that says which limit stopped it.
+    """Return the decision, or a wait whose reason names the limit that stopped it.
 
-    A standby that has to leave its predecessor's nodes goes back behind it then.
+    Instead of the wait, a pinned standby that has to leave its predecessor's nodes gets a HOLD.
     """
     if decision.action is not Action.FREE:
         return decision
@@ -58,17 +59,26 @@ def _find_stop_reason(
     decision: Decision, view: PolicyView, limits: Limits, spent: Spent
 ) -> str | None:
     if view.time_left_s > limits.max_lead_s:
-        return f"not before {limits.max_lead_s / HOUR_S:g} h to the end (max_lead_h)"
+        return (
+            f"the standby is freed at most {limits.max_lead_s / HOUR_S:g} h before its "
+            "predecessor's end (max_lead_h)"
+        )
     forecast = decision.forecast
     if forecast is not None:
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
         if gain_s < limits.min_gain_s:
-            return f"a wait of {gain_s:.0f} s at most is not worth a move (min_gain_s)"
+            return f"the forecast wait of {gain_s:.0f} s is too short for a move (min_gain_s)"
     worst = compute_worst_overlap(view)
     if spent.account + worst > limits.account_overlap_node_h:
-        return f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h"
+        return (
+            f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h "
+            "(account_overlap_node_h)"
+        )
     if spent.cluster + worst > limits.cluster_overlap_node_h:
-        return f"the cluster has spent its overlap: {spent.cluster:.1f} node-hours in 24 h"
+        return (
+            f"the cluster has spent its overlap: {spent.cluster:.1f} node-hours in 24 h "
+            "(cluster_overlap_node_h)"
+        )
     return None
 
 
@@ -78,14 +88,17 @@ def compute_worst_overlap(view: PolicyView) -> float:
 
 
 def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
-    """Node-hours with both links running: so far, and at worst to come for a freed standby."""
+    """Return the overlap of two links in node-hours; for a freed standby, at worst."""
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
     return max(0, end - begin) / HOUR_S * successor.nodes
 
 
 def find_excess_error(errors_s: Sequence[float], limits: Limits) -> float | None:
-    """The mean absolute forecast error, seconds, if it is enough to stop acting."""
+    """Return the mean absolute error of the last forecasts, in seconds, if it is too large to act.
+
+    Returns None if the error is small enough, or if there are fewer than `demote_after` forecasts.
+    """
     lately = errors_s[-limits.demote_after :]
     if len(lately) < limits.demote_after:
         return None

@@ -11,7 +11,7 @@ from mirage.store.operations import clusters
 
 MEANS = {
     Mode.OBSERVE: "look at the cluster and forecast; decide nothing",
-    Mode.SHADOW: "decide, and write down what would be done; touch nothing",
+    Mode.SHADOW: "decide, and record what would be done; change nothing in Slurm",
     Mode.ACT: "decide, and move standbys in Slurm",
 }
 
@@ -48,13 +48,16 @@ def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, ac
 
 
 def check_partition(tx: Transaction, cluster_id: int, partition: str) -> None:
-    """Raises InputError for a partition that is nowhere seen while others are, and has no mode of
-    its own yet: it is misspelt."""
+    """Raise InputError for a partition that is probably misspelt.
+
+    That is one that neither nodes, jobs nor modes name, while other partitions are known.
+    """
     known = set(snapshots.list_partitions(tx, cluster_id))
     if (seen := queue_summary.find_summary(tx, cluster_id)) is not None:
         known |= {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
     if known and partition and partition not in known | set(clusters.list_modes(tx, cluster_id)):
         raise InputError(
-            f"no partition {partition} is known: there are {', '.join(sorted(known - {''}))}. "
-            "(`mirage mode` sets one that has neither nodes nor jobs yet.)"
+            f"partition {partition} has neither nodes nor jobs; name one of these: "
+            f"{', '.join(sorted(known - {''}))}. "
+            "(`mirage mode` sets the mode of a partition that has none yet.)"
         )

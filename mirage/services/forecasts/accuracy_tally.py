@@ -1,4 +1,4 @@
-"""Sums up what forecasts were worth: of a day, and of any days together."""
+"""Sums up forecast accuracy: the forecasts of one day, or of several days together."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,12 +10,12 @@ from mirage.domain.arrays import Floats
 from mirage.features.twin_features import LEVELS
 
 ATOM_S = 60
-"""A shorter wait is none: it is the scheduler's own pace, and a machine with room has only such."""
+"""A wait below this many seconds counts as no wait: the scheduler's own pass takes that long."""
 
 CELLS = len(LEVELS) + 1
-"""Of the probability integral transform: between two levels each."""
+"""Cells of the probability integral transform (PIT), each between two neighbouring levels."""
 _EDGES = np.concatenate(([0.0], 30.0 * 1.2 ** np.arange(60)))
-"""Of the histogram of absolute errors, seconds: the last is 16 days."""
+"""Edges of the histogram of absolute errors, in seconds; the last is 16 days."""
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
 
@@ -33,36 +33,40 @@ def _make_empty_losses() -> list[float]:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over forecasts whose outcome is known. All seconds."""
+    """Sums over forecasts whose outcome is known; all times are seconds."""
 
     count: int = 0
     gave_up: int = 0
-    """Jobs that never started: they tell nothing of a wait, and are counted beside."""
+    """Jobs that never started. They have no wait, and are not in `count`."""
     waited: int = 0
     """Jobs that waited ATOM_S or longer."""
     pit: list[float] = field(default_factory=_make_empty_cells)
-    """[CELLS]: outcomes between two levels; one that lies on several is shared out over them."""
+    """[CELLS]: outcomes between two levels; one on several levels is shared among them."""
     errors: list[int] = field(default_factory=_make_empty_errors)
     """Histogram of |median - wait|."""
     pinball_s: list[float] = field(default_factory=_make_empty_losses)
     """Sums of the pinball loss at p10, p50, p90."""
     both: int = 0
-    """Jobs for which Slurm planned a start at the same look."""
+    """Jobs for which Slurm planned a start at the instant of the forecast."""
     both_errors: list[int] = field(default_factory=_make_empty_errors)
-    """Of those: |median - wait|."""
+    """Histogram of |median - wait| of the jobs in `both`."""
     slurm_errors: list[int] = field(default_factory=_make_empty_errors)
-    """Of those: |Slurm's plan - wait|."""
+    """Histogram of |Slurm's plan - wait| of the jobs in `both`."""
 
     @classmethod
     def from_stored(cls, stored: Any) -> Self:
         return cls(**(stored or {}))
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain numbers, as JSON takes them."""
+        """Return the tally as plain numbers and lists, for JSON."""
         return asdict(self)
 
     def add_outcome(self, quantiles_s: tuple[int, ...], wait_s: int, slurm_s: int | None) -> None:
-        """One outcome. `quantiles_s` at `LEVELS`."""
+        """Add one outcome, in seconds.
+
+        `quantiles_s` are the forecast's quantiles at `LEVELS`, `wait_s` is the true wait, and
+        `slurm_s` the wait by Slurm's plan, if Slurm had one.
+        """
         foretold = _round_short_waits(np.array(quantiles_s, dtype=np.float64))
         wait = float(_round_short_waits(np.array([wait_s], dtype=np.float64))[0])
         self.count += 1
@@ -96,15 +100,15 @@ class Tally:
 
     @property
     def covered(self) -> float:
-        """Outcomes between p10 and p90."""
+        """Return the number of outcomes between p10 and p90."""
         return float(sum(self.pit[_P10 + 1 : _P90 + 1]))
 
 
 def compute_pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
-    """[CELLS], summing to 1: where the wait lies among the quantiles.
+    """Return float64[CELLS], summing to 1: the cell of the quantiles that the wait lies in.
 
-    On several quantiles at once (an atom: many forecasts of no wait) it is everywhere between the
-    levels around them: the randomised transform in its mean, so that nothing is drawn.
+    If several quantiles equal the wait (many forecasts say "no wait"), the outcome is shared evenly
+    among the cells around them. That is the mean of the randomised PIT, without random numbers.
     """
     low = int(np.searchsorted(quantiles_s, wait_s, side="left"))
     high = int(np.searchsorted(quantiles_s, wait_s, side="right"))
@@ -114,13 +118,16 @@ def compute_pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
 
 
 def compute_pinball_loss(foretold_s: float, wait_s: float, level: float) -> float:
-    """The loss that the true quantile of that level makes least."""
+    """Return the pinball loss, in seconds; the true quantile of that level has the least loss."""
     over = foretold_s - wait_s
     return max((1.0 - level) * over, -level * over)
 
 
 def compute_median(errors: list[int]) -> float | None:
-    """Seconds, to within a bin of the histogram (a fifth of its value); None of none."""
+    """Return the median of a histogram of errors, in seconds; None if the histogram is empty.
+
+    The result is exact to one bin, a fifth of the value.
+    """
     counts = np.asarray(errors, dtype=np.float64)
     total = counts.sum()
     if not total:
@@ -143,5 +150,5 @@ def _find_bin(error_s: float) -> int:
 
 
 def _sum_columns(columns: Sequence[list[Any]]) -> list[Any]:
-    """Cell by cell."""
+    """Return the sums of the lists, element by element."""
     return [sum(cells) for cells in zip(*columns, strict=True)]

@@ -1,9 +1,9 @@
-"""Judges and corrects forecasts of jobs to come, by jobs that users do submit.
+"""Measures and corrects the forecasts for jobs that users ask about before they submit.
 
-For some jobs of each tick, the service keeps what their users would have been told. Once those jobs
-have started, the forecasts of each source are judged. Later forecasts are moved by what those would
-have needed. `store.forecasts.job_forecasts` says why these are not the forecasts of
-`job_forecast_recorder`.
+For some new jobs of each tick, the service stores the forecast that their users would have got.
+Once those jobs have started, the accuracy of each source is known. Later forecasts are corrected by
+the errors of the earlier ones. `store.forecasts.job_forecasts` says why these are not the forecasts
+of `job_forecast_recorder`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,24 +23,24 @@ from mirage.store.forecasts import forecast_trials
 from mirage.store.forecasts.forecast_trials import ForecastTrial, TrialOutcome
 
 A_TICK = 10
-"""Jobs that are tried at one look."""
+"""The most new jobs of one look for which a forecast is stored."""
 MOST = 5000
-"""Trials that count, about."""
+"""About the most trials that the accuracy is computed from."""
 ENOUGH, ENOUGH_DAYS = 50, 5
-"""Without so many no forecast is moved."""
+"""Jobs and days that are needed before forecasts are corrected."""
 LEAST = 20
-"""Without so many nothing is said of how good they are."""
+"""Jobs that are needed before an accuracy is given."""
 
 _LEVELS = (0.1, 0.5, 0.9)
 _SHORTEST_S = 60.0
 
 
 Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
-"""The source, and what it says as it is."""
+"""Returns the source and its uncorrected forecast; None if there is no forecast."""
 
 
 def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
-    """Return a trial for each of some new jobs: what its user would have been told."""
+    """Return trials for some new jobs: the forecasts that their users would have got."""
     found = []
     for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
@@ -67,7 +67,7 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
 
 
 def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
-    """Judge each source by the jobs of the last weeks, and forget older ones."""
+    """Store each source's accuracy on the jobs of the last weeks, and delete older trials."""
     since = now - WINDOW_DAYS * DAY_S
     forecast_trials.forget_trials(tx, cluster_id, since)
     outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
@@ -78,7 +78,10 @@ def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
 
 
 def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
-    """None: of too few. One that still waits counts once it has waited for longer than its p90."""
+    """Return the accuracy of these forecasts; None if there are too few.
+
+    A job that still waits counts once it has waited for longer than its p90.
+    """
     known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
     if len(known) < LEAST:
         return None
@@ -100,12 +103,12 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
 
 
 def _round_short_waits(seconds: Floats) -> Floats:
-    """Less than a minute is no wait: a scheduler's pass takes that long."""
+    """Return the waits, with 0 for those below a minute: a scheduler's pass takes that long."""
     return np.where(seconds < _SHORTEST_S, 0.0, seconds)
 
 
 def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
-    """Return the forecast, moved as the last weeks ask for; unchanged if nobody can say."""
+    """Return the forecast, corrected by the last weeks; unchanged if there are too few of them."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast
     told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Keeps what like jobs' waits foretell of each new job, until its own wait is known.
+"""Stores a forecast for each new job, made from the waits of similar jobs.
 
-The forecast is a whole distribution: the waits of jobs that had started before the job was
-submitted. So jobs that start at once are in it as well as jobs that are seen to wait. Beside it
-stands the start that Slurm planned for the job when the queue first showed it.
+The forecast is a full distribution, built from jobs that started before this job was submitted,
+including jobs that started immediately. It is kept until the job's own wait is known. The start
+that Slurm planned when the queue first showed the job is stored as well.
 `store.forecasts.job_forecasts` says why these are not the trials of `forecast_calibration`.
 """
 
@@ -25,20 +25,20 @@ from mirage.store.forecasts.job_forecasts import JobForecast, JobForecastOutcome
 from mirage.store.jobs import job_history
 
 MOST = 60
-"""New jobs of one look that something is foretold of."""
+"""The most new jobs of one look that get a forecast."""
 LEAST_SAMPLES = 20
 _FORGOTTEN_S = 90 * 86400
 
 
 class JobForecastRecorder:
-    """Foretells new jobs for one cluster's worker; remembers which jobs the last look showed."""
+    """Records forecasts of new jobs for one cluster's worker; remembers the last look's queue."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
         self._before: Queue | None = None
 
     def record_new_jobs(self, store: Store, queue: Queue) -> None:
-        """Foretell what is new since the last look."""
+        """Store a forecast for the jobs that are new since the last look."""
         before, self._before = self._before, queue
         if before is None:
             return
@@ -54,7 +54,7 @@ class JobForecastRecorder:
 def build_forecasts(
     tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
 ) -> Iterator[JobForecast]:
-    """One for each job of whose partition enough is known."""
+    """Yield a forecast for each job that has at least LEAST_SAMPLES similar jobs."""
     for partition in dict.fromkeys(job.partition for job in found):
         mine = [job for job in found if job.partition == partition]
         first = min(job.submit for job in mine)
@@ -76,12 +76,12 @@ def _compute_quantiles(waits: Ints) -> tuple[int, ...]:
 
 
 def _compute_planned_wait_s(job: Job, now: int) -> int | None:
-    """The wait by Slurm's plan; None where it had none yet, or needed none."""
+    """Return the wait by Slurm's plan, in seconds; None if Slurm has no plan for the job."""
     return None if job.planned_start is None else max(0, max(job.planned_start, now) - job.submit)
 
 
 def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
-    """Count what has become known into its day; returns how many forecasts that were."""
+    """Add the outcomes that are known now to their days' tallies; return how many there were."""
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:

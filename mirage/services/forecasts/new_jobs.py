@@ -1,4 +1,4 @@
-"""Jobs that users have just submitted: whatever is foretold of new jobs is foretold of these."""
+"""Selects the jobs that users have just submitted, for all forecasts of new jobs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 
 _LATE_S = 120
-"""A job that the queue shows so long after its submission was not new in it."""
+"""A job that the queue first shows this many seconds after its submission is not new."""
 
 
 def sample_new_jobs(queue: Queue, before: Queue, most: int) -> list[Job]:
@@ -17,19 +17,19 @@ def sample_new_jobs(queue: Queue, before: Queue, most: int) -> list[Job]:
 
 
 def list_new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
-    """Submitted since `before`, whatever has become of them by now."""
+    """Yield the jobs submitted since `before`, whether they wait, run or have ended."""
     fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
     return (queue.get_job(int(i)) for i in np.flatnonzero(fresh))
 
 
 def is_plain(job: Job) -> bool:
-    """Eligible from its submission on: nothing that its user asked for keeps it waiting."""
+    """Return whether the job was eligible from its submission on, without dependency or hold."""
     held = bool(job.dependency) or job.priority == 0
     return not held and job.eligible is not None and job.eligible <= job.submit + 1
 
 
 def sample_evenly(found: Sequence[Job], most: int) -> list[Job]:
-    """Evenly over their numbers: a burst is like itself."""
+    """Return at most `most` jobs, spread evenly over the job ids: jobs of a burst are alike."""
     ordered = sorted(found, key=lambda job: job.job_id)
     places = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).astype(int))
     return [ordered[place] for place in places]

@@ -1,7 +1,7 @@
-"""The twin, asked ahead of those who look: what jobs of the usual shapes would wait.
+"""Asks the twin how long jobs of the usual shapes would wait, before users ask.
 
-It is the worker's, after all moves of a tick: each tick brings a little time, which is saved up for
-a round over the shapes that are due. Who asked for a shape of their own is answered first.
+The worker runs this after all moves of a tick. Each tick brings a little time, which is saved up
+for a round over the shapes that are due. Shapes that users asked about come first.
 """
 
 import time
@@ -25,7 +25,7 @@ from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
 
 if TYPE_CHECKING:
-    # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
+    # They import numba: half a second and 60 MiB, wasted if nobody asks the twin.
     from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput
     from mirage.features.observation.feature_vector import SnapshotObserver
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 GOOD_S = 600
-"""So old an answer may be before it is asked for again."""
+"""Seconds after which the twin is asked about a shape again."""
 USUAL = 24
-"""Shapes that are looked after without being asked."""
+"""The most usual shapes that the twin is asked about unasked."""
 USUAL_S = 7 * 86400
-"""They are those of the jobs that started lately."""
+"""Usual shapes are those of jobs that started in these last seconds."""
 AGAIN_S = 3600
-"""Between two looks at which shapes are usual, and at how good the forecasts are."""
+"""Seconds between two updates of the usual shapes and of the forecast accuracy."""
 
 
 @dataclass(slots=True)
 class ShapeForecaster:
-    """Asks the twin about job shapes, in the time that each tick brings; keeps the last queue."""
+    """Asks the twin about job shapes in the time that each tick brings; keeps the last queue."""
 
     budget_s: float = BUDGET_S
-    """That a tick brings."""
+    """The seconds that a tick brings."""
     clock: Callable[[], float] = time.perf_counter
     _saved_s: float = 0.0
     _usual_at: int | None = None
@@ -56,7 +56,7 @@ class ShapeForecaster:
     def run_tick(
         self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
     ) -> None:
-        """Record trials, look after the usual shapes, and forecast what the tick has time for."""
+        """Record trials, update the usual shapes, and forecast what the tick has time for."""
         now = snapshot.queue.taken_at
         self._record_trials(store, cluster_id, snapshot.queue)
         if self._usual_at is None or now >= self._usual_at + AGAIN_S:
@@ -66,13 +66,13 @@ class ShapeForecaster:
                 forecast_calibration.judge_sources(tx, cluster_id, now)
         self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
         if observer is not None and not observer.is_compiled():
-            return  # who asked waits, and is not told that there is no answer
+            return  # the requests stay open until the compilation is over
         with store.read() as tx:
             wanted = shape_forecasts.has_open_requests(tx, cluster_id, now - ASKED_S)
             due = shape_forecasts.list_due_shapes(
                 tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
             )
-            # Somebody waits: the time is borrowed, and saved up again before the next round.
+            # If a user waits, a round may use time that is saved up only afterwards.
             if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
                 return
             told = list(self._forecast_due_shapes(due, tx, cluster_id, snapshot, observer))
@@ -81,7 +81,7 @@ class ShapeForecaster:
                 shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
 
     def _record_trials(self, store: Store, cluster_id: int, queue: Queue) -> None:
-        """Once a look has been seen before: what is new in this one."""
+        """Store trials for the jobs that are new since the last look; none at the first look."""
         before, self._before = self._before, queue
         if before is None:
             return
@@ -99,26 +99,26 @@ class ShapeForecaster:
         snapshot: Snapshot,
         observer: Observer | None,
     ) -> Iterator[tuple[JobShape, Forecast | str]]:
-        """Answers, or why there are none, until the time is used up; one at least."""
+        """Yield at least one forecast, or why there is none, and more while there is time."""
         begun = self.clock()
         asked = _prepare_query(tx, cluster_id, snapshot, observer)
         for shape in due:
             yield shape, (asked if isinstance(asked, str) else _forecast_shape(asked, shape))
             if self.clock() - begun >= self._longest_s:
                 break
-        # The first round after an installation compiles, which is not held against later ones.
+        # The first round after an installation compiles: later rounds do not pay for that.
         took_s = min(self.clock() - begun, 2 * self._longest_s)
         self._saved_s = max(self._saved_s - took_s, -self._longest_s)
 
     @property
     def _longest_s(self) -> float:
-        """Return the seconds that a round takes at most, but for its last answer."""
+        """Return the seconds after which a round asks about no further shape."""
         return LONGEST_SAVING * self.budget_s
 
 
 @dataclass(frozen=True, slots=True)
 class _TwinQuery:
-    """The twin, and what it is asked with."""
+    """The data for the twin's forecasts of one tick."""
 
     look: "SnapshotObserver"
     history: "SubmissionHistory"
@@ -129,7 +129,7 @@ class _TwinQuery:
 def _prepare_query(
     tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
 ) -> _TwinQuery | str:
-    """Or why it cannot be asked."""
+    """Return the data for the twin's forecasts, or why there is none."""
     if observer is None:
         return NO_FILE
     try:
@@ -155,12 +155,12 @@ def _forecast_shape(asked: _TwinQuery, shape: JobShape) -> Forecast | str:
     except MirageError as error:
         return str(error)
     except Exception as error:
-        _log.exception("a shape could not be foretold")
-        return f"it failed: {error!r}"
+        _log.exception("the twin failed on a job shape")
+        return f"the simulation failed: {error!r}"
 
 
 def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
-    """A job that follows nothing, of nobody in particular."""
+    """Return a job of this shape without a predecessor and without a user."""
     from mirage.features.handover_input import HandoverInput  # noqa: PLC0415 - see above
 
     shared = params.select_type is not SelectType.LINEAR
@@ -185,7 +185,7 @@ def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
 def _refresh_usual_shapes(
     tx: Transaction, cluster_id: int, now: int, observer: Observer | None
 ) -> None:
-    """Follow the shapes that are usual now; none if nobody can be asked about them."""
+    """Follow the shapes that are usual now; none if there is no twin to ask."""
     found: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR

@@ -1,7 +1,7 @@
-"""If I submitted this now: how long it would wait, from what is stored.
+"""Forecasts how long a job would wait if a user submitted it now, from stored data.
 
-The worker asks the twin ahead of those who look (`shape_forecaster`). Where it has no answer
-for a job of this shape, nor one near it, what like jobs waited lately is told.
+The worker asks the twin beforehand (`shape_forecaster`). If the twin has no answer for a job of
+this shape, nor for a similar shape, the forecast comes from the recent waits of similar jobs.
 """
 
 from collections.abc import Iterable
@@ -19,32 +19,33 @@ from mirage.store.forecasts import forecast_trials, shape_forecasts
 from mirage.store.jobs import job_history, queue_summary
 
 FRESH_S = 1800
-"""An older answer of the twin is not shown."""
+"""An answer of the twin that is older than this many seconds is not used."""
 NEAR = 1.0
-"""Doublings of nodes and of time limit together, within which another shape's answer is shown."""
+"""Another shape's answer is used if nodes and time limit together differ by at most this many
+doublings."""
 ASKED_S = 1800
-"""For so long the worker tries to answer what somebody asked."""
+"""Seconds for which the worker tries to answer a user's request."""
 MOST_ASKED = 64
-"""Shapes that may be asked about in that time."""
+"""The most shapes that all users together may ask about in ASKED_S."""
 JUDGED_S = 2 * 86400
-"""An older judgement of the forecasts is not shown."""
+"""A forecast accuracy that is older than this many seconds is not used."""
 
 TWIN, QUANTILE = "twin", "quantile"
 
 
 _FAR = 2**62
 _MEANT = 0.8
-"""Of the waits lie between p10 and p90."""
+"""The share of waits that should lie between p10 and p90."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """The bounds of a partition, as far as the person who asks may know them."""
+    """The bounds of a partition, as far as the caller may know them."""
 
     sees_nodes: bool = True
-    """To whom nodes are private, a refusal would tell how many there are."""
+    """Whether the caller may see nodes. If not, no refusal tells how many nodes there are."""
     max_time_s: int = 0
-    """0: none, or not known."""
+    """MaxTime in seconds; 0 if the partition has none, or if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +54,31 @@ class Requester:
 
     uid: int
     most: int
-    """Shapes in `ASKED_S`."""
+    """The most shapes that the user may ask about in `ASKED_S`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionForecast:
-    """A forecast as it is told to a user who would submit a job of the shape now."""
+    """The forecast for a user who would submit a job of the shape now."""
 
     shape: JobShape
     source: str
-    """Who says so: the twin, or the quantiles of what like jobs waited."""
+    """TWIN, or QUANTILE for the waits of similar jobs."""
     used: JobShape
-    """The shape that it was foretold of."""
+    """The shape that the forecast was made for; it may be a similar one."""
     at: int
-    """When."""
+    """When the forecast was made."""
     forecast: Forecast
-    """Moved by what the last weeks would have needed, where they say."""
+    """The forecast, corrected by the errors of the last weeks if they are known."""
     plain: Forecast
-    """As it was foretold."""
+    """The forecast without correction."""
     likeness: Likeness | None
-    """Of the jobs that it was foretold from; None: by the twin."""
+    """How similar the jobs are that the forecast was made from; None for the twin's."""
     quality: ForecastAccuracy | None
     refused: str
-    """Why the twin says nothing of exactly this shape; empty: it does, or was not asked yet."""
+    """Why the twin has no answer for exactly this shape; empty if it has one or was not asked."""
     waiting: bool
-    """Somebody has asked for exactly this shape, and the worker has not answered yet."""
+    """Whether a user has asked the twin for exactly this shape and the answer is still to come."""
 
     @property
     def exact(self) -> bool:
@@ -97,8 +98,11 @@ def forecast_submission(
     least: int = 1,
     bounds: PartitionBounds = PartitionBounds(),
 ) -> SubmissionForecast:
-    """Raises NeverStarts; and NotFound where nothing is known, `least`: nor from fewer started jobs
-    than that."""
+    """Return the stored forecast that is nearest to the shape.
+
+    Raises NeverStarts if the partition cannot run such a job. Raises NotFound if nothing is known,
+    or if fewer than `least` similar jobs have started.
+    """
     _check_fits(tx, cluster_id, shape, bounds)
     known = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
@@ -144,9 +148,15 @@ def request_forecast(
     bounds: PartitionBounds = PartitionBounds(),
     by: Requester | None = None,
 ) -> None:
-    """Have the twin asked for exactly this shape. Raises InputError, NeverStarts, TooMany."""
+    """Have the worker ask the twin about exactly this shape.
+
+    Raises InputError for an unknown partition, NeverStarts, and TooMany above the quotas.
+    """
     if not _is_known(tx, cluster_id, shape.partition):
-        raise InputError("no such partition is known: neither has it nodes, nor did a job start")
+        raise InputError(
+            f"unknown partition {shape.partition}: Slurm reports no nodes for it, and no job has "
+            "started in it"
+        )
     _check_fits(tx, cluster_id, shape, bounds)
     own = shape_forecasts.find_forecast(tx, cluster_id, shape)
     if own is not None and _is_waiting(own, now):
@@ -165,7 +175,7 @@ def _check_room(
     if found.shapes >= most:
         raise TooMany(
             f"{said} in the last {ASKED_S // 60} minutes: "
-            "ask again later, or look at the nearest one that was foretold",
+            "ask again later, or read the forecast of a similar job",
             (found.first or now) + ASKED_S + 1 - now,
         )
 
@@ -192,7 +202,7 @@ def _find_nearest(
         if row.forecast is not None
         and row.at is not None
         and row.at >= now - FRESH_S
-        # Where jobs have whole nodes, GPUs make no difference.
+        # If jobs get whole nodes, GPUs make no difference.
         and row.shape.gpus in {WHOLE_NODES, shape.gpus}
         and row.shape.account in {"", shape.account}
         and row.shape.measure_distance(shape) <= NEAR
@@ -211,21 +221,25 @@ def _compute_distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, b
 def _forecast_from_like(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
-    """Return the forecast from what like jobs of the partition waited lately, and their likeness.
+    """Return the forecast from the recent waits of similar jobs, and how similar they are.
 
-    Raises NotFound if no started jobs of the partition are known, or fewer like ones than `least`.
+    Raises NotFound if no started jobs of the partition are known, or fewer than `least` similar
+    ones.
     """
     waits = job_history.read_waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
     if made is None:
         raise NotFound(f"no started jobs of partition {shape.partition} are known")
     if made.samples < least:
-        raise NotFound("too few jobs like it have started to tell of them without telling whose")
+        raise NotFound(
+            "fewer similar jobs have started than a forecast needs that does not tell about "
+            "single jobs of others"
+        )
     return made, classify_likeness(waits, shape.nodes, shape.time_limit_s)
 
 
 def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
-    """Return sentences: who made the forecast, of which job, and how sure it is."""
+    """Return sentences: how the forecast was made, for which job, and how good it is."""
     return tuple(
         filter(
             None,
@@ -235,15 +249,15 @@ def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
 
 
 _LIKE = {
-    Likeness.SHAPE: "like it waited (nodes and time limit within a factor of two)",
-    Likeness.NODES: "of about its nodes waited, whatever their time limit: too few are nearer",
-    Likeness.NOTHING: "of its partition waited, whatever their size: too few are like it",
+    Likeness.SHAPE: "similar jobs (nodes and time limit within a factor of two)",
+    Likeness.NODES: "jobs of about as many nodes, whatever their time limit: few are more similar",
+    Likeness.NOTHING: "jobs of the partition, whatever their size: few are similar",
 }
 
 
 def _describe_source(found: SubmissionForecast, now: int) -> str:
     if found.likeness is not None:
-        return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
+        return f"From the waits of the last {found.plain.samples} {_LIKE[found.likeness]}."
     ago = max(0, now - found.at) // MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
@@ -253,15 +267,15 @@ def _describe_substitute(found: SubmissionForecast) -> str:
     if found.source == QUANTILE:
         if found.waiting:
             return "The twin has been asked for exactly this job, and answers within some minutes."
-        return f"The twin says nothing of it: {found.refused}." if found.refused else ""
+        return f"The twin has no forecast for this job: {found.refused}." if found.refused else ""
     if found.exact:
         return ""
     used, gpus = found.used, ""
     if used.gpus != found.shape.gpus:
         gpus = " and whole nodes"
     nearest = f"{used.nodes} nodes, {_format_limit(used.time_limit_s)}{gpus}"
-    asked = " It has been asked for exactly yours as well." if found.waiting else ""
-    return f"Foretold of the nearest job that the twin was asked about: {nearest}.{asked}"
+    asked = " The twin has been asked about exactly your job as well." if found.waiting else ""
+    return f"The forecast is for the most similar job that the twin knows: {nearest}.{asked}"
 
 
 def _format_limit(time_limit_s: int) -> str:
@@ -271,11 +285,14 @@ def _format_limit(time_limit_s: int) -> str:
 def _describe_certainty(found: SubmissionForecast) -> str:
     quality = found.quality
     if quality is None:
-        return "How good such forecasts are here is not known yet: too few jobs have tried them."
+        return (
+            "The accuracy of such forecasts on this cluster is not known yet: too few jobs have "
+            "started since."
+        )
     tried = (
-        f"Of {quality.jobs} jobs of the last weeks that were foretold so, {quality.within:.0%} "
-        f"started between p10 and p90 ({_MEANT:.0%} is meant)"
+        f"Of {quality.jobs} jobs of the last weeks with such a forecast, {quality.within:.0%} "
+        f"started between p10 and p90 ({_MEANT:.0%} would be right)"
     )
     if quality.shift is None:
-        return f"{tried}; they are too few to correct it by."
-    return f"{tried}: p10, p50 and p90 are corrected by what those would have needed."
+        return f"{tried}; they are too few to correct this forecast."
+    return f"{tried}. p10, p50 and p90 are corrected by the errors of those forecasts."

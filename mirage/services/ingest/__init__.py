@@ -1,1 +1,1 @@
-"""Bring what Slurm and trace files say of jobs and nodes into the stored history."""
+"""Read jobs and nodes from Slurm and from trace files into the stored history."""

@@ -1,8 +1,8 @@
-"""Completions that slurmctld pushes (slurm_plugin/hooks/mirage-push): polling slows down by them.
+"""Decides when to poll the queue next: less often while slurmctld pushes the ends of jobs.
 
-A push is a hint to look, never a fact: what became of a job is read from Slurm. Pushes are checked
-against the queue: a link whose end the queue shows without a push having told of it means that they
-do not get through, and the queue is looked at as often as without them.
+A push (slurm_plugin/hooks/mirage-push) only says that it is time to look; the job's state is read
+from Slurm. If the queue shows the end of a link without a push, pushes do not get through. Then the
+queue is polled as often as without them.
 """
 
 from collections.abc import Collection
@@ -16,22 +16,22 @@ from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Transaction
 
 TRUSTED_S = 3600
-"""After the last push, and after one that was missing."""
+"""Pushes work if the last one came within this many seconds, and none was missed in them."""
 ON_ITS_WAY_S = 30
-"""A push that is not there by then is missing: a busy controller runs its epilog late."""
+"""Seconds after a job's end after which its push counts as missed: slurmctld may be busy."""
 LOOK_SOON_S = 10
-"""The queue is looked at no sooner than so long after the last look, however many links end."""
+"""The least seconds between two looks at the queue, however many links end."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollingCadence:
-    """Says when to look at the queue next, in seconds of the cluster's clock."""
+    """Tells when to look at the queue next, in seconds of the cluster's clock."""
 
     every_s: int
     pushed_every_s: int
 
     def compute_next_look(self, looked_at: int, told: PushTimes, now: int) -> int:
-        """The instant of the next look."""
+        """Return the instant of the next look, in epoch seconds."""
         slow = (
             max(self.every_s, self.pushed_every_s) if is_push_working(told, now) else self.every_s
         )
@@ -40,19 +40,19 @@ class PollingCadence:
 
 
 def is_push_working(told: PushTimes, now: int) -> bool:
-    """Return whether pushes get through, as far as is known."""
+    """Return whether pushes got through lately and none was missed."""
     lately = told.last is not None and now - told.last <= TRUSTED_S
     failed = told.missed is not None and now - told.missed <= TRUSTED_S
     return lately and not failed
 
 
 def list_running_links(tx: Transaction, cluster_id: int) -> list[Link]:
-    """Links that ran at the last look."""
+    """Return the links that ran at the last look."""
     return list_open_links(tx, cluster_id, LinkState.RUNNING)
 
 
 def check_missed_pushes(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
-    """Record a missed push if the end of a link that ran at the last look was not told.
+    """Record a missed push if a link that ran at the last look has ended without a push.
 
     Run this after `link_sync.sync_links`.
     """

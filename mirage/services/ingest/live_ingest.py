@@ -1,4 +1,4 @@
-"""Live ingest: what the queue shows goes into the history and becomes a snapshot."""
+"""Stores the live queue: each look becomes a snapshot, and its jobs go into the history."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +14,13 @@ from mirage.store.jobs import job_history, queue_summary, snapshots
 from mirage.store.jobs.job_history import MergeCounts
 
 WINDOW_S = 6 * 3600
-"""A busy site ends some 10,000 jobs in it: a few MB, a second or two of slurmdbd."""
+"""Seconds of accounting that one query reads: some 10,000 jobs of a busy site, a few MB."""
 
 OVERLAP_S = 3600
-"""Windows overlap: slurmdbd hears of an end late when it was down."""
+"""Seconds by which windows overlap: after an outage slurmdbd hears late that a job has ended."""
 
 FIRST_WINDOW_S = 7 * 86400
-"""How far back a new install looks."""
+"""Seconds of accounting that a new installation reads."""
 
 
 def ingest_queue(
@@ -31,10 +31,10 @@ def ingest_queue(
     *,
     before: Queue | None = None,
 ) -> None:
-    """Store a snapshot, and what it says of each job that is not as it was in `before`.
+    """Store a snapshot, and the history of each job that has changed since `before`.
 
-    With accounting off this is the only history there is: starts and ends are seen in the queue,
-    which shows ended jobs for MinJobAge.
+    Without accounting this is the only history: starts and ends are read from the queue, which
+    shows ended jobs for MinJobAge.
     """
     snapshots.add_snapshot(tx, cluster_id, queue, nodes, summarize_snapshot(queue, nodes))
     on_nodes = None if nodes is None else queue_totals.sum_nodes(nodes)
@@ -45,19 +45,19 @@ def ingest_queue(
 
 
 def find_changed_jobs(queue: Queue, before: Queue | None) -> Iterator[Job]:
-    """Jobs whose history has moved on since `before`, all of them without one."""
+    """Yield the jobs whose history has changed since `before`; all jobs if it is None."""
     known = set() if before is None else set(_iter_job_lives(before))
     return (queue.get_job(i) for i, life in enumerate(_iter_job_lives(queue)) if life not in known)
 
 
 def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
-    """Yield what of each job becomes history; plans, priorities and reasons come and go."""
+    """Yield the fields of each job that belong to the history: no plan, priority or reason."""
     columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
     return zip(*(column.tolist() for column in columns), queue.state, strict=True)
 
 
 def summarize_snapshot(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
-    """Return what is kept of a snapshot for ever: sums that a person reads."""
+    """Return the sums of a snapshot that are kept for ever."""
     pending, running = queue.pending_mask, queue.running_mask
     kept: dict[str, Any] = {
         "pending_jobs": int(pending.sum()),
@@ -82,7 +82,7 @@ def summarize_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
 
 
 def split_history(since: int, until: int) -> Iterator[tuple[int, int]]:
-    """[since, until) in pieces, each reaching back over the one before."""
+    """Yield [since, until) in windows; each begins OVERLAP_S before the end of the last."""
     at = since
     while at < until:
         end = min(at + WINDOW_S, until)
@@ -93,14 +93,17 @@ def split_history(since: int, until: int) -> Iterator[tuple[int, int]]:
 def ingest_history(
     store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
 ) -> tuple[MergeCounts, list[Job]]:
-    """One window of accounting into the history; returns the counts and the records."""
+    """Read one window of accounting into the history; return the counts and the records."""
     records = list(cluster.fetch_history(*window))
     with store.begin() as tx:
         return job_history.upsert_jobs(tx, cluster_id, records), records
 
 
 def count_free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
-    """Usable nodes of the partition on which nothing runs; "" is all, "a,b" is of either."""
+    """Return how many usable nodes of the partition run nothing.
+
+    "" means all partitions, and "a,b" means nodes of either.
+    """
     wanted = set(partition.split(",")) if partition else set()
     mine = [n for n in nodes if n.is_usable and (not wanted or wanted.intersection(n.partitions))]
     return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""A look at the queue in sums by partition: what is kept of it for pages."""
+"""Sums up the queue and the nodes by partition, for pages."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from mirage.slurm.text.wait_explanations import classify_reason
 from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue
 
 MOST_REASONS = 24
-"""Of one partition: Slurm has some hundred words, and a site's plugins may have their own."""
+"""The most reasons that are counted for one partition: Slurm has some hundred, plugins add more."""
 OTHERS = "Other"
 
 
 def sum_queue(queue: Queue) -> list[PartitionQueue]:
-    """All, then by name of the partition."""
+    """Return the sums of the whole queue, then those of each partition by name."""
     counted = queue.pending_mask | queue.running_mask
     names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
     words = np.array(
@@ -66,7 +66,7 @@ def _count_commonest(words: Iterable[str]) -> dict[str, int]:
 
 
 def sum_nodes(nodes: tuple[Node, ...]) -> list[PartitionNodes]:
-    """All, then by name of the partition; a node of several counts in each."""
+    """Return the sums of all nodes, then of each partition; a node may count in several."""
     names = {name for node in nodes for name in node.partitions}
     return [_sum_partition_nodes(nodes, ""), *_sum_nodes_by_name(nodes, sorted(names))]
 

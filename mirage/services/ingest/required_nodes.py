@@ -1,9 +1,9 @@
-"""Jobs that wait for nodes which they ask for by name, and which are out of service.
+"""Completes the reason of jobs that wait for named nodes which are out of service.
 
 Slurm 22.05 names such nodes in the reason: `ReqNodeNotAvail, UnavailableNodes:gpu02`. Since 24.11
-it names those alone that are down. Of a job whose node is drained it says what it says of a plan of
-backfill's: `ReqNodeNotAvail, May be reserved for other job`. So there the nodes that the job asks
-for are looked up among those of the cluster, and the reason is completed as 22.05 has it.
+the reason names only nodes that are down. If the node is drained, the reason is the same as for a
+plan of backfill: `ReqNodeNotAvail, May be reserved for other job`. In that case Mirage compares the
+job's nodes with the cluster's, and completes the reason as 22.05 writes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,11 @@ _log = structlog.get_logger(__name__)
 def complete_reasons(
     cluster: Cluster, jobs: Sequence[Job], known: frozenset[JobId], nodes: Iterable[Node]
 ) -> list[Job]:
-    """The jobs, in their order. Slurm is asked about those of `known` alone: anybody may write a
-    mark on any number of jobs. Where it does not answer, reasons stay as they are."""
+    """Return the jobs in their order, with completed reasons.
+
+    Slurm is asked about the jobs in `known` only, because anybody may write a mark on any number of
+    jobs. If Slurm does not answer, the reasons stay as they are.
+    """
     away = frozenset(node.name for node in nodes if node.is_out_of_service)
     doubtful = [
         job.job_id
@@ -38,7 +41,7 @@ def complete_reasons(
     try:
         asked = cluster.fetch_requested_nodes(doubtful)
     except ClusterError as error:
-        _log.warning("no answer on the nodes that jobs ask for", error=str(error))
+        _log.warning("Slurm did not tell which nodes jobs ask for", error=str(error))
         return list(jobs)
     return [_complete_reason(job, asked, away) for job in jobs]
 
@@ -49,7 +52,7 @@ def _complete_reason(job: Job, asked: Mapping[JobId, str], away: frozenset[str])
     except MalformedText:
         return job
     missing = names & away
-    # Since 23.02 a list may name more nodes than the job takes: any of them will do.
+    # Since 23.02 a list may name more nodes than the job needs: it takes any of them.
     if len(names) - len(missing) >= min(len(names), job.nodes):
         return job
     return replace(

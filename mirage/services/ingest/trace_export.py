@@ -1,4 +1,4 @@
-"""The stored jobs of a cluster as a trace file, for what reads logs."""
+"""Writes the stored jobs of a cluster to a trace file (Parquet)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +29,10 @@ def write_history(
     since: int,
     told: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the jobs submitted at `since` or later: parquet, docs/reference/traces.md's columns.
+    """Write the jobs submitted at `since` or later; return how many there are.
 
-    `told` hears how many more are written. Returns how many there are. Raises InputError where
-    `path` cannot be written.
+    The file is Parquet with the columns of docs/reference/traces.md. `told` is called with the
+    number of jobs of each batch. Raises InputError if `path` cannot be written.
     """
     count = 0
     try:

@@ -1,4 +1,4 @@
-"""Take the jobs of a trace file into the history of a cluster."""
+"""Reads the jobs of a trace file into the history of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from mirage.traces.formats.trace_file import TraceFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """read = added + updated + unchanged + refused + skipped."""
+    """Counts of rows: read = added + updated + unchanged + refused + skipped."""
 
     read: int
     added: int
@@ -19,14 +19,15 @@ class ImportReport:
     unchanged: int
     refused: int
     skipped: int
-    """Rows in order that are no jobs of their own: steps, partial executions."""
+    """Correct rows that are no jobs of their own: steps, partial executions."""
     refused_why: dict[str, int] = field(default_factory=dict)
-    """Rows by reason, the commonest first."""
+    """Refused rows by reason, the commonest first."""
     skipped_why: dict[str, int] = field(default_factory=dict)
+    """Skipped rows by reason, the commonest first."""
     assumed: dict[str, int] = field(default_factory=dict)
-    """Rows that were taken, by what was assumed of them."""
+    """Imported rows by what was assumed about them."""
     first: dict[str, int] = field(default_factory=dict)
-    """The line (in parquet the row) where a reason was first met."""
+    """The line (in Parquet the row) where each reason first occurred."""
 
     @property
     def taken(self) -> int:
@@ -34,9 +35,9 @@ class ImportReport:
 
     @property
     def useless(self) -> bool:
-        """Rows were refused and none was taken: a wrong file, or one written otherwise.
+        """Return whether rows were refused and none was imported: it is probably a wrong file.
 
-        A dump of no rows, or of job steps alone, is none: an hour without jobs looks like that.
+        A dump without rows, or with job steps only, is not useless: an hour without jobs has none.
         """
         return self.refused > 0 and self.taken == 0
 
@@ -47,10 +48,10 @@ def import_trace(
     trace: TraceFile,
     progress: Callable[[TraceFile], None] | None = None,
 ) -> ImportReport:
-    """Merge the whole file, a batch a transaction; `progress` is told after each.
+    """Merge the whole file into the history, with one transaction for each batch.
 
-    What a file says twice, or has said before, changes nothing. So after a failure, which leaves
-    whole batches behind, the same call again completes the work.
+    `progress` is called after each batch. A job that is stored already is not stored twice. So if
+    an import fails after some batches, the same call completes it.
     """
     store.check_schema()
     counts = job_history.MergeCounts()

@@ -151,15 +151,18 @@ def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(max_lead_s=1800), "not before 0.5 h to the end (max_lead_h)"),
-        (Limits(min_gain_s=91), "a wait of 90 s at most is not worth a move (min_gain_s)"),
+        (
+            Limits(max_lead_s=1800),
+            "the standby is freed at most 0.5 h before its predecessor's end (max_lead_h)",
+        ),
+        (Limits(min_gain_s=91), "the forecast wait of 90 s is too short for a move (min_gain_s)"),
         (
             Limits(account_overlap_node_h=0.9),
-            "the account has spent its overlap: 0.0 node-hours in 24 h",
+            "the account has spent its overlap: 0.0 node-hours in 24 h (account_overlap_node_h)",
         ),
         (
             Limits(cluster_overlap_node_h=0.9),
-            "the cluster has spent its overlap: 0.0 node-hours in 24 h",
+            "the cluster has spent its overlap: 0.0 node-hours in 24 h (cluster_overlap_node_h)",
         ),
     ],
     ids=["max lead", "min gain", "account", "cluster"],

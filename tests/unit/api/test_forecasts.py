@@ -67,9 +67,9 @@ def test_the_nearest_shape_is_named(client: Client) -> None:
 def test_where_nothing_is_near_like_jobs_tell(client: Client) -> None:
     answer = client.get(PATH, **(ASKED | {"nodes": 64})).json()
     assert (answer["source"], answer["p50_s"], answer["samples"]) == ("quantile", 600.0, 30)
-    assert "30 jobs of its partition waited, whatever their size" in answer["says"][0]
+    assert "30 jobs of the partition, whatever their size" in answer["says"][0]
     like = client.get(PATH, **(ASKED | {"nodes": 1, "time_limit_s": 60})).json()
-    assert "30 jobs of about its nodes waited, whatever their time limit" in like["says"][0]
+    assert "30 jobs of about as many nodes, whatever their time limit" in like["says"][0]
 
 
 def test_a_job_that_fits_nowhere_is_told_no_wait(
@@ -146,7 +146,7 @@ def test_nobody_unknown_puts_the_worker_to_work(client: Client) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"partition": "nowhere"}, "no such partition"),
+        ({"partition": "nowhere"}, "unknown partition"),
         ({"nodes": 0}, "greater than or equal to 1"),
         ({"time_limit_s": 2**40}, "less than or equal"),
         ({"user": "alice"}, "extra"),
@@ -175,4 +175,4 @@ def test_what_is_refused_is_said(client: Client, store: Store, cluster_id: int) 
         )
     answer = client.get(PATH, **(ASKED | {"nodes": 5000})).json()
     assert answer["refused"] == "it asks for more nodes than there are"
-    assert "The twin says nothing of it: it asks for more nodes" in answer["says"][1]
+    assert "The twin has no forecast for this job: it asks for more nodes" in answer["says"][1]

@@ -39,7 +39,7 @@ def test_a_partition_that_nobody_knows_gets_no_mode(
     assert answer.status_code == 422
     (fault,) = answer.json()["errors"]
     assert fault["pointer"] == "#/partition"
-    assert "no partition gpuu is known: there are gpu." in fault["detail"]
+    assert "partition gpuu has neither nodes nor jobs; name one of these: gpu." in fault["detail"]
     new = b'{"mode": "observe", "partition": "gpu"}'
     assert client.put(MODE, new, who="root").status_code == 200
     for _ in range(2):
