@@ -19,10 +19,11 @@ from tests.support.services.slurm_jobs import (
     NOW,
     Written,
     chain,
-    ended,
+    ended_record,
     events,
     job,
     links,
+    record,
     running,
     sync,
 )
@@ -125,8 +126,8 @@ def test_a_registration_that_names_a_foreign_job_falls(lab_store: Store) -> None
 def test_a_registration_whose_job_only_accounting_shows_stands(lab_store: Store) -> None:
     """It had ended before the first look, and accounting keeps no comments."""
     told(lab_store)
-    over = ended(1, JobState.COMPLETED, NOW - 60, NOW, comment="")
-    sync(lab_store, over, job(1, uid=MALLORY, job_id=JobId(5)), accounting=True)
+    over = ended_record(1, JobState.COMPLETED, NOW - 60, NOW, comment="")
+    sync(lab_store, over, record(1, uid=MALLORY, job_id=JobId(5)), accounting=True)
     assert chain(lab_store).uid == ALICE
 
 

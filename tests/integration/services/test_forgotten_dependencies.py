@@ -2,15 +2,15 @@
 
 import pytest
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
 from mirage.worker import Worker
-from tests.support.jobs import make_job
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running
+from tests.support.slurm.printed_jobs import read_queue_job, read_record
 
 OWN = "afterany:11(unfulfilled)"
 
@@ -18,7 +18,7 @@ OWN = "afterany:11(unfulfilled)"
 def ran(state: JobState, *, start: int | None = NOW - 3600, submit: int = NOW - 4000) -> Job:
     """Job 7, as accounting has it."""
     end = None if not state.has_ended else NOW - 1800
-    return make_job(7, state, submit=submit, uid=ALICE, start=start, end=end)
+    return read_record(job_id=7, state=state, submit=submit, uid=ALICE, start=start, end=end)
 
 
 def freed(
@@ -87,7 +87,7 @@ def test_one_that_was_not_met_is_never_taken_for_met(
 
 def test_what_slurm_still_shows_is_slurms_to_judge(acting_chain_store: Store) -> None:
     own = f"{OWN},afterok:7(unfulfilled)"
-    waits = Job(job_id=JobId(7), submit=NOW - 4000, state=JobState.PENDING, uid=ALICE)
+    waits = read_queue_job(job_id=7, submit=NOW - 4000, uid=ALICE)
     assert freed(acting_chain_store, own, ran(JobState.COMPLETED), shown=(waits,)) == (
         ["afterok:7"],
         "",

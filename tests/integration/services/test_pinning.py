@@ -19,6 +19,7 @@ from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.services.scene import HOUR, Failing, Scene
+from tests.support.slurm.printed_jobs import reread_queue_job
 
 
 def scene(store: Store, policy: str = "pin", limits: Limits | None = None) -> Scene:
@@ -42,7 +43,7 @@ def shows(made: Scene, index: int, **fields: Any) -> None:
 
     def otherwise() -> Queue:
         shown = queue()
-        rows = (replace(job, **fields) if job.job_id == job_id else job for job in shown)
+        rows = (reread_queue_job(job, **fields) if job.job_id == job_id else job for job in shown)
         return Queue.from_jobs(shown.taken_at, rows)
 
     made.cluster.fetch_queue = otherwise  # type: ignore[method-assign]

@@ -21,6 +21,7 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.operations import clusters
 from mirage.worker import Worker
+from tests.support.slurm.printed_jobs import reread_queue_job
 
 CHAIN = ChainId("abcd1234")
 HOUR = 3600
@@ -262,7 +263,7 @@ def test_what_slurm_itself_gave_no_priority_is_not_released(sqlite_store: Store)
 
 
 def _given_up(job: Job) -> Job:
-    return replace(job, reason="BadConstraints") if job.state.is_waiting else job
+    return reread_queue_job(job, reason="BadConstraints") if job.state.is_waiting else job
 
 
 def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:

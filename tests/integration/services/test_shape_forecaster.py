@@ -7,7 +7,7 @@ import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.decision import Forecast
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import JobId, JobState
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
@@ -27,6 +27,7 @@ from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.support.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.support.services.scene import Always
+from tests.support.slurm.printed_jobs import read_record
 
 POINT = BEGIN + 26 * HOUR
 WIDE = JobShape(partition="batch", nodes=8, time_limit_s=2 * HOUR)
@@ -345,7 +346,7 @@ def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
         for i in range(100)
     ]
     jobs = [
-        Job(
+        read_record(
             job_id=t.job_id,
             submit=t.submit,
             start=t.submit + 60,

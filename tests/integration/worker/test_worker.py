@@ -34,6 +34,7 @@ from tests.support.services.slurm_jobs import (
     chain,
     contents,
     ended,
+    ended_record,
     job,
     links,
     running,
@@ -87,7 +88,7 @@ def test_a_second_tick_at_the_same_instant_changes_nothing(acting_store: Store) 
 
 def finished(number: int, end: int) -> Job:
     fields: dict[str, Any] = {"job_id": JobId(number), "comment": "", "submit": end - HOUR}
-    return ended(1, JobState.COMPLETED, end - HOUR + 60, end, **fields)
+    return ended_record(1, JobState.COMPLETED, end - HOUR + 60, end, **fields)
 
 
 def test_a_tick_that_cannot_be_written_down_is_not_the_last(acting_store: Store) -> None:
@@ -207,7 +208,7 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
         tick(cluster, one)
     assert links(acting_store)[1].state is LinkState.RUNNING
     cluster.trouble.clear()
-    cluster.records = [ended(1, JobState.FAILED, NOW - 60, NOW + 30)]
+    cluster.records = [ended_record(1, JobState.FAILED, NOW - 60, NOW + 30)]
     tick(cluster, one)
     assert (links(acting_store)[1].end, links(acting_store)[1].end_state) == (
         NOW + 30,

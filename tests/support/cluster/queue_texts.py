@@ -3,35 +3,24 @@
 import random
 from collections.abc import Callable, Iterable
 
+from mirage.domain.job import JobState
 from mirage.slurm.commands import squeue
+from tests.support.slurm.printed_jobs import JobValues
 
 NOW = 1_700_000_000
-ROW = {
-    "JobID": "1",
-    "ArrayTaskID": "N/A",
-    "HetJobID": "N/A",
-    "UserName": "alice",
-    "UserID": "1001",
-    "Account": "ml",
-    "Partition": "gpu",
-    "QOS": "normal",
-    "State": "RUNNING",
-    "Reason": "None",
-    "PriorityLong": "5",
-    "SubmitTime": str(NOW - 600),
-    "EligibleTime": str(NOW - 600),
-    "StartTime": str(NOW - 300),
-    "EndTime": str(NOW + 3300),
-    "TimeLimit": "1:00:00",
-    "NumNodes": "1",
-    "NumCPUs": "8",
+ROW = JobValues(
+    account="ml",
+    qos="normal",
+    state=JobState.RUNNING,
+    priority=5,
+    submit=NOW - 600,
+    start=NOW - 300,
+    end=NOW + 3300,
+    cpus=8,
+    node_list="gpu01",
+).build_queue_cells() | {
     "tres-alloc": "cpu=8,mem=32G,node=1,billing=8,gres/gpu=2",
     "tres-per-node": "gres:gpu:2",
-    "tres-per-job": "N/A",
-    "Dependency": "(null)",
-    "NodeList": "gpu01",
-    "Name": "train",
-    "Comment": "(null)",
 }
 Cells = list[str]
 Damage = Callable[[Cells, random.Random], Cells]

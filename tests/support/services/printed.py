@@ -7,40 +7,26 @@ from mirage.slurm.commands import squeue
 from mirage.slurm.text import delimited_rows
 from mirage.store.database.engine import Store
 from tests.support.services.slurm_jobs import CHAIN, NOW
+from tests.support.slurm.printed_jobs import JobValues, print_queue
 
-ROW = {
-    "JobID": "11",
-    "ArrayTaskID": "N/A",
-    "HetJobID": "N/A",
-    "UserName": "alice",
-    "UserID": "1001",
-    "Account": "ml",
-    "Partition": "gpu",
-    "QOS": "normal",
-    "State": "PENDING",
-    "Reason": "Priority",
-    "PriorityLong": "4294901759",
-    "SubmitTime": str(NOW - 100),
-    "EligibleTime": str(NOW - 100),
-    "StartTime": str(NOW + 500),
-    "EndTime": str(NOW + 4100),
-    "TimeLimit": "1:00:00",
-    "NumNodes": "1",
-    "NumCPUs": "8",
-    "tres-alloc": "cpu=8,node=1",
-    "tres-per-node": "N/A",
-    "tres-per-job": "N/A",
-    "Dependency": "(null)",
-    "NodeList": "",
-    "Name": "train",
-    "Comment": f"mirage:{CHAIN}:1",
-}
+ROW = JobValues(
+    job_id=11,
+    account="ml",
+    qos="normal",
+    reason="Priority",
+    priority=4294901759,
+    submit=NOW - 100,
+    eligible=NOW - 100,
+    start=NOW + 500,
+    end=NOW + 4100,
+    cpus=8,
+    comment=f"mirage:{CHAIN}:1",
+).build_queue_cells()
 
 
 def printed(**cells: str) -> str:
     """One row as squeue prints it under our format."""
-    row = ROW | cells
-    return "".join(f"{row[name]}{delimited_rows.SEPARATOR}" for name in squeue.FIELDS) + "\n"
+    return print_queue([ROW | cells], delimited_rows.SEPARATOR)
 
 
 def looked(store: Store, answer: str, now: int = NOW) -> Queue:

@@ -1,7 +1,6 @@
 """Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -16,7 +15,7 @@ from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import metadata
 from mirage.store.events import audit
-from tests.support.jobs import make_job
+from tests.support.slurm.printed_jobs import read_queue_job, read_record, reread_queue_job
 
 CHAIN = ChainId("abcd1234")
 ALICE = 1001
@@ -29,7 +28,7 @@ def comment(index: int, chain_id: ChainId = CHAIN) -> str:
     return f"mirage:style=concurrent,max-overlap=4:00:00 {Mark(chain_id, index)}"
 
 
-def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+def _describe_link(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Link `index` of alice's chain: job 10 + index, an hour of one node."""
     given: dict[str, Any] = {
         "job_id": 10 + index,
@@ -41,7 +40,17 @@ def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
         "time_limit_s": HOUR,
         "comment": comment(index),
     }
-    return make_job(state=state, **given | fields)
+    return {**given, **fields}
+
+
+def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+    """Link `index` of alice's chain in squeue; `fields` as `JobValues` has them."""
+    return read_queue_job(state=state, **_describe_link(index, fields))
+
+
+def record(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+    """Link `index` of alice's chain in sacct; `fields` as `JobValues` has them."""
+    return read_record(state=state, **_describe_link(index, fields))
 
 
 def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
@@ -55,7 +64,13 @@ def standby(index: int, **fields: Any) -> Job:
 
 
 def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
+    """It stands in squeue for another MinJobAge."""
     return job(index, state, start=start, end=end, **fields)
+
+
+def ended_record(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
+    """The same in sacct."""
+    return record(index, state, start=start, end=end, **fields)
 
 
 def register(store: Store, *, now: int = NOW, **more: Any) -> None:
@@ -149,7 +164,7 @@ class Written:
         self._answer(name)
         if name in {"free", "unpin", "hold"}:
             self.shown = [
-                replace(one, dependency=dependency) if one.job_id == standby else one
+                reread_queue_job(one, dependency=dependency) if one.job_id == standby else one
                 for one in self.shown
             ]
 

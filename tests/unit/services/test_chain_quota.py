@@ -28,12 +28,12 @@ def first(n: int, **more: Any) -> Job:
         "job_id": JobId(1000 * n),
         "submit": NOW - 900 + n,
     }
-    return replace(running(1), **told | more)
+    return running(1, **told | more)
 
 
 def second(n: int, **more: Any) -> Job:
     told: dict[str, Any] = {"comment": str(Mark(name(n), 2)), "job_id": JobId(1000 * n + 1)}
-    return replace(standby(2), **told | more)
+    return standby(2, **told | more)
 
 
 def looked(store: Store, *jobs: Job, most: int = 2, a_day: int = 1000) -> set[str]:
@@ -86,7 +86,7 @@ def test_each_user_has_a_room_of_their_own(lab_store: Store) -> None:
 
 
 def test_jobs_of_no_chain_are_left_as_they_are(lab_store: Store) -> None:
-    other = replace(running(1), comment="", job_id=JobId(5))
+    other = running(1, comment="", job_id=JobId(5))
     with lab_store.read() as tx:
         bounds = chain_quota.ChainQuota(live=1, a_day=100)
         found = chain_quota.filter_followed_jobs(

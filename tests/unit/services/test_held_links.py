@@ -7,7 +7,16 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import link_sync as link_service
 from mirage.store.chains import holds
 from mirage.store.database.engine import Store
-from tests.support.services.slurm_jobs import NOW, ended, events, links, running, standby, sync
+from tests.support.services.slurm_jobs import (
+    NOW,
+    ended_record,
+    events,
+    links,
+    record,
+    running,
+    standby,
+    sync,
+)
 
 HELD = {"reason": "JobHeldUser", "priority": 0}
 
@@ -70,9 +79,9 @@ def test_a_hold_of_a_job_that_runs_is_still_mirages_when_it_is_requeued(held_sto
 
 
 def test_accounting_tells_nothing_of_holds_but_that_the_job_is_over(held_store: Store) -> None:
-    sync(held_store, standby(2, reason="None"), now=NOW + 60, accounting=True)
+    sync(held_store, record(2), now=NOW + 60, accounting=True)
     assert links(held_store)[2].held_at == NOW + 1
-    over = ended(2, JobState.CANCELLED, None, NOW + 90, **HELD)
+    over = ended_record(2, JobState.CANCELLED, None, NOW + 90, **HELD)
     sync(held_store, over, now=NOW + 120, accounting=True)
     assert links(held_store)[2].held_at is None
 

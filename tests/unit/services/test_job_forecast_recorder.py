@@ -1,7 +1,6 @@
 """Forecasts of new jobs: made at their submission, counted once their wait is known."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import job_forecasts
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
-from tests.support.jobs import make_job
+from tests.support.slurm.printed_jobs import read_queue_job, read_record
 
 DAY = 86400
 HOUR = 3600
@@ -30,15 +29,18 @@ NOW = 20_000 * DAY + 12 * HOUR
 ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 
 
-job = partial(
-    make_job, submit=NOW, eligible=NOW, partition="gpu", nodes=1, time_limit_s=HOUR, priority=10
-)
+LIKE = {"submit": NOW, "eligible": NOW, "partition": "gpu", "time_limit_s": HOUR, "priority": 10}
+
+
+def job(job_id: int, **fields: Any) -> Job:
+    """In squeue; submitted now, unless `fields` say otherwise."""
+    return read_queue_job(job_id=job_id, **{**LIKE, **fields})
 
 
 def ran(job_id: int, submit: int, wait_s: int, **fields: Any) -> Job:
     given: dict[str, Any] = {"submit": submit, "eligible": submit, "start": submit + wait_s}
     given |= {"end": submit + wait_s + 600, "state": JobState.COMPLETED}
-    return job(job_id, **(given | fields))
+    return read_record(job_id=job_id, **{**LIKE, **given, **fields})
 
 
 MIXED = [360 * (37 * i % 100) for i in range(100)]

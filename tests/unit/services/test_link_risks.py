@@ -116,8 +116,8 @@ def test_a_paused_chain_is_at_no_risk(chain_store: Store) -> None:
     assert found == (ChainState.PAUSED, "", "paused by alice")
 
 
-def vanished(job_id: int = 12, state: JobState = JobState.CANCELLED) -> Job:
-    return ended(2, state, None, NOW, job_id=JobId(job_id))
+def vanished(job_id: int = 12, state: JobState = JobState.CANCELLED, **fields: Any) -> Job:
+    return ended(2, state, None, NOW, job_id=JobId(job_id), **fields)
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE])
@@ -287,7 +287,7 @@ def test_a_link_that_was_sent_back_is_followed_as_its_new_job(chain_store: Store
 def test_a_standby_that_was_sent_back_has_not_vanished_before(chain_store: Store) -> None:
     told(chain_store, running(1), running(2, start=NOW))
     told(chain_store, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
-    gone = replace(vanished(19), submit=NOW + 2)
+    gone = vanished(19, submit=NOW + 2)
     found = told(chain_store, running(1), gone, now=NOW + 60)
     assert found[:2] == (ChainState.ACTIVE, "StandbyVanished")
 
@@ -316,7 +316,7 @@ def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60)]
     told(chain_store, *jobs, now=NOW + 5000)
     assert told(chain_store, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
-    last = replace(ended(3, JobState.COMPLETED, NOW + 6000, NOW + 6002), submit=NOW + 5500)
+    last = ended(3, JobState.COMPLETED, NOW + 6000, NOW + 6002, submit=NOW + 5500)
     assert told(chain_store, last, now=NOW + 9000)[0] is ChainState.FINISHED
 
 

@@ -23,9 +23,11 @@ from tests.support.services.slurm_jobs import (
     NOW,
     chain,
     ended,
+    ended_record,
     events,
     job,
     links,
+    record,
     running,
     standby,
     sync,
@@ -59,7 +61,7 @@ def test_the_start_that_slurm_plans_is_kept_while_it_waits(lab_store: Store) -> 
     for planned in (NOW + HOUR, NOW + 2 * HOUR):
         sync(lab_store, running(1), job(2, start=planned))
         assert (links(lab_store)[2].planned_start, links(lab_store)[2].start) == (planned, None)
-    sync(lab_store, job(2, start=NOW + HOUR), accounting=True)  # which plans nothing
+    sync(lab_store, record(2, start=NOW + HOUR), accounting=True)  # which plans nothing
     assert links(lab_store)[2].planned_start == NOW + 2 * HOUR
     sync(lab_store, running(1), running(2))
     assert links(lab_store)[2].planned_start is None
@@ -67,21 +69,19 @@ def test_the_start_that_slurm_plans_is_kept_while_it_waits(lab_store: Store) -> 
 
 def test_the_end_that_slurm_has_in_store_is_kept_while_it_runs(lab_store: Store) -> None:
     """An hour's suspension moves it by an hour; the time limit knows nothing of that."""
-    first = running(1)
-    assert first.start is not None
-    assert first.time_limit_s is not None
-    limit = first.start + first.time_limit_s
-    sync(lab_store, replace(first, expected_end=limit))
+    start, limit = NOW - 60, NOW - 60 + HOUR
+    sync(lab_store, running(1, start, end=limit))
     assert links(lab_store)[1].get_planned_end() == limit
-    sync(lab_store, replace(first, state=JobState.SUSPENDED, expected_end=limit - 60))
+    sync(lab_store, job(1, JobState.SUSPENDED, start=start, end=limit - 60))
     assert links(lab_store)[1].get_planned_end() == limit
-    sync(
-        lab_store, replace(first, expected_end=limit - HOUR)
-    )  # it is being preempted, and may run again
+    # It is being preempted, and may run again.
+    sync(lab_store, running(1, start, end=limit - HOUR))
     assert links(lab_store)[1].get_planned_end() == limit
-    sync(lab_store, replace(first, expected_end=limit + HOUR))
+    sync(lab_store, running(1, start, end=limit + HOUR))
     assert links(lab_store)[1].get_planned_end() == limit + HOUR
-    sync(lab_store, replace(first, expected_end=None), accounting=True)
+    told = record(1, JobState.RUNNING, start=start)
+    assert told.expected_end is None
+    sync(lab_store, told, accounting=True)
     assert links(lab_store)[1].get_planned_end() == limit + HOUR
 
 
@@ -116,7 +116,9 @@ def test_a_copied_mark_of_a_link_that_slurm_has_forgotten_gets_nothing(lab_store
 
 
 def test_a_job_of_an_unknown_uid_is_nobodys(lab_store: Store) -> None:
-    sync(lab_store, running(1, uid=None))
+    """Accounting has jobs of users that are gone; a row of squeue without a uid does not read."""
+    gone = record(1, JobState.RUNNING, start=NOW - 60, uid=None)
+    sync(lab_store, gone, accounting=True)
     with lab_store.read() as tx, pytest.raises(NotFound):
         chains.get_chain(tx, CHAIN)
 
@@ -157,8 +159,8 @@ def test_a_requeued_standby_is_no_longer_one_that_mirage_freed(lab_store: Store)
 def test_the_record_of_the_run_before_does_not_end_a_requeued_link(
     lab_store: Store, state: JobState
 ) -> None:
-    old = ended(1, state, NOW - 60, NOW)
-    again = job(1, submit=NOW + 1)
+    old = ended_record(1, state, NOW - 60, NOW)
+    again = record(1, submit=NOW + 1)
     sync(lab_store, running(1))
     sync(lab_store, again, old, now=NOW + 60, accounting=True)
     assert (links(lab_store)[1].state, links(lab_store)[1].submit) == (LinkState.PENDING, NOW + 1)
@@ -169,12 +171,15 @@ def test_the_record_of_the_run_before_does_not_end_a_requeued_link(
 def test_a_requeued_record_alone_is_no_waiting_job_and_ends_nothing(lab_store: Store) -> None:
     sync(lab_store, running(1))
     before = links(lab_store)
-    sync(lab_store, ended(1, JobState.REQUEUED, NOW - 60, NOW), now=NOW + 60, accounting=True)
+    old = ended_record(1, JobState.REQUEUED, NOW - 60, NOW)
+    sync(lab_store, old, now=NOW + 60, accounting=True)
     assert links(lab_store) == before
 
 
 @pytest.mark.parametrize(
-    "stale", [job(1), running(1)], ids=["waiting, told late", "running, told late"]
+    "stale",
+    [record(1), record(1, JobState.RUNNING, start=NOW - 60)],
+    ids=["waiting, told late", "running, told late"],
 )
 def test_a_record_that_is_behind_changes_nothing(lab_store: Store, stale: Job) -> None:
     sync(lab_store, ended(1, JobState.COMPLETED, NOW - 60, NOW - 10))
@@ -210,7 +215,8 @@ def test_nothing_takes_the_place_of_a_link_that_ran(lab_store: Store) -> None:
     ],
 )
 def test_without_comments_the_submit_line_has_the_mark(lab_store: Store, line: str) -> None:
-    sync(lab_store, running(1, comment="", submit_line=line), accounting=True)
+    found = record(1, JobState.RUNNING, start=NOW - 60, comment="", submit_line=line)
+    sync(lab_store, found, accounting=True)
     assert links(lab_store)[1].job_id == 11
 
 
@@ -218,7 +224,7 @@ def test_an_open_link_without_any_mark_is_found_by_its_number(lab_store: Store) 
     sync(lab_store, running(1))
     sync(
         lab_store,
-        ended(1, JobState.COMPLETED, NOW - 60, NOW, comment="", submit_line="sbatch job.sh"),
+        ended_record(1, JobState.COMPLETED, NOW - 60, NOW, comment="", submit_line="sbatch job.sh"),
         now=NOW + 600,
         accounting=True,
     )
@@ -231,7 +237,7 @@ def test_text_before_the_mark_is_the_users(lab_store: Store) -> None:
 
 
 def test_array_rows_are_no_links() -> None:
-    assert list(link_service.parse_marks([running(1, array=True)])) == []
+    assert list(link_service.parse_marks([job(1, array_tasks="1-20%4")])) == []
     assert len(list(link_service.parse_marks([running(1)]))) == 1
 
 
@@ -268,7 +274,8 @@ def test_a_standby_is_held_by_mirages_own_term(
 
 def test_accounting_does_not_tell_where_a_standby_stands(lab_store: Store) -> None:
     sync(lab_store, running(1), standby(2))
-    sync(lab_store, running(1), job(2), now=NOW + 60, accounting=True)
+    beside = record(1, JobState.RUNNING, start=NOW - 60)
+    sync(lab_store, beside, record(2), now=NOW + 60, accounting=True)
     assert links(lab_store)[2].position is Position.HELD
 
 
@@ -309,5 +316,6 @@ def test_what_slurm_forgot_has_ended_at_the_latest_by_its_limit(lab_store: Store
     assert (first.end, first.end_state) == (NOW - 60 + HOUR, JobState.UNKNOWN)
     assert (second.state, second.end) == (LinkState.ENDED, None)
     assert events(lab_store) == ["adopted", "forgotten by Slurm", "forgotten by Slurm"]
-    sync(lab_store, ended(1, JobState.FAILED, NOW - 60, NOW), now=NOW + 3 * HOUR, accounting=True)
+    told = ended_record(1, JobState.FAILED, NOW - 60, NOW)
+    sync(lab_store, told, now=NOW + 3 * HOUR, accounting=True)
     assert (links(lab_store)[1].end, links(lab_store)[1].end_state) == (NOW, JobState.FAILED)

@@ -38,6 +38,7 @@ from tests.support.services.slurm_jobs import (
     running,
     standby,
 )
+from tests.support.slurm.printed_jobs import reread_queue_job
 
 RULES = Rules(policy=Always, default="always")
 
@@ -105,7 +106,7 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(
 
 
 def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) -> None:
-    cluster = Written(replace(running(1), state=JobState.SUSPENDED), standby(2))
+    cluster = Written(reread_queue_job(running(1), state=JobState.SUSPENDED), standby(2))
     tick(acting_store, cluster)
     assert cluster.moves == []
     row = last(acting_store, 2)
@@ -234,7 +235,7 @@ def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) 
     first, second = pair(1)
     cluster = Written(first, running(2, job_id=second.job_id, comment=second.comment))
     tick(acting_store, cluster)
-    over = replace(first, state=first.state.COMPLETED, end=NOW + 1800)
+    over = reread_queue_job(first, state=JobState.COMPLETED, end=NOW + 1800)
     cluster.shown, cluster.at = [over, *cluster.shown[1:], *pair(2, start=NOW + 1740)], NOW + 1800
     tick(acting_store, cluster, within(1.4))
     assert cluster.moves == []

@@ -9,7 +9,7 @@ from mirage.domain.job import JobState
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from tests.support.services.printed import looked, printed
-from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, comment, ended, job, links, sync
+from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, comment, ended_record, links, sync
 
 START = NOW - 600
 END = START + HOUR
@@ -144,8 +144,8 @@ def test_a_dependency_that_was_cleared_by_hand_in_sight_is_no_release(lab_store:
 def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(lab_store: Store) -> None:
     sync(
         lab_store,
-        ended(1, JobState.TIMEOUT, START, END, submit=START - 60),
-        ended(2, JobState.COMPLETED, END + 60, END + 900, submit=START, eligible=END - 1200),
+        ended_record(1, JobState.TIMEOUT, START, END, submit=START - 60),
+        ended_record(2, JobState.COMPLETED, END + 60, END + 900, submit=START, eligible=END - 1200),
         now=END + 1000,
         accounting=True,
     )
@@ -165,10 +165,11 @@ def test_accounting_tells_of_none(
     lab_store: Store, state: JobState, end: int, eligible: int
 ) -> None:
     submit = min(eligible, START)
+    told = {"submit": submit, "eligible": eligible}
     sync(
         lab_store,
-        ended(1, state, START, end, submit=START - 60),
-        job(2, JobState.COMPLETED, start=end + 60, end=end + 90, submit=submit, eligible=eligible),
+        ended_record(1, state, START, end, submit=START - 60),
+        ended_record(2, JobState.COMPLETED, end + 60, end + 90, **told),
         now=end + 1000,
         accounting=True,
     )

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +21,7 @@ COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 
 
 def cluster_of(account: str) -> Written:
-    return Written(replace(running(1), account=account), replace(standby(2), account=account))
+    return Written(running(1, account=account), standby(2, account=account))
 
 
 @pytest.mark.parametrize("account", ["research", "Research"])

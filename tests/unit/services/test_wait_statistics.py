@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,8 +19,8 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history, wait_marks
 from mirage.store.operations import clusters
-from tests.support.jobs import make_job
 from tests.support.paths import MIGRATIONS
+from tests.support.slurm.printed_jobs import read_record, reread_record
 
 HOUR, DAY = 3600, 86400
 BEGIN = 1_800_057_600  # a midnight, UTC
@@ -33,7 +32,7 @@ def job(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
     state = JobState.PENDING if start is None else JobState.RUNNING
     told: dict[str, Any] = {"submit": submit, "eligible": submit, "start": start}
     like: dict[str, Any] = {"partition": "gpu", "nodes": 2, "time_limit_s": 12 * HOUR}
-    return make_job(number, **{"state": state} | told | like | more)
+    return read_record(job_id=number, **{"state": state} | told | like | more)
 
 
 def some(count: int, seed: int = 1) -> list[Job]:
@@ -133,20 +132,21 @@ def test_late_updates_are_counted_where_they_belong(store: Store, cluster_id: in
     pending, third = job(1, None, 0), job(3, BEGIN + HOUR, 600)
     put(store, cluster_id, [pending, job(2, BEGIN + HOUR, 600), third])
     assert by_day() == [2, 0, 0]
-    put(store, cluster_id, [replace(pending, state=JobState.RUNNING, start=BEGIN + 2 * DAY)])
+    put(store, cluster_id, [reread_record(pending, state=JobState.RUNNING, start=BEGIN + 2 * DAY)])
     assert by_day() == [2, 0, 1]
     second = job(2, BEGIN + HOUR, 600, state=JobState.COMPLETED, end=BEGIN + 2 * DAY)
-    corrected = replace(second, start=BEGIN + DAY, eligible=BEGIN + DAY - 60)
+    corrected = reread_record(second, start=BEGIN + DAY, eligible=BEGIN + DAY - 60)
     put(store, cluster_id, [corrected])
     assert by_day() == [1, 1, 1]
     check(ask(store, cluster_id).points[1].waits, [corrected])
-    put(store, cluster_id, [replace(third, state=JobState.CANCELLED, end=third.start)])
+    at_once = reread_record(third, state=JobState.CANCELLED, end=third.start, node_list="")
+    put(store, cluster_id, [at_once])
     assert by_day() == [1, 1, 1], "who was seen to run has run"
 
 
 def test_an_end_does_not_have_a_start_summed_again(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, [running := job(1, BEGIN + HOUR, 600)])
-    ended = replace(running, state=JobState.TIMEOUT, end=BEGIN + 13 * HOUR)
+    ended = reread_record(running, state=JobState.TIMEOUT, end=BEGIN + 13 * HOUR)
     with store.begin() as tx:
         job_history.upsert_jobs(tx, cluster_id, [ended])
         assert wait_marks.count_marked_hours(tx, cluster_id, BEGIN, BEGIN + DAY) == 0
