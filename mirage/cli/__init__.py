@@ -1,1 +1,1 @@
-"""The commands of mirage, one group a file."""
+"""The command line of Mirage. Each command, or group of commands, has one module."""

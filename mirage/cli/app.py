@@ -19,64 +19,73 @@ COMMANDS = {
         "mirage.cli.simulation.demo",
         "Run the real service on a simulated cluster, on an accelerated clock.",
     ),
-    "chain": ("mirage.cli.chains.chain", "Chains: submit, look at, pause, resume, cancel."),
+    "chain": ("mirage.cli.chains.chain", "Submit, show, pause, resume or cancel chains."),
     "cluster": (
         "mirage.cli.admin.cluster_import",
-        "Cluster files: describe a site to the simulator.",
+        "Write the cluster file, which describes a site to the simulator.",
     ),
     "serve": ("mirage.cli.admin.serve", "Run the service: REST API and worker."),
-    "ingest": ("mirage.cli.admin.ingest", "Take the jobs of a trace file into the history."),
+    "ingest": ("mirage.cli.admin.ingest", "Store the jobs of a trace file in the history."),
     "simulate": (
         "mirage.cli.simulation.simulate",
-        "Replay a log on a simulated cluster: waits, speed, how near they are to the log's.",
+        "Replay a log on a simulated cluster, and compare the waits with the log's.",
     ),
     "calibrate": (
         "mirage.cli.simulation.calibrate",
-        "Fit a cluster file to a log and say how sure that is.",
+        "Fit a cluster file to a log, and measure how well it fits.",
     ),
     "episodes": (
         "mirage.cli.policies.episodes",
-        "Make the table of hand-overs of a trace: every decision instant, every outcome.",
+        "Simulate hand-overs on a trace, and write them as a table to train and evaluate on.",
     ),
     "train": ("mirage.cli.policies.train", "Train a policy on episode tables."),
-    "models": ("mirage.cli.policies.models", "Trained policies: list, show, promote, recalibrate."),
-    "evaluate": ("mirage.cli.policies.evaluate", "Judge policies on the same hand-overs."),
+    "models": (
+        "mirage.cli.policies.models",
+        "List, show, promote or recalibrate trained policies.",
+    ),
+    "evaluate": ("mirage.cli.policies.evaluate", "Compare policies on the same hand-overs."),
     "forecast": (
         "mirage.cli.chains.forecast",
-        "How long a job would wait if it were submitted now: p10, p50 and p90",
+        "Forecast how long a job would wait if you submitted it now.",
     ),
     "report": (
         "mirage.cli.policies.shadow_report",
-        "What Mirage would have saved a site, and whether it is needed.",
+        "Report what Mirage would have saved a site, and whether the site needs it.",
     ),
     "db": (
         "mirage.cli.admin.database",
-        "The database: make it, or bring it to this program's schema.",
+        "Create the database, upgrade its schema, or copy it.",
     ),
     "config": (
         "mirage.cli.admin.config",
-        "The configuration file: check it, show it, list every key.",
+        "Check or show the configuration, or list every key.",
     ),
     "doctor": (
         "mirage.cli.admin.doctor",
-        "Say what works here and what does not, and what to do",
+        "Check this installation, and say for each fault what to do.",
     ),
     "plugin": (
         "mirage.cli.chains.plugin",
-        "The wrapped sbatch: the line for your shell's profile.",
+        "Print the line for your shell's profile that finds the wrapped sbatch.",
     ),
-    "handover": ("mirage.cli.chains.link", "Inside a link: hand over between links that overlap."),
-    "done": ("mirage.cli.chains.link", "Inside a link: its chain's work is finished."),
-    "token": ("mirage.cli.admin.token", "Bearer tokens: create, list, revoke."),
-    "top": ("mirage.cli.chains.top", "Chains by risk and the next hand-overs, kept up to date."),
-    "notify": ("mirage.cli.admin.notify", "Mail and webhook on chains: try what is configured."),
+    "handover": (
+        "mirage.cli.chains.link",
+        "Inside a job of a chain: hand over to the next job, or take over.",
+    ),
+    "done": (
+        "mirage.cli.chains.link",
+        "Inside a job of a chain: say that the chain's work is finished.",
+    ),
+    "token": ("mirage.cli.admin.token", "Create, list or revoke bearer tokens."),
+    "top": ("mirage.cli.chains.top", "Watch chains, those at risk first, and the next hand-overs."),
+    "notify": ("mirage.cli.admin.notify", "Try the mail and the webhook that carry notices."),
     "man": ("mirage.cli.shell.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (
         "mirage.cli.admin.mode",
-        "How far Mirage goes: observe, shadow (decide and log; the default) or act.",
+        "Show or set how far Mirage goes: observe, shadow (decide and log; the default) or act.",
     ),
 }
-"""By name: the module, and the line that `mirage --help` shows."""
+"""By name: the command's module, and the line that `mirage --help` shows."""
 
 PANELS = {
     "Your chains": ("chain", "top", "forecast", "plugin", "handover", "done"),
@@ -88,16 +97,16 @@ PANELS = {
         "man",
     ),
 }
-"""For whom a command is, as `mirage --help` groups them; all of COMMANDS, each once."""
+"""The groups of `mirage --help`: each command of COMMANDS stands in one group."""
 
 
 class _LazyCommand(TyperCommand):
-    """A command, or group, as `mirage --help` shows it; its module is imported to run it."""
+    """A command or group in `mirage --help`. Its module is imported when the command runs."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """The context of the real one: all that follows goes by `context.command`."""
+        """Return the context of the real command, which click then uses in place of this one."""
         name = self.name or ""
         module, _ = COMMANDS[name]
         real = get_group(_import_command(module).app).commands[name]
@@ -106,8 +115,8 @@ class _LazyCommand(TyperCommand):
 
 
 def _import_command(module: str) -> Any:
-    # What imports make stays. To look through it for garbage, while it came and again at the end,
-    # was a third of what a short command computed.
+    # Imported objects are never freed. Searching them for garbage, during the import and at the
+    # end, took a third of a short command's time.
     gc.disable()
     found = import_module(module)
     gc.freeze()
@@ -125,7 +134,8 @@ class _LazyGroup(TyperGroup):
 
 
 _EXIT_CODES = (
-    "Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 the service does not answer."
+    "Exit codes: 0 done, 1 failed, 2 wrong input, 3 Slurm did not answer or refused, "
+    "4 the database cannot be used, 5 the service does not answer."
 )
 
 app = typer.Typer(
@@ -147,13 +157,16 @@ def _print_version(wanted: object) -> None:
 def run_mirage(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, help="Say which Mirage this is.")
+        bool, typer.Option("--version", callback=_print_version, help="Print Mirage's version.")
     ] = False,
 ) -> None:
-    """Keep long jobs alive on Slurm: each follow-on job becomes eligible at the moment that lets it
-    start just as its predecessor ends.
+    """Keep a computation running on Slurm past the time limit, as a chain of jobs.
 
-    A user types `sbatch --mirage-chain=8 job.sh`, then `mirage chain list --me`. To see what that
-    saves, without a Slurm: `mirage demo --once`. To set it up: `mirage db upgrade`, `mirage serve`,
-    after a look `mirage mode act`; `mirage doctor` says what is missing.
+    Mirage forecasts how long each next job will wait, and makes it eligible so early that it starts
+    just as the job before it ends.
+
+    Try it without Slurm: `mirage demo --once`. Submit a chain of eight jobs:
+    `sbatch --mirage-chain=8 job.sh`, then look at it with `mirage chain list --me`. Set up the
+    service: `mirage db upgrade`, `mirage serve`, and `mirage mode act` once its decisions look
+    right. `mirage doctor` says what is missing.
     """

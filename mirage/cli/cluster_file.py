@@ -1,4 +1,4 @@
-"""The cluster file that a command is given."""
+"""Loads the cluster file of a command's option."""
 
 from pathlib import Path
 
@@ -10,7 +10,10 @@ from mirage.traces.cluster_files.reader import load_cluster_params
 
 
 def load_site_params(cluster: Path) -> Params:
-    """Params of a cluster file; on standard error, where nobody has compared its Slurm's plans."""
+    """Return the parameters of a cluster file.
+
+    Warns on standard error if the simulator was not compared with the file's release of Slurm.
+    """
     params = load_cluster_params(cluster)
     if is_unchecked(params.slurm_version):
         typer.echo(

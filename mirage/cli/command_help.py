@@ -1,4 +1,4 @@
-"""Adds to every command's help what its options do not say: examples, units, exit codes.
+"""Adds examples, units and exit codes to every command's help.
 
 `mirage CMD --help` and the manual pages (`mirage.cli.shell.man`) both use this module.
 """
@@ -11,28 +11,31 @@ from rich.markup import escape
 EXITS = {
     0: "done",
     1: "it failed, or was refused: the message says why",
-    2: "what was given is wrong: an option, a file, the configuration",
-    3: "Slurm gave no answer, or refused",
-    4: "the database cannot be used, or has another schema",
-    5: "the service does not answer; Slurm keeps the chains all the same",
+    2: "an option, a file or the configuration is wrong",
+    3: "Slurm did not answer, or refused",
+    4: "the database cannot be used, or has the schema of another version",
+    5: "the service does not answer; chains continue in Slurm without it",
     130: "ended by Ctrl-C",
     143: "ended by SIGTERM",
 }
-"""Exit codes, as scripts may rely on them (`errors.py`)."""
+"""The exit codes. Scripts may rely on them (`errors.py`)."""
 
 _SERVICE = (0, 1, 2, 5)
 _LOCAL = (0, 1, 2)
 _DATABASE = (0, 1, 2, 4)
 _LONG = (*_LOCAL, 130)
 
-_SHOWN = "Times are this host's; in --json they are RFC 3339 in UTC, durations seconds or hours."
-_TRACE = "--from and --until are UTC. Waits are hours; names in --json end in their unit."
+_SHOWN = (
+    "Times are in this host's time zone. In --json times are RFC 3339 in UTC, and durations are "
+    "seconds (_s) or hours (_h)."
+)
+_TRACE = "--from and --until are in UTC. Waits are in hours. Names in --json end in their unit."
 _COSTS = "Interruption, overlap and cost are mean hours per hand-over."
 
 
 @dataclass(frozen=True, slots=True)
 class HelpEntry:
-    """`examples`: (what for, the command). `units`: of what is given and shown."""
+    """Examples as (purpose, command), exit codes, and a sentence on the units."""
 
     examples: tuple[tuple[str, str], ...]
     exits: tuple[int, ...]
@@ -42,31 +45,37 @@ class HelpEntry:
 MANUAL: dict[str, HelpEntry] = {
     "demo": HelpEntry(
         (
-            ("two minutes, then the result", "mirage demo --once"),
-            ("the same load as JSON", "mirage demo --once --seed 1 --preset heavy --json"),
+            ("run for two minutes and print the result", "mirage demo --once"),
             (
-                "a log of your own",
+                "the same load each time, as JSON",
+                "mirage demo --once --seed 1 --preset heavy --json",
+            ),
+            (
+                "use a log of your own",
                 "mirage demo --once --trace jobs.parquet --cluster c.toml --from 2026-02-01",
             ),
         ),
         (0, 1, 2, 130, 143),
-        f"{_COSTS} --from and --until are UTC.",
+        f"{_COSTS} --from and --until are in UTC.",
     ),
     "chain submit": HelpEntry(
         (
-            ("eight jobs in a row", "mirage chain submit --links 8 -p gpu -t 48:00:00 train.sh"),
             (
-                "overlap as dear as interruption",
+                "a chain of eight jobs",
+                "mirage chain submit --links 8 -p gpu -t 48:00:00 train.sh",
+            ),
+            (
+                "an hour of overlap costs as much as an hour of interruption",
                 "mirage chain submit --links 8 --overlap-price 1 train.sh",
             ),
         ),
         _LOCAL,
-        "--overlap-price is hours of interruption per hour of overlap. Other exit codes are "
-        "sbatch's own.",
+        "--overlap-price is hours of interruption per hour of overlap. Other exit codes come from "
+        "sbatch.",
     ),
     "chain list": HelpEntry(
         (
-            ("those of a user that go on", "mirage chain list --user alice --state active"),
+            ("alice's active chains", "mirage chain list --user alice --state active"),
             ("for a script", "mirage chain list --limit 500 --json"),
         ),
         _SERVICE,
@@ -75,7 +84,7 @@ MANUAL: dict[str, HelpEntry] = {
     "chain show": HelpEntry(
         (
             ("the timeline and the figures", "mirage chain show k3v9x2m7q1zt"),
-            ("the last three links drawn", "mirage chain show k3v9x2m7q1zt --links 3"),
+            ("draw the last three links", "mirage chain show k3v9x2m7q1zt --links 3"),
             ("for a script", "mirage chain show k3v9x2m7q1zt --json"),
         ),
         _SERVICE,
@@ -91,43 +100,43 @@ MANUAL: dict[str, HelpEntry] = {
     "chain cancel": HelpEntry((("", "mirage chain cancel k3v9x2m7q1zt"),), _SERVICE),
     "cluster import": HelpEntry(
         (
-            ("from the Slurm of this host", "mirage cluster import --out c.toml"),
+            ("ask the Slurm of this host", "mirage cluster import --out c.toml"),
             (
-                "from answers taken elsewhere",
+                "read output that was saved on another host",
                 "mirage cluster import --from-dir answers --timezone America/Chicago --out c.toml",
             ),
             (
-                "with how many jobs each thing left out concerns",
+                "count the jobs that use features which the simulator leaves out",
                 "mirage cluster import --log jobs.txt --out c.toml",
             ),
         ),
         (0, 1, 2, 3),
-        "The file has slurm.conf's own keys and units.",
+        "The cluster file uses slurm.conf's keys and units.",
     ),
     "serve": HelpEntry(
         (
-            ("the site's", "mirage serve --config /etc/mirage/mirage.toml"),
-            ("for your own chains, without an admin", "mirage serve --user"),
+            ("the service of a site", "mirage serve --config /etc/mirage/mirage.toml"),
+            ("a service for your own chains, without an admin", "mirage serve --user"),
         ),
         (0, 1, 2, 3, 4),
-        "Settings carry their units in their names, or in `mirage config reference`.",
+        "`mirage config reference` has the unit of each setting.",
     ),
     "ingest": HelpEntry(
         (
-            ("sacct's text", "mirage ingest sacct.txt --cluster lab"),
+            ("store the output of sacct", "mirage ingest sacct.txt --cluster lab"),
             (
-                "written in another time zone",
+                "the file was written in another time zone",
                 "mirage ingest sacct.txt.gz --cluster lab --format sacct --timezone Europe/Berlin",
             ),
         ),
         (*_DATABASE, 130),
-        "Counts are rows of the file.",
+        "The numbers are rows of the file.",
     ),
     "simulate": HelpEntry(
         (
-            ("how near a replay comes to the log", "mirage simulate jobs.txt --cluster c.toml"),
+            ("compare the replay with the log", "mirage simulate jobs.txt --cluster c.toml"),
             (
-                "two weeks of it, week by week",
+                "compare two weeks of the log, week by week",
                 "mirage simulate jobs.parquet --cluster c.toml --from 2026-02-01 "
                 "--until 2026-02-15 --weekly",
             ),
@@ -138,7 +147,7 @@ MANUAL: dict[str, HelpEntry] = {
     "calibrate": HelpEntry(
         (
             (
-                "from Slurm's own settings on",
+                "start from the site's own settings",
                 "mirage calibrate jobs.txt --cluster site.toml --out c.toml",
             ),
             ("a quick look", "mirage calibrate jobs.parquet --nodes 76 --trials 20 --out c.toml"),
@@ -178,7 +187,7 @@ MANUAL: dict[str, HelpEntry] = {
     "models promote": HelpEntry(
         (
             (
-                "where it is better on the newest days",
+                "use version 2 if it is better on the newest days",
                 "mirage models promote models/ours/2 newest.npz",
             ),
         ),
@@ -188,18 +197,18 @@ MANUAL: dict[str, HelpEntry] = {
     "models recalibrate": HelpEntry(
         (("", "mirage models recalibrate models/ours/2 newest.npz --out models/ours/3"),),
         _LONG,
-        "Coverage is a share, forecasts are hours.",
+        "Coverage is a share from 0 to 1. Forecasts are in hours.",
     ),
     "evaluate": HelpEntry(
         (
-            ("rules", "mirage evaluate e.npz --policy quantile --policy slurm-estimate"),
+            ("two rules", "mirage evaluate e.npz --policy quantile --policy slurm-estimate"),
             (
-                "a model, with intervals, as JSON",
+                "a model, with 95 % intervals, written as JSON",
                 "mirage evaluate e.npz --policy models/ours/1 --intervals --json out.json",
             ),
         ),
         _LONG,
-        f"{_COSTS} The gap closed is a share.",
+        f"{_COSTS} The gap closed is a share: 0 is plain Slurm, 1 is the oracle.",
     ),
     "forecast": HelpEntry(
         (
@@ -208,7 +217,7 @@ MANUAL: dict[str, HelpEntry] = {
                 "mirage forecast --partition gpu --nodes 4 --time 48:00:00",
             ),
             (
-                "have the twin asked for exactly that, and wait for its answer",
+                "simulate exactly this job, and wait for the result",
                 "mirage forecast --partition gpu --nodes 4 --time 48:00:00 --wait",
             ),
             (
@@ -217,16 +226,16 @@ MANUAL: dict[str, HelpEntry] = {
             ),
         ),
         _SERVICE,
-        "--time is sbatch's; waits in --json are seconds.",
+        "--time is a time limit as sbatch takes it. Waits in --json are in seconds.",
     ),
     "report shadow": HelpEntry(
         (
             (
-                "four weeks of a log",
+                "the last four weeks of a log",
                 "mirage report shadow --from-sacct jobs.txt --cluster c.toml --html out.html",
             ),
             (
-                "one partition and size, two weeks",
+                "two weeks of one partition and one job size",
                 "mirage report shadow --from-sacct jobs.txt --cluster c.toml --since 14d "
                 "--partition gpu --nodes 4 --time-limit 48:00:00 --json",
             ),
@@ -238,7 +247,9 @@ MANUAL: dict[str, HelpEntry] = {
         (("", "mirage db upgrade --config /etc/mirage/mirage.toml"),), _DATABASE
     ),
     "db backup": HelpEntry(
-        (("before an upgrade", "mirage db backup --keep 14"),), (*_DATABASE,), "--keep is copies."
+        (("before an upgrade", "mirage db backup --keep 14"),),
+        (*_DATABASE,),
+        "--keep is a number of copies.",
     ),
     "config check": HelpEntry((("", "mirage config check --config mirage.toml"),), _LOCAL),
     "config show": HelpEntry(
@@ -247,66 +258,76 @@ MANUAL: dict[str, HelpEntry] = {
     "config reference": HelpEntry((("", "mirage config reference"),), _LOCAL),
     "doctor": HelpEntry(
         (
-            ("as the user who runs the service", "mirage doctor"),
-            ("without trying moves in Slurm", "mirage doctor --no-moves --json"),
+            ("run it as the user who runs the service", "mirage doctor"),
+            ("submit no trial job to Slurm", "mirage doctor --no-moves --json"),
         ),
         (0, 1, 2, 4),
-        "Exit code 1 where there is a fault; warnings leave it 0.",
+        "The exit code is 1 if there is a fault. Warnings leave it 0.",
     ),
     "handover": HelpEntry(
-        (("as a link's script has it", "mirage handover --help"),),
+        (("list the verbs that a job's script may use", "mirage handover --help"),),
         _LOCAL,
-        "Only inside a link: MIRAGE_CHAIN_ID and MIRAGE_DIR are set there.",
+        "The command works inside a job of a chain alone, which has MIRAGE_CHAIN_ID and MIRAGE_DIR "
+        "set.",
     ),
     "done": HelpEntry(
         (("the last line of a script whose work is finished", "mirage done"),),
         _LOCAL,
-        "Only inside a link.",
+        "The command works inside a job of a chain alone.",
     ),
     "token create": HelpEntry(
         (
-            ("for Grafana, a year", "mirage token create grafana --read-only --expires 365d"),
+            (
+                "for Grafana, valid for a year",
+                "mirage token create grafana --read-only --expires 365d",
+            ),
             ("for a user's scripts", "mirage token create scripts --role user --user alice"),
         ),
         _DATABASE,
-        "--expires: a number and s, m, h or d.",
+        "--expires is a number of hours (12h) or days (90d).",
     ),
     "token list": HelpEntry((("", "mirage token list"),), _DATABASE),
     "token revoke": HelpEntry((("", "mirage token revoke 3f9c1a7e"),), _DATABASE),
     "top": HelpEntry(
         (
-            ("until q is pressed", "mirage top"),
-            ("mine, once", "mirage top --user alice --once"),
+            ("watch until you press q", "mirage top"),
+            ("print alice's chains once", "mirage top --user alice --once"),
         ),
         _SERVICE,
-        f"--every is seconds. {_SHOWN}",
+        f"--every is in seconds. {_SHOWN}",
     ),
     "notify test": HelpEntry(
-        (("a mail to alice, the admins, the webhook", "mirage notify test alice"),), _LOCAL
+        (
+            (
+                "test the mail to alice and to the admins, and the webhook",
+                "mirage notify test alice",
+            ),
+        ),
+        _LOCAL,
     ),
     "man": HelpEntry(
-        (("for `man mirage-chain-show`", "mirage man ~/.local/share/man"),),
+        (("make `man mirage-chain-show` work", "mirage man ~/.local/share/man"),),
         _LOCAL,
     ),
     "plugin path": HelpEntry(
-        (("for your shell's profile, such as ~/.bashrc", "mirage plugin path"),),
+        (("print the line to add to ~/.bashrc", "mirage plugin path"),),
         _LOCAL,
     ),
     "mode": HelpEntry(
         (
-            ("which there are", "mirage mode"),
+            ("show the modes", "mirage mode"),
             ("act on one partition", "mirage mode act --partition gpu"),
             ("stop all acting", "mirage mode shadow"),
         ),
         _DATABASE,
     ),
 }
-"""By the command's words; every one of the tree has its entry
+"""The entry of every command, by the command's words
 (tests/integration/cli/test_command_help.py)."""
 
 
 def attach_manual_page(command: Any, words: str) -> None:
-    """Let a command, and those below it, show their entries under their options."""
+    """Show the entries of a command and of its subcommands below their options."""
     if command.help and "\n  " not in command.help and "\n- " not in command.help:
         # Lines as they are in the source would break again at the terminal's width.
         paragraphs = command.help.split("\n\n")

@@ -1,3 +1,3 @@
-"""Commands for whoever runs the service: serve, database, mode, configuration, tokens, notices,
-ingest and cluster files.
+"""Commands of the admin who runs the service: serve, database, mode, configuration, tokens,
+notices, ingest and cluster files.
 """

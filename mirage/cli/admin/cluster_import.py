@@ -1,4 +1,4 @@
-"""`mirage cluster`: cluster files, which describe a machine to the simulator."""
+"""`mirage cluster`: writes the cluster file, which describes a site's machine to the simulator."""
 
 import json
 import os
@@ -26,14 +26,17 @@ from mirage.traces.formats.trace_file import open_trace
 
 app = typer.Typer()
 cluster_app = typer.Typer(
-    no_args_is_help=True, help="Cluster files: describe a site to the simulator."
+    no_args_is_help=True, help="Write the cluster file, which describes a site to the simulator."
 )
 app.add_typer(cluster_app, name="cluster")
 
 
 @cluster_app.callback()
 def describe_cluster_commands() -> None:
-    """Cluster files: describe a site to the simulator. Their keys are in docs/admin/clusters.md."""
+    """Write the cluster file, which describes a site to the simulator.
+
+    docs/admin/clusters.md explains the keys of a cluster file.
+    """
 
 
 @cluster_app.command("import")
@@ -41,37 +44,41 @@ def import_cluster_file(
     *,
     from_dir: Annotated[
         Path | None,
-        typer.Option(help="Read captured answers here; docs/admin/clusters.md has their names."),
+        typer.Option(
+            help="Read saved output of Slurm's commands from this folder, instead of asking Slurm. "
+            "docs/admin/clusters.md names the files."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: standard output.")
+        Path | None, typer.Option(help="Write the cluster file here. Default: standard output.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     timezone: Annotated[
         str | None,
         typer.Option(
-            help="Zone of local times in captured answers, such as America/Chicago. "
-            "Default: this host's. Epoch seconds need none."
+            help="Time zone of local times in the saved output, such as America/Chicago. "
+            "Default: this host's. Times in epoch seconds need no zone."
         ),
     ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
-            help="Count in this log (sacct -P, parquet, SWF) how many jobs each thing left out "
-            "concerns, and say so in the file's head."
+            help="For each feature that the simulator leaves out, count the jobs of this log "
+            "(sacct -P, Parquet, SWF) that use it. The counts stand at the top of the cluster file."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the cluster file of the Slurm on this host, or of captured answers.
+    """Write the cluster file of this host's Slurm, or of saved output of Slurm's commands.
 
-    Asks scontrol for the configuration, nodes, partitions and reservations, and sacctmgr for QOS
-    and associations, one after the other, and changes nothing. Without accounting there is a file
-    all the same. What is assumed, and what the simulator does not do, stands at the file's head.
+    The command asks scontrol for the configuration, nodes, partitions and reservations, and
+    sacctmgr for QOS and associations. It changes nothing in Slurm, and also works at a site
+    without accounting. Comments at the top of the file list what was assumed and which features
+    of the site the simulator leaves out.
     """
     zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
-        raise InputError(f"{out} is there already: --force writes over it")
+        raise InputError(f"{out} exists already: give --force to overwrite it, or another --out")
     site = _read_captured_site(from_dir, zone) if from_dir is not None else _query_site(zone)
     if log is not None:
         site = replace(site, notes=_count_affected_jobs(site.notes, log, timezone))
@@ -94,8 +101,8 @@ def _query_site(zone: tzinfo | None) -> ImportedSite:
     try:
         return convert_site(slurm_answers.fetch_answers(), zone)
     except MalformedText as error:
-        # Half an answer of a Slurm in trouble: nothing is wrong with what was given to us.
-        raise ClusterUnavailable(f"Slurm's answer does not read: {error}") from error
+        # Half an answer of a Slurm in trouble: nothing is wrong with the user's input.
+        raise ClusterUnavailable(f"Slurm's answer cannot be read: {error}") from error
 
 
 def _read_captured_site(folder: Path, zone: tzinfo | None) -> ImportedSite:
@@ -111,14 +118,14 @@ def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) 
 
 def _build_header(site: ImportedSite) -> list[str]:
     return [
-        f"Cluster file of {site.params.name}, by `mirage cluster import`. "
-        "Keys: docs/admin/clusters.md.",
+        f"Cluster file of {site.params.name}, written by `mirage cluster import`. "
+        "docs/admin/clusters.md explains the keys.",
         *site.notes,
     ]
 
 
 def _write_atomically(out: Path, written: str) -> None:
-    """Whole or not at all."""
+    """Write the file, so that a reader finds either the old file or the whole new one."""
     part = out.with_name(f"{out.name}.part")
     try:
         part.write_text(written, encoding="utf-8")

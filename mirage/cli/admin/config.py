@@ -1,4 +1,4 @@
-"""`mirage config`: is the configuration right, what is in force and why, every key there is."""
+"""`mirage config`: checks the configuration, shows the values in force, and lists every key."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ from mirage.store.database.engine import mask_url, parse_url
 
 app = typer.Typer()
 config_app = typer.Typer(
-    no_args_is_help=True, help="The configuration file: check it, show it, list every key."
+    no_args_is_help=True, help="Check or show the configuration, or list every key."
 )
 app.add_typer(config_app, name="config")
 
@@ -34,24 +34,29 @@ _URL = "database.url"
 
 _HEAD = f"""# Configuration
 
-Written by `mirage config reference` from `mirage/config/settings.py`; do not edit.
+`mirage config reference` writes this page from `mirage/config/settings.py`. Do not edit it.
 
-One TOML file: `--config`, else the one that MIRAGE_CONFIG names, else `{CONFIG_PATH}` where there
-is one. Every key may be left out, and so may the file. The variable of a key goes before the file;
-an empty one counts as left out, a list is written as in TOML or as words between commas. A user's
-own service (`mirage serve --user`) hears none of them. A running service has read all at its start.
+Mirage reads one TOML file: the file of `--config`, else the file that MIRAGE_CONFIG names, else
+`{CONFIG_PATH}` if it exists. You may leave out any key, and the whole file. An environment variable
+overrides the key beside it in the tables below. An empty variable counts as not set. A variable
+holds a list as TOML writes it, or as words with commas between them. A user's own service
+(`mirage serve --user`) ignores these variables. The service reads its configuration when it starts:
+restart it after a change.
 
-- `mirage config check [FILE] [--json]` names every fault at once: the key, its value, what is
-  allowed, the key that may be meant. Exit codes: 0 nothing wrong (what may not be meant is told as
-  a warning), 2 a fault.
-- `mirage config show [--origin] [--json]` prints what is in force, and with `--origin` where each
-  value comes from: `default`, FILE:LINE or a variable. Passwords and secrets are never shown.
+- `mirage config check [FILE] [--json]` lists every fault at once: the key, its value, the allowed
+  values, and the key that you may have meant. The exit code is 2 if there is a fault, and 0 if
+  there are warnings alone or nothing.
+- `mirage config show [--origin] [--json]` prints the values in force. With `--origin` it also
+  prints where each value comes from: `default`, FILE:LINE or a variable. It never prints passwords
+  and secrets.
 """
 _COLUMNS = "| key | type | unit | default | allowed | variable | |\n|---|---|---|---|---|---|---|\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigCheck:
+    """The faults and warnings of a configuration; `source` is the file's name, or a phrase."""
+
     source: str
     faults: list[ConfigFault]
     warnings: list[str]
@@ -70,16 +75,16 @@ class ConfigCheck:
 @config_app.command("check")
 def check_config(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Instead of --config.")
+        Path | None, typer.Argument(metavar="[FILE]", help="Check this file instead of --config.")
     ] = None,
     *,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the configuration, and what it names, and tell every fault at once.
+    """Check the configuration and the files that it names, and list every fault at once.
 
-    What it names are the model, the cluster file, keys and helpers. Exit codes: 0 nothing is wrong
-    (what may not be meant is warned of), 2 there is a fault.
+    The files that it names are the model, the cluster file, the keys and the helper programs. The
+    exit code is 2 if there is a fault, and 0 if there are warnings alone or nothing.
     """
     given = settings_file.read_config(file or config)
     found = check_settings(given, os.environ)
@@ -92,7 +97,7 @@ def check_config(
 
 
 def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
-    """Everything that is wrong, with the settings themselves and with what they name."""
+    """Find every fault of the settings and of the files that they name."""
     faults: list[ConfigFault] = []
     try:
         settings = Settings.model_validate(given.data)
@@ -124,7 +129,7 @@ _LOOKS: dict[str, Callable[[Settings], object]] = {
     "auth": wiring.build_jwt_reader,
     "submit.sudo": lambda s: s.submit.sudo and sudo.check_program(s.submit.sudo),
 }
-"""By key: what it names is used as the service would. Each raises InputError for what is wrong."""
+"""By key: a function that uses the key's value as the service would. Each raises InputError."""
 
 
 def _find_key_faults(
@@ -147,7 +152,7 @@ def _print_faults(found: ConfigCheck, file: Path | None) -> None:
     for sentence in found.warnings:
         typer.echo(f"warning: {escape_unprintable(sentence)}", err=True)
     if not found.faults:
-        of = file or "there is no file, so all is as by default or as variables say"
+        of = file or "there is no file; defaults and environment variables are in force"
         typer.echo(f"the configuration is right: {of}")
         return
     for line in format_faults(
@@ -160,14 +165,15 @@ def _print_faults(found: ConfigCheck, file: Path | None) -> None:
 def show_config(
     *,
     origin: Annotated[
-        bool, typer.Option("--origin", help="And where each value comes from.")
+        bool, typer.Option("--origin", help="Also show where each value comes from.")
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The settings in force, without passwords and secrets.
+    """Show the settings in force, without passwords and secrets.
 
-    With --origin each has where it comes from: default, FILE:LINE or a variable.
+    With --origin the command also shows where each value comes from: the default, a line of the
+    file (FILE:LINE), or an environment variable.
     """
     given = settings_file.read_config(config)
     rows = list(_list_setting_rows(config_file.validate_config(Settings, given), given))
@@ -181,7 +187,7 @@ def show_config(
 
 
 SettingRow = tuple[str, Any, str]
-"""Key, value as JSON has it, origin."""
+"""(key, value as in JSON, origin)."""
 
 
 def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
@@ -201,7 +207,7 @@ def _get_json_value(settings: Settings, key: str) -> Any:
 
 
 def _build_nested_object(rows: list[SettingRow], *, with_origin: bool) -> dict[str, Any]:
-    """Tables within; with origins each value is {"value", "origin"}."""
+    """Return the rows as nested tables; with origins each value is {"value", "origin"}."""
     made: dict[str, Any] = {}
     for key, value, source in rows:
         table, _, name = key.rpartition(".")
@@ -212,8 +218,10 @@ def _build_nested_object(rows: list[SettingRow], *, with_origin: bool) -> dict[s
 
 @config_app.command("reference")
 def print_reference() -> None:
-    """Every key with its default and meaning, as the Markdown of
-    docs/reference/configuration.md."""
+    """Print every key with its default and meaning, in Markdown.
+
+    docs/reference/configuration.md is the output of this command.
+    """
     typer.echo(render_reference(), nl=False)
 
 

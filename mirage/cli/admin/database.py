@@ -1,4 +1,4 @@
-"""`mirage db`: the database made, brought to this program's schema, and copied."""
+"""`mirage db`: creates the database, upgrades its schema, and copies it."""
 
 import time
 from typing import Annotated
@@ -13,31 +13,30 @@ from mirage.errors import InputError, StoreUnavailable
 from mirage.store.database import backup
 
 app = typer.Typer()
-db = typer.Typer(
-    no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
-)
+db = typer.Typer(no_args_is_help=True, help="Create the database, upgrade its schema, or copy it.")
 app.add_typer(db, name="db")
 
 FOLDER = "backups"
-"""In the state directory."""
+"""The folder of the copies, in the state directory."""
 
 
 @db.command("backup")
 def copy_database(
     *,
-    keep: Annotated[int, typer.Option(min=1, help="Copies that stay; older ones go.")] = 7,
+    keep: Annotated[int, typer.Option(min=1, help="Keep this many copies; delete older ones.")] = 7,
     config: ConfigOption = None,
 ) -> None:
-    """Copy a SQLite database into `backups` of the state directory; the service may run on.
+    """Copy a SQLite database into the folder `backups` of the state directory.
 
-    PostgreSQL has pg_dump. How to restore a copy: docs/admin/install.md.
+    The service may keep running. For PostgreSQL use pg_dump. docs/admin/install.md says how to
+    restore a copy.
     """
     settings = settings_file.load_settings(config)
     file = wiring.find_database_file(settings)
     if file is None:
-        raise InputError("the database is no SQLite file: copy it with its server's own (pg_dump)")
+        raise InputError("the database is not a SQLite file: copy a PostgreSQL database by pg_dump")
     if not file.exists():
-        raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` makes one")
+        raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` creates it")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with show_activity("copying the database"):
         made = backup.copy_database(
@@ -48,8 +47,11 @@ def copy_database(
 
 @db.command("upgrade")
 def upgrade_database(*, config: ConfigOption = None) -> None:
-    """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
+    """Create the database, or upgrade its schema to this version of Mirage.
+
+    Running the command again changes nothing.
+    """
     settings = settings_file.load_settings(config)
-    with show_activity("bringing the database to this program's schema"):
+    with show_activity("upgrading the database's schema"):
         wiring.upgrade_database(settings)
     typer.echo("the database has this program's schema")

@@ -1,8 +1,7 @@
-"""`mirage doctor`: what stands between this installation and its work, a line each."""
+"""`mirage doctor`: checks this installation, and says for each fault what to do."""
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mirage.cli.options import JsonOption
+from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.sanitize import escape_unprintable
 from mirage.studies.diagnostics.finding import Finding, Severity
@@ -22,28 +21,33 @@ app = typer.Typer()
 @app.command("doctor")
 def run_doctor(
     *,
-    config: Annotated[
-        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
-    ] = None,
+    config: ConfigOption = None,
     user: Annotated[
-        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+        bool, typer.Option("--user", help="Check your own service (`mirage serve --user`).")
     ] = False,
     moves: Annotated[
-        bool, typer.Option(help="Try what this account may do in Slurm; costs two job numbers.")
+        bool,
+        typer.Option(
+            help="Try which commands Slurm allows to this account; this uses up two job ids."
+        ),
     ] = True,
     url: Annotated[
-        str | None, typer.Option(help="Where people reach it: that the way there is right.")
+        str | None,
+        typer.Option(help="Check too whether clients reach the service at this address."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what works here and what does not, and what to do: configuration, database, Slurm, who
-    decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.
+    """Check this installation, and say for each fault what to do.
 
-    And what is known of this Slurm's release, and which moves this account may make, and for whom:
-    as Operator, as coordinator of an account, or for itself. Run it as the user who runs the
-    service (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without
-    Operator on a held job of one's own, which is cancelled again. The exit code is 1 where there is
-    a fault.
+    The checks cover the configuration, the database, Slurm and its release, the policy, models,
+    the service and its systemd unit, disk, NFS shares, clock, MUNGE and the wrapped sbatch. Run
+    the command as the user who runs the service (`mirage-as-service doctor`).
+
+    The command also tries which jobs this account may change in Slurm: those of all users (as
+    Operator), those of an account (as its coordinator), or its own alone. These trials leave no
+    trace: an account that is not Operator submits a held job of its own, and cancels that job.
+
+    The exit code is 1 if there is a fault. Warnings leave it 0.
     """
     settings = (
         settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
@@ -59,7 +63,7 @@ def run_doctor(
 
 def _print_findings(findings: list[Finding]) -> None:
     table = Table()
-    for column in ("what", "", "told"):
+    for column in ("check", "", "finding"):
         table.add_column(column)
     for finding in findings:
         table.add_row(finding.what, finding.verdict.value, escape(escape_unprintable(finding.told)))

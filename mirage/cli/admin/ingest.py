@@ -1,4 +1,4 @@
-"""Commands on trace files."""
+"""`mirage ingest`: stores the jobs of a trace file in the service's history."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mirage.cli.options import JsonOption
+from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings
 from mirage.errors import InputError
 from mirage.services.ingest.trace_import import ImportReport, import_trace
@@ -24,42 +24,45 @@ from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
 app = typer.Typer()
 
 _REASONS = 3
-"""Named in one sentence; the table has all."""
+"""How many reasons a sentence names; the table has all of them."""
 
 
 @app.command("ingest")
 def ingest_trace(
-    file: Annotated[Path, typer.Argument(help="The trace; text may be gzip.")],
+    file: Annotated[Path, typer.Argument(help="The trace file; a text file may be gzipped.")],
     *,
     cluster: Annotated[
-        str, typer.Option(help="The cluster whose history this is: the service's cluster.name.")
+        str,
+        typer.Option(help="The cluster that the jobs ran on, as cluster.name of the service."),
     ],
     trace_format: Annotated[
-        TraceFormat | None, typer.Option("--format", help="Default: found from the content.")
+        TraceFormat | None,
+        typer.Option("--format", help="The file's format. Default: recognized by its content."),
     ] = None,
     timezone: Annotated[
         str | None,
         typer.Option(
-            help="Zone of local times in the file, such as America/Chicago. "
-            "Default: this host's for sacct, TACC's for tacc. Epoch seconds need none."
+            help="Time zone of local times in the file, such as America/Chicago. "
+            "Default: this host's for sacct, TACC's for tacc. Times in epoch seconds need no zone."
         ),
     ] = None,
     database: Annotated[
         str | None,
         typer.Option(help="Database URL. Default: MIRAGE_DATABASE_URL or the config file."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The config file, mirage.toml.")] = None,
+    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the jobs of a trace file into the history. Doing it again changes nothing.
+    """Store the jobs of a trace file in the history. Running it again changes nothing.
 
-    Policies forecast from what past jobs waited: with a history they can from the first hour on.
-    The `sacct` command for a good dump, and the formats, are in docs/reference/traces.md.
+    Policies forecast waits from the waits of past jobs. With a stored history they can do so from
+    the service's first hour on. docs/reference/traces.md describes the formats, and has the `sacct`
+    command that writes a good trace.
 
-    Rows that make no sense are refused and counted by reason, rows of another cluster (the column
-    Cluster) are skipped and counted; all others are stored. Exit code 0, with a warning on stderr
-    where rows were refused or are of another cluster; 2 where there were such rows and not one was
-    taken, or where the file cannot be read.
+    The command refuses rows that contradict themselves, skips rows of another cluster (column
+    Cluster), and counts both by reason. It stores all other rows. The exit code is 2 if it stored
+    no row although the file has rows, or if the file cannot be read. Otherwise the exit code is 0,
+    with a warning on stderr if rows were refused or skipped.
     """
     configured = None if database else settings.load_settings(config)
     with (
@@ -82,32 +85,32 @@ def ingest_trace(
 def _warn_of_other_cluster(cluster: str, own: str) -> None:
     if cluster != own:
         typer.echo(
-            f"mirage: note: cluster.name is {own}: its service does not look at the history of "
-            f"{cluster}",
+            f"mirage: note: the configuration's cluster.name is {own}: the service of {own} does "
+            f"not use the history of {cluster}",
             err=True,
         )
 
 
 def _warn_of_refused_rows(file: Path, report: ImportReport, others: Sequence[str]) -> None:
-    """On standard error, where cron looks: the counts alone would not be read.
+    """Warn of rows that were not stored, on standard error, which cron mails.
 
-    `others`: clusters that rows are of, and that this one is not.
+    `others`: the other clusters that rows belong to. Raises InputError if no row was stored.
     """
     elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
     if elsewhere and report.taken == 0:
         raise InputError(
-            f"{file}: not one row was taken: {elsewhere} of {report.read} are of cluster "
-            f"{', '.join(others[:_REASONS])}. Name the cluster as Slurm does (ClusterName)"
+            f"{file}: no row was stored: {elsewhere} of {report.read} rows belong to cluster "
+            f"{', '.join(others[:_REASONS])}. Give --cluster as Slurm's ClusterName"
         )
     if elsewhere:
         typer.echo(
-            f"mirage: warning: {file}: {elsewhere} of {report.read} rows were skipped: they are of "
-            f"another cluster: {', '.join(others[:_REASONS])}",
+            f"mirage: warning: {file}: {elsewhere} of {report.read} rows were skipped: they belong "
+            f"to another cluster: {', '.join(others[:_REASONS])}",
             err=True,
         )
     if report.useless:
         raise InputError(
-            f"{file}: not one of {report.read} rows could be taken: {_format_reasons(report)}"
+            f"{file}: none of {report.read} rows could be stored: {_format_reasons(report)}"
         )
     if report.refused:
         typer.echo(
@@ -118,7 +121,7 @@ def _warn_of_refused_rows(file: Path, report: ImportReport, others: Sequence[str
 
 
 def _format_reasons(report: ImportReport) -> str:
-    """The commonest reasons, each with its rows."""
+    """Return the most frequent reasons, each with its number of rows."""
     named = list(report.refused_why.items())[:_REASONS]
     others = report.refused - sum(rows for _, rows in named)
     told = [f"{reason} ({rows})" for reason, rows in named]
@@ -127,7 +130,7 @@ def _format_reasons(report: ImportReport) -> str:
 
 @contextmanager
 def _show_progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
-    """A bar on standard error, where that is a terminal."""
+    """Show a bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -146,7 +149,7 @@ def _render_table(report: ImportReport, trace_format: TraceFormat) -> Table:
     table = Table()
     table.add_column("rows")
     table.add_column("number", justify="right")
-    table.add_column("first met at")
+    table.add_column("first seen at")
     for what in ("read", "added", "updated", "unchanged"):
         table.add_row(what, str(getattr(report, what)))
     unit = "row" if trace_format is TraceFormat.PARQUET else "line"
@@ -159,6 +162,6 @@ def _render_table(report: ImportReport, trace_format: TraceFormat) -> Table:
         table.add_row(what, str(getattr(report, what)))
         add_rows(reasons)
     if report.assumed:
-        table.add_row("taken with something assumed", "")
+        table.add_row("stored with an assumption", "")
         add_rows(report.assumed)
     return table

@@ -1,4 +1,4 @@
-"""`mirage mode`: how far the service goes, which anybody may look at."""
+"""`mirage mode`: shows or sets how far the service goes. Everyone may see the mode."""
 
 import json
 import time
@@ -27,31 +27,35 @@ _ACTOR = "mirage mode"
 
 @app.command("mode")
 def show_or_set_mode(
-    wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
+    wanted: Annotated[
+        Mode | None, typer.Argument(help="The mode to set. Without it the modes are shown.")
+    ] = None,
     *,
-    partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
+    partition: Annotated[
+        str, typer.Option(help="Set the mode of this partition. Default: of the whole cluster.")
+    ] = "",
     unset: Annotated[
-        bool, typer.Option("--unset", help="Take the partition's own mode away.")
+        bool, typer.Option("--unset", help="Let the partition follow the cluster's mode again.")
     ] = False,
     user: Annotated[
-        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+        bool, typer.Option("--user", help="Use your own service (`mirage serve --user`).")
     ] = False,
     release: Annotated[
-        bool, typer.Option(help="Release the kill switch, also where it was pulled by REST.")
+        bool, typer.Option(help="Release the kill switch, even if it was pulled by REST.")
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How far Mirage goes: observe, shadow (decide and log; the default) or act.
+    """Show or set how far Mirage goes: observe, shadow (decide and log; the default) or act.
 
     The command writes to the database, so everyone who may write the database may set the mode.
-    The service obeys at its next tick. To stop all acting at once, use `mirage mode shadow`, the
-    kill switch. `mirage mode act` releases the kill switch again, with two exceptions. If it was
-    pulled by REST, add --release. If it was pulled by an empty file named `shadow` in the state
-    directory, remove that file.
+    The service obeys at its next tick, within a minute. `mirage mode shadow` is the kill switch:
+    it stops all acting at once. `mirage mode act` releases the kill switch again, with two
+    exceptions. If the switch was pulled by REST, add --release. If it was pulled by an empty file
+    named `shadow` in the state directory, remove that file.
     """
     if unset and (wanted is not None or not partition):
-        raise InputError("--unset needs --partition, and no mode")
+        raise InputError("--unset needs --partition and takes no mode")
     settings = (
         settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
     )
@@ -80,8 +84,8 @@ def show_or_set_mode(
         seen = snapshots.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
-            f"note: no node was in a partition {partition} when they were last looked at: "
-            f"there are {', '.join(seen)}",
+            f"note: the last look at the nodes found no partition {partition}, but "
+            f"{', '.join(seen)}",
             err=True,
         )
     if any(each.way != Way.COMMAND for each in pulled):

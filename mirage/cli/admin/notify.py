@@ -1,4 +1,4 @@
-"""`mirage notify`: whether mail and webhook are taken, before anything happens."""
+"""`mirage notify`: sends a test notice by mail and webhook."""
 
 import time
 from typing import Annotated
@@ -16,31 +16,37 @@ from mirage.store.events.outbox import Notice
 
 app = typer.Typer()
 notify = typer.Typer(no_args_is_help=True)
-app.add_typer(notify, name="notify", help="Mail and webhook on chains: try what is configured.")
+app.add_typer(notify, name="notify", help="Try the mail and the webhook that carry notices.")
 
 
 @notify.command("test")
 def send_test_digest(
-    user: Annotated[str, typer.Argument(help="Whose address the owner's digest goes to.")],
+    user: Annotated[
+        str, typer.Argument(help="The user who gets the mail that a chain's owner would get.")
+    ],
     *,
     config: ConfigOption = None,
 ) -> None:
-    """Send one digest on a chain that does not exist through each channel of [notify].
+    """Send a test notice through each channel of [notify] in the configuration.
 
-    Nothing is stored. The exit code is 1 where one was not taken.
+    The notice is about a chain that does not exist, and is not stored. The exit code is 1 if a mail
+    server or webhook did not accept it.
     """
     settings = settings_file.load_settings(config)
     senders = notice_channels.build_senders(settings.notify)
     if not senders:
-        raise InputError("[notify] of the configuration names no mail server and no webhook")
+        raise InputError(
+            "[notify] of the configuration names no mail server and no webhook: "
+            "set notify.smtp_host or notify.webhook_url_file"
+        )
     failed = 0
     for channel, send in senders.items():
         try:
             send(_build_digest(settings.cluster.name, user, channel), int(time.time()))
-            typer.echo(f"{channel}: taken")
+            typer.echo(f"{channel}: accepted")
         except DeliveryError as error:
             failed += 1
-            typer.echo(f"{channel}: not taken: {escape_unprintable(str(error))}")
+            typer.echo(f"{channel}: not accepted: {escape_unprintable(str(error))}")
     if failed:
         raise typer.Exit(1)
 
@@ -52,7 +58,7 @@ def _build_digest(cluster: str, user: str, channel: str) -> Digest:
         user=user,
         channel=channel,
         event="test",
-        says="this is a test of mirage notify: no chain is meant",
+        says="this is a test by `mirage notify test`; it is about no real chain",
         at=int(time.time()),
     )
     return Digest(cluster=cluster, notices=[notice])

@@ -1,7 +1,6 @@
-"""`mirage serve`: the API and the worker in one process."""
+"""`mirage serve`: runs the API and the worker in one process."""
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import structlog
@@ -10,6 +9,7 @@ import typer
 from mirage import logs
 from mirage.bootstrap import wiring
 from mirage.bootstrap.service_run import run_service
+from mirage.cli.options import ConfigOption
 from mirage.config import settings as settings_file
 
 app = typer.Typer()
@@ -22,16 +22,15 @@ def start_service(
     *,
     user: Annotated[
         bool,
-        typer.Option("--user", help="For your own chains alone: no privilege, nobody else's jobs."),
+        typer.Option("--user", help="Manage your own chains alone. Needs no admin."),
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, /etc/mirage.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
-    """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends.
+    """Run the service: REST API and worker. On SIGTERM it completes its current tick and ends.
 
-    With --user it keeps its database and its socket in ~/.local/state/mirage/service, which
-    `mirage chain` finds by itself; the file `url` there is for MIRAGE_URL of the wrapped sbatch.
+    With --user the service keeps its database and its socket in ~/.local/state/mirage/service.
+    `mirage chain` finds the socket there by itself. For the wrapped sbatch, set MIRAGE_URL to the
+    content of the file `url` in that folder.
     """
     settings = (
         settings_file.load_user_settings(config) if user else settings_file.load_settings(config)

@@ -1,4 +1,4 @@
-"""`mirage token`: bearer tokens for what has no MUNGE, such as Grafana."""
+"""`mirage token`: bearer tokens for clients without MUNGE, such as Grafana."""
 
 import getpass
 import json
@@ -28,7 +28,7 @@ from mirage.store.operations import clusters
 app = typer.Typer()
 token_app = typer.Typer(
     no_args_is_help=True,
-    help="Bearer tokens: create, list, revoke. Writes the database, so it is the admin's.",
+    help="Create, list or revoke bearer tokens. For admins: it writes to the database.",
 )
 app.add_typer(token_app, name="token")
 
@@ -38,19 +38,24 @@ _SPAN = re.compile(r"(\d{1,5})([hd])")
 
 @token_app.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(help="What it is for, such as grafana.")],
+    name: Annotated[str, typer.Argument(help="What the token is for, such as grafana.")],
     *,
-    role: Annotated[Role, typer.Option(help="The most that it allows.")] = Role.VIEWER,
+    role: Annotated[Role, typer.Option(help="The role that the token gives.")] = Role.VIEWER,
     user: Annotated[
-        str | None, typer.Option(help="Whose it is: it allows no more than they may.")
+        str | None,
+        typer.Option(help="The user of the token, which allows no more than this user may do."),
     ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only here. Default: every cluster.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="It changes nothing.")] = False,
-    expires: Annotated[str, typer.Option(help="How long it is good: 12h, 90d.")] = "90d",
+    cluster: Annotated[
+        str | None, typer.Option(help="The cluster that the token is for. Default: every cluster.")
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The token allows no changes.")
+    ] = False,
+    expires: Annotated[str, typer.Option(help="How long the token is valid: 12h, 90d.")] = "90d",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token and print it: this once, for only a hash of it is kept."""
+    """Create a token and print it. It cannot be shown again: Mirage stores only its hash."""
     settings = settings_file.load_settings(config)
     now = int(time.time())
     store = wiring.open_store(settings)
@@ -73,12 +78,15 @@ def create_token(
         typer.echo(json.dumps(_build_json(made) | {"token": text}))
         return
     typer.echo(text)
-    typer.echo(f"token {made.token_id} of role {made.role}: it is shown this once", err=True)
+    typer.echo(
+        f"token {made.token_id} of role {made.role}: save it now, it cannot be shown again",
+        err=True,
+    )
 
 
 @token_app.command("list")
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All tokens, newest first, those that have ended included; none of their secrets."""
+    """List all tokens, newest first, with expired and revoked ones. Secrets are not shown."""
     store = wiring.open_store(settings_file.load_settings(config))
     with store.read() as tx:
         found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
@@ -105,7 +113,7 @@ def revoke_token(
     *,
     config: ConfigOption = None,
 ) -> None:
-    """End a token: it is refused from now on. Again: nothing more happens."""
+    """Revoke a token: the service refuses it from now on. Running it again changes nothing."""
     settings = settings_file.load_settings(config)
     store = wiring.open_store(settings)
     with store.begin() as tx:
@@ -121,7 +129,7 @@ def _get_uid(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise InputError(f"no user {user!r} on this host") from None
+        raise InputError(f"this host knows no user {user!r}: see `getent passwd`") from None
 
 
 def _get_actor() -> str:
@@ -135,7 +143,7 @@ def _get_actor() -> str:
 def _parse_span_s(span: str) -> int:
     match = _SPAN.fullmatch(span)
     if match is None:
-        raise InputError(f"{span!r} is no span of hours or days: 12h, 90d")
+        raise InputError(f"{span!r} is not a number of hours or days: write 12h or 90d")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -1,3 +1,3 @@
-"""Commands for people with jobs: chains and their timelines, the overview, wait forecasts, the
-plugin and what links say.
+"""Commands for users: chains and their timelines, the overview, wait forecasts, the wrapped sbatch,
+and the commands that a chain's job runs.
 """

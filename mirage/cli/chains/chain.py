@@ -1,4 +1,4 @@
-"""`mirage chain`: what a user asks of chains, and what Mirage did to them and why."""
+"""`mirage chain`: submits, shows and changes chains, and explains what Mirage did to them."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from mirage.cli.chains import chain_text
+from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
@@ -19,21 +20,16 @@ from mirage.errors import IllegalTransition, InputError
 from mirage.studies.chain_timeline import build_timeline
 
 app = typer.Typer()
-chain_app = typer.Typer(
-    no_args_is_help=True, help="Chains: submit, look at, pause, resume, cancel."
-)
+chain_app = typer.Typer(no_args_is_help=True, help="Submit, show, pause, resume or cancel chains.")
 app.add_typer(chain_app, name="chain")
 
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
-_WHICH = "As `mirage chain list` shows it, or its first letters, or the number of its running job."
+_WHICH = (
+    "The chain: its id in `mirage chain list`, the id's first letters, or its running job's id."
+)
 ChainArgument = Annotated[str, typer.Argument(help=_WHICH)]
-MyChain = Annotated[str, typer.Argument(help=f"{_WHICH} Default: the one that you have.")]
-Url = Annotated[
-    str | None,
-    typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
-]
-ServiceJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")]
+MyChain = Annotated[str, typer.Argument(help=f"{_WHICH} Default: your own chain, if you have one.")]
 
 
 @chain_app.command(
@@ -51,33 +47,42 @@ def submit_chain(
         int | None,
         typer.Option(min=1, max=MAX_LINKS, help="How many jobs the chain has.", show_default=False),
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="Default: the service's.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="The policy that decides. Default: the service's policy.")
+    ] = None,
     overlap_price: Annotated[
         float | None,
-        typer.Option(min=0, help="Hours of interruption that an hour of overlap is worth."),
+        typer.Option(min=0, help="What an hour of overlap costs, in hours of interruption."),
     ] = None,
 ) -> None:
-    """Submit a chain: these options first, then sbatch's own and the script.
+    """Submit a chain: give these options first, then sbatch's options and the script.
 
-    The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch, whose other settings
-    (`sbatch --mirage-help`) are given as there: --mirage-style=wait, before the script.
+    The command does the same as `sbatch --mirage-chain=LINKS ...` of the wrapped sbatch. The other
+    options of the wrapped sbatch (`sbatch --mirage-help`) work here too, such as
+    --mirage-style=wait. They stand before the script.
     """
     wrapper = get_data_dir("slurm_plugin") / "sbatch"
     if not context.args:
-        raise InputError("nothing to submit: give sbatch's options and a script")
+        raise InputError(
+            "there is nothing to submit: give sbatch's options and a script, as in "
+            "`mirage chain submit --links 8 -t 48:00:00 job.sh`"
+        )
     if not wrapper.exists():
-        raise InputError(f"the wrapped sbatch is not at {wrapper}: this install is not whole")
+        raise InputError(
+            f"the wrapped sbatch is not at {wrapper}: this installation is incomplete, "
+            "install Mirage again"
+        )
     if links is None:
         late = "--links" in context.args
         raise InputError(
-            f"--links stands behind {context.args[0]}: it comes first, then sbatch's options"
+            f"--links stands after {context.args[0]}: give --links first, then sbatch's options"
             if late
-            else "how many links? `mirage chain submit --links 8 ...`"
+            else "the number of links is missing: `mirage chain submit --links 8 ...`"
         )
     asked = [f"--mirage-chain={links}"]
     asked += [] if policy is None else [f"--mirage-policy={policy}"]
     asked += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]
-    # Not by its first line: this Python is known to be there, /usr/bin/python3 is not.
+    # Run by this Python: /usr/bin/python3, which the wrapper's first line names, may be missing.
     command = [sys.executable, "-IS", str(wrapper), *asked, *context.args]
     os.execv(command[0], command)  # noqa: S606 - an argument vector
 
@@ -85,14 +90,16 @@ def submit_chain(
 @chain_app.command("list")
 def list_chains(
     *,
-    user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
-    mine: Annotated[bool, typer.Option("--me", help="Of yourself only.")] = False,
-    state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
+    user: Annotated[str | None, typer.Option(help="List this user's chains only.")] = None,
+    mine: Annotated[bool, typer.Option("--me", help="List your own chains only.")] = False,
+    state: Annotated[
+        ChainState | None, typer.Option(help="List chains in this state only.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="List at most so many chains.")] = 100,
     url: Url = None,
     as_json: ServiceJson = False,
 ) -> None:
-    """Chains, newest first."""
+    """List chains, newest first."""
     service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
     wanted = None if state is None else state.value
     whose = get_own_name() if mine else user
@@ -112,14 +119,15 @@ def list_chains(
 def show_chain(
     chain_id: MyChain = "",
     *,
-    links: Annotated[int, typer.Option(min=1, help="Draw the newest so many links.")] = 24,
+    links: Annotated[int, typer.Option(min=1, help="Draw at most so many links, the newest.")] = 24,
     url: Url = None,
     as_json: ServiceJson = False,
 ) -> None:
-    """A chain: its links drawn to scale in time, with interruption, overlap and the next start's
-    forecast; then links and hand-overs in figures.
+    """Show a chain: a timeline of its links, then a table of links and one of hand-overs.
 
-    Times are this host's. A mark is at least one character wide, so that none is lost.
+    The timeline is drawn to scale. It marks interruptions, overlaps and the forecast of the next
+    link's start. A mark is at least one character wide, so that short ones are seen too. Times are
+    in this host's time zone.
     """
     service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
     chain_id = _choose_chain_id(service, chain_id)
@@ -141,12 +149,14 @@ def show_chain(
 def explain_decisions(
     chain_id: MyChain = "",
     *,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many decisions.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Show at most so many decisions, the newest.")
+    ] = 20,
     url: Url = None,
     as_json: ServiceJson = False,
 ) -> None:
-    """Why Mirage moved the chain's standbys, or did not: newest first, in plain words."""
-    by_hand = "while it is away Mirage decides nothing."
+    """Explain why Mirage moved the chain's next links in the queue, or did not, newest first."""
+    by_hand = "Mirage decides nothing until it is back."
     service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
     chain_id = _choose_chain_id(service, chain_id)
     found = list(service.iter_items(f"/chains/{chain_id}/decisions", limit))
@@ -158,7 +168,7 @@ def explain_decisions(
         typer.echo(f"{sentence}\n")
     if not found:
         typer.echo(
-            "no decisions yet: Mirage decides while a link runs with its successor behind it"
+            "no decisions yet: Mirage decides once a link runs and the next link is in the queue"
         )
     else:
         typer.echo("\n\n".join(chain_text.format_decision(row) for row in found))
@@ -166,7 +176,7 @@ def explain_decisions(
 
 @chain_app.command("pause")
 def pause_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
-    """Start no further link until it is resumed; the running link goes on."""
+    """Pause a chain: its running link goes on, and no further link starts until you resume it."""
     by_hand = f"`scontrol uhold JOB` on the pending link does the same. {_LOOK}"
     _request_change(
         chain_id, "pause", ServiceClient(resolve_service_url(url), by_hand=by_hand), as_json=as_json
@@ -175,23 +185,24 @@ def pause_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJso
 
 @chain_app.command("resume")
 def resume_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
-    """Undo a pause.
+    """Resume a chain that you, an admin or Mirage paused.
 
-    A chain that its own links paused, after two failures in a row, goes on by `mirage-link resume`.
+    A chain pauses itself after two failed links in a row. `mirage-link resume CHAIN` resumes such
+    a chain.
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
     service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
     before = service.get(f"/chains/{resolve_chain_id(service, chain_id)}")
     chain = service.post(f"/chains/{before['chain_id']}/resume")  # refuses whose it is not
     if before["state"] == ChainState.ACTIVE:  # it was nothing, and would look like success
-        hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
+        hint = "`mirage-link resume CHAIN` resumes a chain that paused itself after failed links"
         raise IllegalTransition(f"chain {chain['chain_id']} is active already; {hint}")
     _print_state(chain, as_json=as_json)
 
 
 @chain_app.command("cancel")
 def cancel_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJson = False) -> None:
-    """End a chain: its standby and its running link are cancelled."""
+    """End a chain: cancel its pending and its running link."""
     by_hand = f"`scancel JOB` on the pending link, then the running one, does the same. {_LOOK}"
     _request_change(
         chain_id,
@@ -211,10 +222,12 @@ def _print_state(chain: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         _print_json(chain)
         return
-    standing = "; the cluster was not looked at lately, so it may take a while" * chain["stale"]
+    standing = (
+        "; this may take a while, since Mirage has not read the queue lately" * chain["stale"]
+    )
     typer.echo(
         f"chain {chain['chain_id']} is {chain['state']}: "
-        f"Slurm is told when Mirage next looks at the queue{standing}"
+        f"Mirage tells Slurm at its next look at the queue{standing}"
     )
 
 

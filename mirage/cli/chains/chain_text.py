@@ -1,4 +1,4 @@
-"""Chains and decisions as a person reads them. Times are this host's, as Slurm's commands show."""
+"""Renders chains and decisions for the terminal. Times are in this host's zone, as in squeue."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ _COLUMNS = {
     "overlap": 100,
     "made": 112,
 }
-"""Of a table of chains, and from how wide a terminal they are shown."""
+"""Columns of a table of chains, with the least width of the terminal that shows each."""
 
 _LINK_COLUMNS = {
     "link": 0,
@@ -42,36 +42,36 @@ _LINK_COLUMNS = {
 _YEAR = len("2027-")
 _BEHIND = "Dependency"
 _HELD = (
-    "held: it stands behind the link before it. Mirage frees it so that it starts as that one ends;"
-    " without Mirage it waits for that end."
+    "held: the link waits for the end of the link before it (afterany). Mirage frees it earlier, so"
+    " that it starts when that link ends."
 )
 
 _DONE = {
     "none": "",
-    "intended": "Slurm is being told.",
+    "intended": "Mirage is telling Slurm.",
     "done": "Slurm did it.",
     "refused": "Slurm refused",
-    "failed": "Slurm did not take it",
+    "failed": "Slurm did not do it",
 }
 _MODES = {
     "act": "Mirage moves the next links",
-    "shadow": "Mirage decides and logs, and moves nothing",
-    "observe": "Mirage looks, and decides nothing",
+    "shadow": "Mirage decides and logs, and changes nothing in Slurm",
+    "observe": "Mirage records the queue, and decides nothing",
 }
 _ACTION = {
-    "wait": "left the standby where it is",
+    "wait": "left the standby as it is",
     "free": "freed the standby, so that it may start at once",
     "pin": "pinned the standby to its predecessor's nodes",
     "hold": "put the standby back behind its predecessor",
-    "plan": "wrote into the standby's dependency when Slurm shall release it",
-    "submit": "had the next link submitted",
+    "plan": "wrote a release time into the standby's dependency, for Slurm to carry out",
+    "submit": "asked the running link to submit the next link",
 }
 
 
 def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
     """Return a table of the chains, with as many columns as fit into `width` characters.
 
-    The ids are never cut, because other commands take them.
+    The ids are never cut, because users copy them into other commands.
     """
     columns = [name for name, least in _COLUMNS.items() if width >= least]
     made = Table(*(Column(name, no_wrap=name != "user") for name in columns))
@@ -93,7 +93,7 @@ def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table
 
 def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
     """Describe the age of the data, and whether Mirage acts or only observes."""
-    late = ", and not since: the service is behind" * found["stale"]
+    late = ", and not since: the service is late" * found["stale"]
     read = f"read {format_instant(found['as_of'])}{late}" if found["as_of"] else "not read yet"
     some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
     more = f" ({escape(escape_unprintable(some))})" if some else ""
@@ -111,7 +111,7 @@ def list_chain_notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def format_link_count(chain: Mapping[str, Any]) -> str:
-    """Begun, of how many. A chain that ends by its --mirage-total has no number of its own."""
+    """Format links begun of links planned; with --mirage-total the total time instead."""
     planned = chain["links_planned"]
     if chain.get("total_s") and planned == MAX_LINKS:
         return f"{chain['links_started']}, {format_duration(chain['total_s'])} in all"
@@ -119,12 +119,12 @@ def format_link_count(chain: Mapping[str, Any]) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """A user's or Slurm's own words, for a table: neither markup nor the terminal's."""
+    """Return a text of a user or of Slurm for a table, without markup and control characters."""
     return escape(escape_unprintable(text))
 
 
 def draw_timeline(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
-    """The timeline, as wide as what it is printed on."""
+    """Yield the lines of the timeline, as wide as the console."""
     width, ascii_only = out.width, out.options.ascii_only
     for line in timeline_text.draw_lines(drawn, width, ascii_only=ascii_only):
         line.no_wrap, line.overflow = True, "crop"
@@ -134,7 +134,7 @@ def draw_timeline(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
 def render_chain_page(
     chain: Mapping[str, Any], width: int, drawn: Iterable[RenderableType] = ()
 ) -> Iterator[RenderableType]:
-    """`drawn`: its timeline, line by line."""
+    """Yield the parts of a chain's page; `drawn` is its timeline, line by line."""
     yield render_chain_table([chain], width)
     if chain["note"] and chain.get("at_risk") is None:
         yield escape(escape_unprintable(chain["note"]))
@@ -179,7 +179,7 @@ def _render_links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
 
 
 def _describe_wait(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
-    """A held one waits for its predecessor: Slurm's word for that would tell nothing more."""
+    """Say what a link waits for; empty for a link that runs or has ended."""
     if (before := link.get("waits_for")) is not None:
         return f"waits for link {before} (job {jobs.get(before, '?')})"
     if link["state"] != "pending":
@@ -210,7 +210,7 @@ def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
 
 
 def format_decision(row: Mapping[str, Any]) -> str:
-    """A decision in sentences: what, why, from what, and what became of it."""
+    """Describe a decision in sentences: action, reason, data and effect."""
     standby = row["inputs"].get("standby")
     job = "" if standby is None else f" (job {standby})"
     lines = [
@@ -225,7 +225,10 @@ def format_decision(row: Mapping[str, Any]) -> str:
 def _describe_action(row: Mapping[str, Any]) -> str:
     action = _ACTION[row["action"]]
     if row["action"] != "wait" and row["mode"] != "act":
-        return f"Would have {action}: mode {row['mode']} touches nothing.{_describe_repeats(row)}"
+        return (
+            f"Would have {action}: mode {row['mode']} changes nothing in Slurm."
+            f"{_describe_repeats(row)}"
+        )
     told = _DONE[row["effect"]]
     error = f": {row['error']}" if row["error"] else ""
     return f"{action.capitalize()}. {told}{error}".rstrip() + _describe_repeats(row)
@@ -234,25 +237,25 @@ def _describe_action(row: Mapping[str, Any]) -> str:
 def _describe_repeats(row: Mapping[str, Any]) -> str:
     if not row["repeats"]:
         return ""
-    return f" The same {row['repeats']} times more until {format_instant(row['last_at'])}."
+    return f" Decided {row['repeats']} more times until {format_instant(row['last_at'])}."
 
 
 def _describe_inputs(row: Mapping[str, Any]) -> Iterator[str]:
     if row["time_left_s"] is not None:
-        yield f"The predecessor has {format_duration(row['time_left_s'])} left by its time limit."
+        yield f"The running link's time limit leaves {format_duration(row['time_left_s'])}."
     forecast = row["forecast"]
     if forecast is None:
         return
     spread = ""
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
         low, high = format_duration(forecast["p10_s"]), format_duration(forecast["p90_s"])
-        spread = f" ({low} to {high} in 8 of 10)"
-    source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
+        spread = f" ({low} to {high} in 8 of 10 cases)"
+    source = f", from {forecast['samples']} past waits" if forecast["samples"] else ""
     yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 
 
 def format_instant(text: str | None) -> str:
-    """Minutes are enough."""
+    """Format an RFC 3339 instant in this host's time zone, to the minute; `-` for None."""
     if text is None:
         return "-"
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,4 +1,4 @@
-"""`mirage forecast`: how long a job would wait if it were submitted now."""
+"""`mirage forecast`: shows how long a job would wait if it were submitted now."""
 
 import json
 import time
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.chains.chain_text import format_duration
+from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.domain.sanitize import escape_unprintable
@@ -18,9 +19,9 @@ from mirage.errors import InputError, MalformedText, ServiceUnavailable
 
 app = typer.Typer()
 
-_BY_HAND = "`sbatch --test-only` has Slurm's own estimate."
+_BY_HAND = "`sbatch --test-only` prints Slurm's own estimate."
 _LONGEST_S = 300
-"""That --wait waits for an answer."""
+"""The longest time that --wait waits for an answer."""
 _LOOK_S = 5
 _MOST_NODES = 1_000_000
 _MOST_GPUS = 100_000_000
@@ -29,34 +30,34 @@ _MOST_GPUS = 100_000_000
 @app.command("forecast")
 def forecast_wait(
     *,
-    partition: Annotated[str, typer.Option(help="Where it would be submitted.")],
-    nodes: Annotated[int, typer.Option(min=1, max=_MOST_NODES, help="How many it asks for.")],
+    partition: Annotated[str, typer.Option(help="The partition of the job.")],
+    nodes: Annotated[int, typer.Option(min=1, max=_MOST_NODES, help="The number of nodes.")],
     time_limit: Annotated[
-        str, typer.Option("--time", help="Its time limit, as sbatch takes it: 48:00:00, 2-0.")
+        str, typer.Option("--time", help="The time limit, as sbatch takes it: 48:00:00, 2-0.")
     ],
     gpus: Annotated[
-        int, typer.Option(min=0, max=_MOST_GPUS, help="Over all nodes; 0: whole nodes.")
+        int,
+        typer.Option(min=0, max=_MOST_GPUS, help="GPUs on all nodes together; 0 is whole nodes."),
     ] = 0,
-    account: Annotated[str, typer.Option(help="Whose priority counts. Default: what is usual.")] = (
-        ""
-    ),
+    account: Annotated[
+        str, typer.Option(help="The account of the job. Default: an account of usual priority.")
+    ] = "",
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait", help="Have the twin asked for exactly this job, and wait for its answer."
+            "--wait",
+            help="Let the service simulate exactly this job, and wait up to 5 minutes for that.",
         ),
     ] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")] = False,
+    url: Url = None,
+    as_json: ServiceJson = False,
 ) -> None:
-    """How long a job would wait if it were submitted now: p10, p50 and p90, who says so, and how
-    sure that is.
+    """Forecast how long a job would wait if you submitted it now.
 
-    Nine of ten such jobs should wait less than p90. The service answers from a stored forecast of
-    this job or of one near it, or from the recent waits of similar jobs. The output says which.
+    The output is three waits: one in ten such jobs waits less than p10, half wait less than p50,
+    nine in ten wait less than p90. The service answers from a stored forecast of this job or a
+    similar one, or from recent waits of similar jobs. The output says which, and how often such
+    forecasts were right.
     """
     shape: dict[str, str | int] = {
         "partition": partition,
@@ -77,31 +78,33 @@ def forecast_wait(
     for sentence in found["says"]:
         typer.echo(escape_unprintable(sentence))
     if found["stale"]:
-        typer.echo("The cluster was not looked at lately: this is old.")
+        typer.echo("This forecast is old: Mirage has not read the queue lately.")
 
 
 def _parse_time_limit_s(text: str) -> int:
     try:
         found = parse_time_limit(text)
     except MalformedText as error:
-        raise InputError(f"--time {text!r}: give it as sbatch takes it, like 48:00:00") from error
+        raise InputError(
+            f"--time {text!r} cannot be read: give a time limit as sbatch takes it, like 48:00:00"
+        ) from error
     if not found:
-        raise InputError(f"--time {text!r} is no time limit: give one like 48:00:00")
+        raise InputError(f"--time {text!r} is no time limit: give a time limit like 48:00:00")
     return found
 
 
 def _wait_for_forecast(service: ServiceClient, shape: Mapping[str, str | int]) -> None:
-    """Until the worker has answered, or has said that it cannot. Raises ServiceUnavailable."""
+    """Wait until the worker has answered, or said that it cannot. Raises ServiceUnavailable."""
     service.post("/forecasts", shape)
     until = time.monotonic() + _LONGEST_S
-    with Console(stderr=True).status("the twin is asked with one of the worker's next looks"):
+    with Console(stderr=True).status("waiting for the service to simulate this job"):
         while time.monotonic() < until:
             if not service.get("/forecasts", **shape)["waiting"]:
                 return
             time.sleep(_LOOK_S)
     raise ServiceUnavailable(
-        f"the worker has not answered in {_LONGEST_S // 60} minutes: "
-        "ask without --wait, or look whether it runs (/readyz)"
+        f"the service's worker has not answered in {_LONGEST_S // 60} minutes: "
+        "ask without --wait, or look at the service's /readyz to see whether the worker runs"
     )
 
 

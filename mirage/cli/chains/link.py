@@ -1,6 +1,6 @@
-"""`mirage handover` and `mirage done`: what a link says of its chain, passed on to mirage-link.
+"""`mirage handover` and `mirage done`: run the plugin's program mirage-link inside a chain's job.
 
-The plugin's own program answers, as it does on nodes that have nothing else of Mirage.
+Compute nodes without the rest of Mirage have mirage-link alone.
 """
 
 import os
@@ -21,16 +21,16 @@ PASSED_ON: dict[str, Any] = {
 
 @app.command("handover", **PASSED_ON)
 def run_handover(context: typer.Context) -> None:
-    """Inside a link: hand over between links that overlap.
+    """Inside a job of a chain: hand over to the next job, or take over.
 
-    wait, ready, release, request, status: docs/use/handover.md.
+    The verbs are wait, ready, release, request and status. docs/use/handover.md explains them.
     """
     _execute_link_program("handover", *context.args)
 
 
 @app.command("done", **PASSED_ON)
 def mark_done(context: typer.Context) -> None:
-    """Inside a link: its chain's work is finished. No further link begins."""
+    """Inside a job of a chain: say that the chain's work is finished. No further job starts."""
     _execute_link_program("done", *context.args)
 
 
@@ -39,4 +39,4 @@ def _execute_link_program(*words: str) -> NoReturn:
     try:
         os.execv(program, [str(program), *words])  # noqa: S606 - our own program, no shell
     except OSError as error:
-        raise MirageError(f"{program}: {error.strerror}") from error
+        raise MirageError(f"{program} cannot be run: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""`mirage plugin`: where the wrapped sbatch is, for a shell's profile."""
+"""`mirage plugin`: prints where the wrapped sbatch is, for a shell's profile."""
 
 import shlex
 
@@ -9,23 +9,27 @@ from mirage.errors import MirageError
 
 app = typer.Typer()
 plugin_app = typer.Typer(
-    no_args_is_help=True, help="The wrapped sbatch: the line for your shell's profile."
+    no_args_is_help=True,
+    help="Print the line for your shell's profile that finds the wrapped sbatch.",
 )
 app.add_typer(plugin_app, name="plugin")
 
 
 @plugin_app.callback()
 def describe_plugin_commands() -> None:
-    """The wrapped sbatch: the line for your shell's profile."""
+    """Print the line for your shell's profile that finds the wrapped sbatch."""
 
 
 @plugin_app.command("path")
 def print_path_line() -> None:
-    """Print the line for your shell's profile: with it `sbatch --mirage-chain=8` makes a chain.
+    """Print a line for your shell's profile, with which `sbatch --mirage-chain=8` submits a chain.
 
-    The folder must be seen from the compute nodes, as a home directory mostly is.
+    Compute nodes must see the folder in that line. In most clusters they see your home directory.
     """
     folder = get_data_dir("slurm_plugin").resolve()
     if not (folder / "sbatch").exists():
-        raise MirageError(f"the wrapped sbatch is not at {folder}: this install is not whole")
+        raise MirageError(
+            f"the wrapped sbatch is not in {folder}: this installation is incomplete, "
+            "install Mirage again"
+        )
     typer.echo(f'export PATH={shlex.quote(str(folder))}:"$PATH"')

@@ -1,4 +1,4 @@
-"""A timeline drawn to scale with characters: a line for each link, marks for what went wrong."""
+"""Draws a chain's timeline to scale with characters: a line for each link."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _BRIEF_S = 600
 _STEPS_S = (60, 120, 300, 600, 1800, *(h * _HOUR_S for h in (1, 2, 3, 6, 12)))
 _STEPS_D = (1, 2, 4, 7, 14, 28, 91, 182, 364)
 _TICK_WIDTH = 13
-"""A label, `01-15 06:00`, and room between two."""
+"""The width of a label, `01-15 06:00`, with room between two labels."""
 _LEAST_CELLS = 10
 _NOTE_WIDTH = 34
 _NOTES_FROM = 90
@@ -69,14 +69,14 @@ class _Scale:
         return min(self.cells - 1, max(0, int(share * self.cells)))
 
     def list_cells(self, span: TimeSpan) -> range:
-        """At least one: what there was is seen."""
+        """Return the cells of a span; at least one, so that short spans are seen too."""
         first = self.find_cell(span[0])
         share = (span[1] - self.begin) / (self.end - self.begin)
         return range(first, min(self.cells, max(first + 1, round(share * self.cells))))
 
 
 def draw_lines(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[Text]:
-    """The drawing, line by line, in `width` columns at most; nothing where no link is known."""
+    """Yield the lines of the drawing, at most `width` columns wide; none without links."""
     if not timeline.rows:
         return
     glyphs = ASCII if ascii_only else UNICODE
@@ -126,7 +126,7 @@ def _draw_forecast(
 
 
 def _draw_axis(scale: _Scale, now: float, margin: int, glyphs: Glyphs) -> Iterator[Text]:
-    """Labels, and the marks under them; the year once, in front."""
+    """Yield the line of labels, with the year in front, and the line of marks below it."""
     labels = [" "] * scale.cells
     marks = [(" ", "")] * scale.cells
     free = 0
@@ -146,7 +146,7 @@ def _draw_axis(scale: _Scale, now: float, margin: int, glyphs: Glyphs) -> Iterat
 
 
 def _compute_ticks(scale: _Scale) -> Iterator[float]:
-    """Round instants of this host's time, as many as have room for their labels."""
+    """Yield round instants in this host's time zone, as many as have room for their labels."""
     room_s = (scale.end - scale.begin) * _TICK_WIDTH / scale.cells
     steps = (*_STEPS_S, *(days * _DAY_S for days in _STEPS_D))
     step_s = next((step for step in steps if step >= room_s), steps[-1])
@@ -172,7 +172,7 @@ def _draw_legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
 
 
 def _format_note(row: LinkRow) -> str:
-    """The note of a link, and its hand-over in figures."""
+    """Return a link's note and the interruption or overlap of its hand-over."""
     parts = [row.note]
     if row.interruption is not None:
         parts.append(f"{_format_span(row.interruption)} interrupted")
@@ -182,7 +182,7 @@ def _format_note(row: LinkRow) -> str:
 
 
 def _format_span(span: TimeSpan) -> str:
-    """Less than a hundredth of an hour would be none."""
+    """Format a span in seconds or minutes if it is short, else in hours."""
     seconds = span[1] - span[0]
     if seconds < _BRIEF_S:
         return f"{seconds:.0f} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"

@@ -1,4 +1,4 @@
-"""`mirage top`: chains by risk and the next hand-overs, kept up to date in the terminal."""
+"""`mirage top`: shows chains by risk and the next hand-overs, and keeps them up to date."""
 
 import json
 import select
@@ -20,6 +20,7 @@ from mirage.cli.chains.chain_text import (
     format_day_and_time,
     format_link_count,
 )
+from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.connection.chain_lookup import get_own_name
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
@@ -32,26 +33,25 @@ app = typer.Typer()
 _BY_HAND = "`squeue --me -O JobID,State,Reason,Comment` shows your links."
 _QUIT = {"q", "Q", "\x1b", "\x03", "\x04"}
 _HEAD = 8
-"""Lines of a screen that hold no chain."""
+"""The number of lines of a screen that show no chain."""
 
 
 @app.command("top")
 def show_top(
     *,
-    user: Annotated[str, typer.Option(help="Chains of this user only.")] = "",
-    mine: Annotated[bool, typer.Option("--me", help="Your own chains only.")] = False,
-    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")] = False,
+    user: Annotated[str, typer.Option(help="Show this user's chains only.")] = "",
+    mine: Annotated[bool, typer.Option("--me", help="Show your own chains only.")] = False,
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two updates.")] = 5.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print once and end, as into a pipe.")
+    ] = False,
+    url: Url = None,
+    as_json: ServiceJson = False,
 ) -> None:
-    """Chains by risk and the next hand-overs, kept up to date. q or Ctrl-C ends it.
+    """Watch chains, those at risk first, and the next hand-overs. q or Ctrl-C ends the command.
 
-    Rows that the service has stored: it asks Slurm nothing. Where the service is away, that is said
-    and it is asked again.
+    The command asks the service alone, and never Slurm. If the service does not answer, the command
+    says so and tries again.
     """
     user = get_own_name() if mine else user
     service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
@@ -80,12 +80,13 @@ def _render_now(service: ServiceClient, user: str, rows: int) -> RenderableType:
         return render_overview(_fetch_overview(service, user), rows=rows)
     except ServiceUnavailable as error:
         return Text(
-            f"{escape_unprintable(str(error))}\n\nIt is asked again. q ends.", style="bold red"
+            f"{escape_unprintable(str(error))}\n\nTrying again. Press q to quit.",
+            style="bold red",
         )
 
 
 def render_overview(found: Mapping[str, Any], *, rows: int) -> RenderableType:
-    """The overview, `rows` chains and hand-overs in all at most."""
+    """Render the overview with at most `rows` chains and hand-overs together."""
     head = Text(
         f"{found['live']} live, {found['at_risk']} at risk, {found['paused']} paused;"
         f" {describe_service_state(found, found['modes'])}",
@@ -115,7 +116,7 @@ def _render_upcoming(upcoming: list[Mapping[str, Any]]) -> Table:
 
 
 def _create_table(title: str, *columns: str) -> Table:
-    """All whole but the last one, which takes what is left."""
+    """Create a table that shows all columns whole except the last, which takes the rest."""
     table = Table(title=title, title_justify="left", expand=True)
     *whole, last = columns
     for name in whole:
@@ -160,7 +161,7 @@ def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
 
 @contextmanager
 def _capture_keys() -> Iterator[None]:
-    """Keys come one at a time and are not shown; the terminal is left as it was."""
+    """Read keys one at a time without showing them, and restore the terminal afterwards."""
     import termios  # noqa: PLC0415 - of terminals alone
     import tty  # noqa: PLC0415
 

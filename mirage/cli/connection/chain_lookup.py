@@ -1,4 +1,7 @@
-"""Finds the chain that a user means: by id, its first letters, its running job, or none."""
+"""Finds the chain that a user means: by its id, the id's first letters, or its running job.
+
+Without any of these the user's own chain is meant.
+"""
 
 import os
 import pwd
@@ -9,9 +12,9 @@ from mirage.cli.connection.service_client import ServiceClient
 from mirage.errors import InputError
 
 _MOST = 10_000
-"""Chains that are looked through."""
+"""The number of chains that are searched."""
 _WHOLE = 20
-"""Letters of an id that the wrapped sbatch makes: no look is needed for one."""
+"""The length of an id by the wrapped sbatch. An id of this length needs no search."""
 _SHOWN = 5
 _OVER = {"finished", "cancelled", "failed"}
 
@@ -23,13 +26,15 @@ def get_own_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        raise InputError(f"no user has the id {os.geteuid()} here: give --user") from None
+        raise InputError(
+            f"this host knows no user with uid {os.geteuid()}: give --user NAME"
+        ) from None
 
 
 def resolve_chain_id(service: ServiceClient, words: str) -> str:
-    """The id of the one chain that `words` names. Raises InputError where that is not one."""
+    """Return the id of the one chain that `words` means. Raises InputError for none or several."""
     if not words.isascii() or not words.isalnum():  # nothing that would be another address
-        raise InputError(f"{words!r} is no chain: `mirage chain list` shows them")
+        raise InputError(f"{words!r} is not a chain's id: `mirage chain list` shows the ids")
     if len(words) >= _WHOLE:
         return words
     rows = list(service.iter_items("/chains", _MOST))
@@ -38,20 +43,27 @@ def resolve_chain_id(service: ServiceClient, words: str) -> str:
     found = [row for row in rows if words.isdigit() and int(words) in row["running"]]
     found = found or [row for row in rows if row["chain_id"].startswith(words)]
     if len(found) > 1:
-        raise InputError(f"{words} begins {len(found)} chains: {_format_ids(found)}")
+        raise InputError(f"the ids of {len(found)} chains begin with {words}: {_format_ids(found)}")
     if not found:
-        raise InputError(f"there is no chain {words}: `mirage chain list` shows them")
+        raise InputError(f"there is no chain {words}: `mirage chain list` shows the chains")
     return str(found[0]["chain_id"])
 
 
 def pick_newest_chain(service: ServiceClient) -> str:
-    """The chain that somebody who names none will have in mind; rather one that goes on."""
+    """Return the user's one active or paused chain, else the newest one that is over.
+
+    Raises InputError if the user has several active or paused chains, or no chain.
+    """
     rows = list(service.iter_items("/chains", _MOST, user=get_own_name()))
     live = [row for row in rows if row["state"] not in _OVER]
     if len(live) > 1:
-        raise InputError(f"name one of your {len(live)} chains: {_format_ids(live)}")
+        raise InputError(
+            f"you have {len(live)} chains: name the one you mean, of {_format_ids(live)}"
+        )
     if not rows:
-        raise InputError("you have no chain here: `mirage chain list` shows those of others")
+        raise InputError(
+            "you have no chain on this cluster: `mirage chain list` shows the chains of others"
+        )
     return str((live or rows)[0]["chain_id"])
 
 

@@ -1,4 +1,4 @@
-"""The service as the command line reaches it: HTTP, and a credential where one is asked for."""
+"""Calls the service over HTTP, with a credential if the service asks for one."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,12 +29,16 @@ _ERRORS: dict[int, type[MirageError]] = {
 
 
 class ServiceClient:
-    """Raises ServiceUnavailable when there is no answer, and what the service said of an error."""
+    """A client of the service's REST API.
+
+    Raises ServiceUnavailable if the service does not answer. Raises the other errors of
+    `mirage.errors` by the answer's status, with the service's message.
+    """
 
     def __init__(self, url: str, *, by_hand: str) -> None:
         self._url = url
         self._by_hand = by_hand
-        """What to do without the service, in one sentence."""
+        """What the user can do without the service, in one sentence."""
 
     def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         asked = {name: value for name, value in params.items() if value is not None}
@@ -43,7 +47,7 @@ class ServiceClient:
     def iter_items(
         self, path: str, limit: int, **params: str | int | None
     ) -> Iterator[dict[str, Any]]:
-        """Rows of a paged answer, page after page, up to `limit`."""
+        """Yield the rows of a paged answer, page after page, up to `limit`."""
         page = self.get(path, limit=min(limit, 500), **params)
         while True:
             yield from page["items"][:limit]
@@ -66,13 +70,13 @@ class ServiceClient:
     ) -> dict[str, Any]:
         target = f"{path}?{urlencode(params)}" if params else path
         answer = self._send(method, target, body, identified=method != "GET")
-        # Reading needs a name only where the cluster keeps jobs private, or where all of this host
-        # who give none have together had their share.
+        # Reading needs a credential if the cluster keeps jobs private, or if this host's requests
+        # without a credential have used up their quota.
         if method == "GET" and answer.status in {_UNIDENTIFIED, _TOO_MANY}:
             answer = self._send(method, target, body, identified=True)
         if answer.is_success:
             return self._parse_answer(answer)
-        detail = self._parse_answer(answer).get("detail", f"the answer was {answer.status}")
+        detail = self._parse_answer(answer).get("detail", f"it answered with HTTP {answer.status}")
         if answer.status >= _SERVER_ERROR:
             raise self._make_unavailable(detail)
         raise _ERRORS.get(answer.status, MirageError)(detail)
@@ -91,11 +95,13 @@ class ServiceClient:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise self._make_unavailable(f"the answer was {answer.status}, and not Mirage's")
+            raise self._make_unavailable(
+                f"something else than Mirage answered with HTTP {answer.status}"
+            )
         return found
 
     def _make_unavailable(self, why: str) -> ServiceUnavailable:
         return ServiceUnavailable(
             f"no service at {self._url}: {why}. "
-            f"Slurm keeps the chains all the same; {self._by_hand}"
+            f"Chains continue in Slurm without the service; {self._by_hand}"
         )

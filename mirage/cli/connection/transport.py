@@ -1,7 +1,7 @@
-"""Finds the service and identifies the caller, before commands and completion call it.
+"""Finds the service and sends requests to it, for commands and for completion.
 
-On a unix socket the kernel names the caller. Elsewhere MUNGE vouches for the caller, or the
-token in a file does.
+On a unix socket the kernel tells the service who calls. Over HTTP a request carries a MUNGE
+credential, or the token of a file.
 """
 
 import os
@@ -28,7 +28,7 @@ def resolve_service_url(given: str | None) -> str:
     """Return the URL of the service to call.
 
     The first of these counts: `given`, MIRAGE_URL, the user's own service if one runs, the client's
-    configuration file, the package's socket. Raises InputError for a URL that is none.
+    configuration file, the package's socket. Raises InputError for a malformed URL.
     """
     chosen = (
         given
@@ -38,13 +38,14 @@ def resolve_service_url(given: str | None) -> str:
     )
     if not chosen.startswith(("http://", "https://", f"{UNIX}/")):
         raise InputError(
-            f"the service's URL {chosen!r} is none: https://HOST, http://HOST or unix:///PATH"
+            f"the service's address {chosen!r} is not valid: give https://HOST, http://HOST or "
+            "unix:///PATH with --url or MIRAGE_URL"
         )
     return str(chosen).rstrip("/")
 
 
 def _find_own_socket() -> str | None:
-    """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
+    """Return the socket of `mirage serve --user`, if the user owns it and a service listens."""
     path = get_user_state_dir() / "socket"
     try:
         if path.lstat().st_uid != os.geteuid():
@@ -77,9 +78,9 @@ def send_request(
 ) -> ServiceResponse:
     """Send a request to the service at `url` and return its answer; redirects are not followed.
 
-    Nothing is sent to a process that the system says is not the service. If `identified`, the
-    request carries a credential. Raises ServiceUnavailable, which says why, and InputError for a
-    bad token file.
+    Nothing is sent to a process that is not the service, as far as the system can tell. If
+    `identified`, the request carries a credential. Raises ServiceUnavailable, which says why, and
+    InputError for a bad token file.
     """
     plugin = _load_plugin()
     try:
@@ -102,7 +103,7 @@ def send_request(
 
 
 def _wrap_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
-    """The plugin connects by the built-in module alone, which has no files of sockets."""
+    """Return the plugin's socket, of the built-in module alone, as one of the full module."""
     if isinstance(stream, socket.socket):
         return stream
     made = socket.socket(fileno=stream.detach())
@@ -111,12 +112,13 @@ def _wrap_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
 
 
 def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
-    """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
+    """Build the header with a MUNGE credential, or with the token of MIRAGE_TOKEN_FILE."""
     named = os.environ.get("MIRAGE_TOKEN_FILE")
     if named and not is_known:
         raise ServiceUnavailable(
-            "a token goes over https alone, or to the service's socket: without, whoever listens "
-            "there may use it. Set MIRAGE_URL, or url in /etc/mirage/client.conf, to https://HOST"
+            "Mirage sends a token over https alone, or to the service's socket: over http others "
+            "could read the token. Set MIRAGE_URL, or url in /etc/mirage/client.conf, to "
+            "https://HOST"
         )
     if named:
         return {"Authorization": f"Bearer {_read_token(Path(named))}"}
@@ -131,8 +133,11 @@ def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool)
 
 @cache
 def _load_plugin() -> ModuleType:
-    """The wrapped sbatch's own rules of where the service is and who is believed to be it: one file
-    for both, which stands outside this package because it is for Python 3.6."""
+    """Load the plugin's module that finds the service and checks who listens there.
+
+    The wrapped sbatch uses the same file, which stands outside this package because it must run
+    under Python 3.6.
+    """
     sys.path.append(str(get_data_dir("slurm_plugin")))
     return import_module("mirage_service")
 
@@ -144,7 +149,7 @@ def _read_token(path: Path) -> str:
         with os.fdopen(number, encoding="ascii") as file:
             found = os.fstat(number)
             if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                raise InputError(f"{path} is not yours alone: `chmod 600` it")
+                raise InputError(f"others can read {path}: run `chmod 600 {path}`")
             return file.readline().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"no token in {path}: {error}") from error
+        raise InputError(f"no token can be read from {path}: {error}") from error

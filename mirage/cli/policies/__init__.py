@@ -1,1 +1,1 @@
-"""Commands that build episode tables, evaluate and train policies, manage models, and report."""
+"""Commands that simulate hand-overs, train and evaluate policies, manage models, and report."""

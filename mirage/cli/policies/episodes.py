@@ -1,4 +1,4 @@
-"""`mirage episodes`: the table of hand-overs of a trace."""
+"""`mirage episodes`: simulates hand-overs on a trace, and writes them as a table."""
 
 import json
 import time
@@ -32,42 +32,52 @@ def build_episode_table(
     trace: Annotated[Path, typer.Argument(help="The trace, in any format `mirage ingest` reads.")],
     *,
     cluster: Annotated[Path, typer.Option(metavar="C.toml", help="The cluster file.")],
-    nodes: Annotated[int, typer.Option(metavar="K", help="Nodes of either job of the pair.")],
-    time_limit: Annotated[str, typer.Option(help="Of either job, as sbatch takes it.")],
-    every: Annotated[str, typer.Option(help="Between start points: 4h, 30m, 0:30:00.")],
-    out: Annotated[Path, typer.Option(metavar="E.npz", help="The table.")],
+    nodes: Annotated[int, typer.Option(metavar="K", help="Nodes of each job.")],
+    time_limit: Annotated[
+        str, typer.Option(help="The time limit of each job, as sbatch takes it: 48:00:00.")
+    ],
+    every: Annotated[str, typer.Option(help="The time between two hand-overs: 4h, 30m, 0:30:00.")],
+    out: Annotated[Path, typer.Option(metavar="E.npz", help="Write the table here.")],
     since: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="D",
-            help="First start point, UTC: 2023-02-13. Default: six days into the trace.",
+            help="Begin the first hand-over then, in UTC: 2023-02-13. "
+            "Default: six days into the trace.",
         ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             metavar="D",
-            help="Start points lie before it, UTC. Default: two time limits before the "
+            help="Begin no hand-over from then on, in UTC. Default: two time limits before the "
             "trace's last submission.",
         ),
     ] = None,
     partition: Annotated[
-        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The partition of each job. Default: the cluster file's first."
+        ),
     ] = "",
     qos: Annotated[
-        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The QOS of each job. Default: the cluster file's first."
+        ),
     ] = "",
     user: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="A user of the trace, whose fair share and limits the pair has. "
-            "Default: one of its own, without any usage.",
+            help="Submit the jobs as this user of the trace, with the user's fair share and "
+            "limits. Default: a new user without any usage.",
         ),
     ] = "",
     account: Annotated[
-        str, typer.Option(metavar="NAME", help="Of either job. Default: that of --user.")
+        str,
+        typer.Option(metavar="NAME", help="The account of each job. Default: that of --user."),
     ] = "",
     load: Annotated[
         float,
@@ -76,36 +86,38 @@ def build_episode_table(
             min=0.1,
             max=MOST,
             callback=check_finite,
-            help="Replay so many times the jobs of the trace, for models to learn from. 0.8 leaves "
-            "a fifth of them out, 1.1 lets a tenth come once more, weeks later.",
+            help="Scale the number of the trace's jobs, so that models learn from other loads. "
+            "0.8 leaves out a fifth of the jobs. 1.1 submits a tenth of them again, weeks later.",
         ),
     ] = 1.0,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+        int | None,
+        typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
     twin: Annotated[
         bool,
         typer.Option(
             "--twin",
-            help="Ask the twin too, into E.twin.npz: ten times as long. Else it is asked when "
-            "something needs it.",
+            help="Also store the twin's forecasts, in E.twin.npz. This takes ten times as long. "
+            "Default: a later command computes them if it needs them.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the table of hand-overs of a trace: every decision instant, every outcome.
+    """Simulate hand-overs on a trace, and write them as a table to train and evaluate on.
 
-    The whole trace is replayed. At each start point a predecessor is submitted; every 10 minutes
-    of its run the table has what could be observed, and when its successor would have started had
-    it been let go then. docs/reference/episodes.md describes the file.
+    The command replays the whole trace in the simulator. At each start point it submits a job, the
+    predecessor. For every 10 minutes of the predecessor's run, the table has what a policy could
+    have observed, and when the successor would have started if it had been released then.
+    docs/reference/episodes.md describes the file.
 
-    An interrupted command goes on where it was when it is repeated.
+    If the command is interrupted, run it again: it goes on where it stopped.
     """
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params)
     replayed = scale_load(taken.workload.jobs, load)
     if not replayed:
-        raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
+        raise InputError(f"{trace}: none of {taken.read} rows can be replayed")
     settings = replace(
         build_pair_settings(replayed, nodes, time_limit, every, since, until),
         partition=partition,

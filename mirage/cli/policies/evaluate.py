@@ -1,4 +1,4 @@
-"""`mirage evaluate`: what policies cost on episode tables."""
+"""`mirage evaluate`: compares what policies cost on the same hand-overs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -47,26 +47,27 @@ _SHOWN = (
     ("cost h", "cost_h", 2),
     ("gap\nclosed", "gap_closed", 2),
 )
-"""Columns: heading, figure, digits."""
+"""The columns as (heading, figure, digits)."""
 
 
 @app.command("evaluate")
 def evaluate_tables(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="E.npz...", help="Episode tables, as `mirage episodes` makes them."),
+        typer.Argument(metavar="E.npz...", help="Tables written by `mirage episodes`."),
     ],
     *,
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policy",
-            help="A policy to judge; may be given several times. reactive, average and oracle "
-            "are always judged.",
+            help="A policy to compare. Give the option several times for several policies. "
+            "reactive, average and oracle are always there.",
         ),
     ] = None,
     json_path: Annotated[
-        str | None, typer.Option("--json", metavar="OUT.json", help="Write it here; - is stdout.")
+        str | None,
+        typer.Option("--json", metavar="OUT.json", help="Write the result here; - is stdout."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -74,21 +75,25 @@ def evaluate_tables(
     ] = None,
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     startup_time: Annotated[
-        str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")
+        str,
+        typer.Option(
+            metavar="W", help="How long a successor needs until it does useful work: 0:10:00."
+        ),
     ] = "0",
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Show the 95 % intervals too: they need width.")
+        bool,
+        typer.Option("--intervals", help="Also show 95 % intervals, in a wider table."),
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Judge policies on the same hand-overs.
+    """Compare policies on the same hand-overs.
 
-    The figures are interruption, overlap, cost, and the share of the gap between plain Slurm
-    (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
-    decide at every instant of the tables as the service would let them, without seeing what comes
-    after. planned-quantile is what links plan by themselves without a service. Load classes are by
-    reactive interruption: light up to 2 h, heavy above 12 h. Intervals (95 %, in the JSON and with
-    --intervals) resample whole days. docs/reference/episodes.md has the definitions.
+    The figures are interruption, overlap, cost and the gap closed. A gap closed of 0 is plain Slurm
+    (reactive), 1 is the best choice in hindsight (oracle). Each policy decides at every instant of
+    the tables from what was known then. planned-quantile is what links plan by themselves without a
+    service. The load classes go by reactive's interruption: light up to 2 h, medium up to 12 h,
+    heavy above 12 h. The 95 % intervals resample whole days. docs/reference/episodes.md has the
+    definitions.
     """
     paths, names = _split_paths_and_policies(words, policies or [])
     if plot is not None:
@@ -119,22 +124,23 @@ def evaluate_tables(
 def _split_paths_and_policies(
     words: Sequence[str], policies: Sequence[str]
 ) -> tuple[list[Path], list[str]]:
-    """Files and policies; `--policy a b` puts b among the files, where it names no file."""
+    """Split the words into tables and policies: in `--policy a b`, b may be a policy too."""
     named = {*KNOWN, *MOVES_OFTEN}
     also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
     paths = [Path(word) for word in words if word not in also]
     if not paths:
-        raise InputError("no episode table was given: mirage episodes makes them")
+        raise InputError("no episode table was given: `mirage episodes` writes one")
     names = [*ALWAYS, *policies, *also]
     for name in names:
         if name in MOVES_OFTEN:
             raise InputError(
-                f"{name} cannot be judged on a table, which knows one move, held to free: "
-                "python -m benchmarks.positions judges it on the live simulator"
+                f"{name} moves a standby several times, and a table has the outcome of one release "
+                "alone: judge it by `python -m benchmarks.positions`, on the simulator"
             )
         if not is_model(name) and name not in KNOWN:
             raise InputError(
-                f"no policy {name!r}: there are {', '.join(KNOWN)}, and models/NAME/VERSION"
+                f"there is no policy {name!r}: choose one of {', '.join(KNOWN)}, or "
+                "models/NAME/VERSION"
             )
     return paths, list(dict.fromkeys(names))
 
@@ -145,7 +151,7 @@ def _parse_startup_h(text: str) -> float:
     except MalformedText as error:
         raise InputError(f"--startup-time: {error}") from None
     if seconds is None or seconds == UNLIMITED:
-        raise InputError(f"--startup-time: not a time: {text!r}")
+        raise InputError(f"--startup-time: {text!r} is not a time: write 0:10:00")
     return seconds / HOUR_S
 
 
@@ -167,7 +173,7 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
 
 
 def _render_figure_tables(figures: Figures, *, intervals: bool) -> Iterator[Table]:
-    """One for each class that has hand-overs: 80 columns hold the policies' names whole."""
+    """Yield a table for each load class that has hand-overs, at most 80 columns wide."""
     for load in CLASSES:
         rows = {name: by_class[load] for name, by_class in figures.items()}
         count = next(iter(rows.values()))["episodes"]

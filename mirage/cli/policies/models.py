@@ -1,4 +1,4 @@
-"""`mirage models`: trained policies, which there are, where they come from, which is in use."""
+"""`mirage models`: lists, shows, promotes and recalibrates trained policies."""
 
 import json
 import time
@@ -23,14 +23,16 @@ from mirage.studies.training.recalibration import recalibrate_forecast
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
-app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
+app.add_typer(models, name="models", help="List, show, promote or recalibrate trained policies.")
 
-ModelArgument = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="models/NAME/VERSION", help="The version of a model.")
+]
 
 
 @models.command("list")
 def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All versions, and which of each name is promoted: those that the service finds."""
+    """List all versions that the service finds, and which version of each name is in use."""
     under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
     if as_json:
@@ -48,13 +50,13 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
 def show_model(
     model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a model: its card, checked against its graph."""
+    """Show a model's card: what it was trained on, and its results. Checks the model's files."""
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
         return
-    # The bounds of each number, and each hand-over, say nothing to a reader.
+    # The bounds of each number and the single hand-overs tell a reader nothing.
     told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
     Console().print_json(json.dumps({**told, **model_catalog.summarize_card(card)}))
 
@@ -64,18 +66,23 @@ def promote_model(
     model: ModelArgument,
     words: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[E.npz...]", help="The newest days, which neither has seen."),
+        typer.Argument(
+            metavar="[E.npz...]",
+            help="Episode tables of the newest days, on which neither version was trained.",
+        ),
     ] = None,
     *,
-    force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
+    force: Annotated[
+        bool, typer.Option(help="Put the version in use without comparing the two.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a version in use: from then on models/NAME means it.
+    """Put a version in use: from then on models/NAME means this version.
 
-    Where another version is in use, the new one must beat it on episode tables of days that
-    neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
-    nothing changes, and the exit code is 1.
+    If another version is in use, the new version must be better on episode tables of days that
+    neither was trained on. Better means that the 95 % interval of the difference in cost lies below
+    zero. If the new version is not better, nothing changes, and the exit code is 1.
     """
     ask = partial(ask_twin_if_needed, output=TERMINAL)
     found = model_promotion.judge_promotion(
@@ -98,21 +105,29 @@ def recalibrate_model(
     model: ModelArgument,
     words: Annotated[
         list[Path],
-        typer.Argument(metavar="E.npz...", help="The newest days, which it has not seen."),
+        typer.Argument(
+            metavar="E.npz...",
+            help="Episode tables of the newest days, on which the model was not trained.",
+        ),
     ],
     *,
     out: Annotated[
-        Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
+        Path,
+        typer.Option(
+            metavar="models/NAME/VERSION",
+            help="Write the new version into this folder, which must not exist yet.",
+        ),
     ],
     config: ConfigOption = None,
 ) -> None:
-    """The same model, the forecast of the wait adjusted to what the newest weeks would have needed.
+    """Write a copy of a model whose forecast of the wait is corrected by the newest weeks.
 
-    Decisions stay as they are: they go by the odds of being late.
+    The copy decides as the model does: decisions go by the probability of being late, which the
+    command does not change.
     """
     with show_activity("adjusting the forecast"):
         used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
-    typer.echo(f"{out}: adjusted by {used} hand-overs")
+    typer.echo(f"{out}: the forecast is adjusted to {used} hand-overs")
 
 
 def _format_cell(value: object) -> str:

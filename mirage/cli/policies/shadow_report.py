@@ -1,4 +1,4 @@
-"""`mirage report`: what Mirage would have done for a site."""
+"""`mirage report`: reports what Mirage would have saved a site."""
 
 import json
 import tempfile
@@ -49,11 +49,13 @@ from mirage.traces.workloads import replay
 app = typer.Typer()
 report = typer.Typer(no_args_is_help=True)
 app.add_typer(
-    report, name="report", help="What Mirage would have saved a site, and whether it is needed."
+    report,
+    name="report",
+    help="Report what Mirage would have saved a site, and whether the site needs it.",
 )
 
 _LED = "interruption_h"
-"""A terminal has width for the interval of one: JSON and page have them all."""
+"""The figure whose interval a terminal has room for. JSON and page have all intervals."""
 
 
 @report.command("shadow")
@@ -64,7 +66,7 @@ def report_shadow(
         typer.Option(
             "--from-sacct",
             metavar="FILE",
-            help="A log: sacct text, swf, parquet or tacc, as `mirage ingest` reads it. "
+            help="Use this log, in any format that `mirage ingest` reads. "
             "Default: the history that the service has stored.",
         ),
     ] = None,
@@ -72,82 +74,97 @@ def report_shadow(
         Path | None,
         typer.Option(
             metavar="C.toml",
-            help="The cluster file: `mirage cluster import`. Default: cluster.file, without a log.",
+            help="The cluster file, as `mirage cluster import` writes it. A log needs one. "
+            "Default: cluster.file of the configuration.",
         ),
     ] = None,
     since: Annotated[
-        str, typer.Option(metavar="28d", help="How far back from the end, or a first day, UTC.")
+        str,
+        typer.Option(
+            metavar="28d",
+            help="Begin so long before the end, or on this day (UTC): 28d, 2026-02-01.",
+        ),
     ] = "28d",
     until: Annotated[
         str | None,
-        typer.Option(metavar="D", help="Hand-overs begin before it, UTC. Default: the log's end."),
+        typer.Option(
+            metavar="D", help="Begin no hand-over from then on, in UTC. Default: the log's end."
+        ),
     ] = None,
     partition: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="P", help="May be given several times. Default: the busiest, three at most."
+            metavar="P",
+            help="The partition of the hand-overs. Give the option several times for several "
+            "partitions. Default: the busiest ones, three at most.",
         ),
     ] = None,
     nodes: Annotated[
         list[int] | None,
         typer.Option(
             metavar="K",
-            help="Nodes of a link; may be given several times. Default: the one or two sizes that "
-            "the partition's long jobs use most.",
+            help="Nodes of each job. Give the option several times for several sizes. Default: the "
+            "one or two sizes that long jobs of the partition use most.",
         ),
     ] = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="48:00:00", help="Of a link. Default: the limit that long jobs use most."
+            metavar="48:00:00",
+            help="The time limit of each job. Default: the limit that long jobs use most.",
         ),
     ] = None,
     every: Annotated[
-        str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
+        str, typer.Option(metavar="6h", help="The time between two simulated hand-overs.")
     ] = "6h",
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.html", help="Write a page that needs no network."),
+        typer.Option(
+            metavar="OUT.html", help="Write the report as a page, which needs no network."
+        ),
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep the tables there, for `mirage evaluate`."),
+        typer.Option(metavar="FOLDER", help="Keep the episode tables here, for `mirage evaluate`."),
     ] = None,
     store: Annotated[
         bool,
         typer.Option(
-            help="Of the stored history: whether the dashboard and REST show this report from now "
-            "on, in the place of the one before."
+            help="Store the report of the service's history, so that the dashboard and REST show "
+            "it in place of the last one."
         ),
     ] = True,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+        int | None,
+        typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
+    """Report what Mirage would have saved in the last weeks, and whether the site needs it.
 
-    Of the history that the service has stored, or of a log alone with --from-sacct: then nothing
-    need be installed. Nothing is touched: the jobs are replayed on the cluster that C.toml
-    describes. Every 6 hours of the window a chain's hand-over is put into it, and every moment to
-    release its successor is tried. Mirage's default policy is then judged against afterany
-    (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average and slurm-estimate.
-    The answer is a recommendation with its reason; docs/admin/report.md has the rules. Users
-    appear in no output.
+    The command uses the history that the service has stored. With --from-sacct it uses a log, and
+    needs no service, no database and no Slurm.
 
-    Without a log the report is kept, and the dashboard and REST show the last one:
-    mirage-report.timer writes one each week.
+    The command replays the jobs in the simulator, and changes nothing on the cluster. Every 6 hours
+    of the window it simulates a hand-over of a chain, and tries every moment to release the next
+    job. It compares Mirage's default policy with plain Slurm (afterany, named reactive), with
+    afterany under PriorityFlags=ACCRUE_ALWAYS, and with the policies fixed-lead, average and
+    slurm-estimate. The result is a recommendation with its reason. docs/admin/report.md has the
+    rules. No output names a user.
 
-    A first try, with the sacct command of docs/admin/report.md as log.txt:
+    Mirage stores the report of its own history. The dashboard and REST show the newest one, and
+    mirage-report.timer makes one each week.
+
+    To try it, write log.txt by the sacct command of docs/admin/report.md, then run:
 
     mirage cluster import --out c.toml
 
     mirage report shadow --from-sacct log.txt --cluster c.toml --html out.html
 
-    Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
-    file or an option does not read.
+    The exit code is 0 whatever the recommendation is, even if there is too little data. It is 2 if
+    the log, the cluster file or an option is wrong.
     """
     if html is not None:
         check_writable(html)
@@ -202,7 +219,9 @@ def _announce_table(number: int, count: int, name: str) -> None:
 
 def _load_given_log(trace: Path | None, cluster: Path | None) -> tuple[JobLog, Params]:
     if trace is None or cluster is None:
-        raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
+        raise InputError(
+            "a log needs the cluster file of its cluster: give --from-sacct FILE --cluster C.toml"
+        )
     return JobLog(trace, trace.name), load_site_params(cluster)
 
 
@@ -215,7 +234,7 @@ def _open_folder(keep: Path | None) -> Iterator[Path]:
     try:
         keep.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"--keep {keep}: {error.strerror}") from error
+        raise InputError(f"--keep {keep} cannot be created: {error.strerror}") from error
     yield keep
 
 
@@ -227,7 +246,7 @@ def _write_page(path: Path, text: str) -> None:
 
 
 def _print_report(document: dict[str, Any], console: Console) -> None:
-    """Recommendation first, then what it rests on."""
+    """Print the recommendation, then the figures behind it."""
     told = document["recommendation"]
     console.print(f"[bold]{escape(told['advice'])}[/bold]", soft_wrap=True)
     console.print(escape(told["reason"]), soft_wrap=True)

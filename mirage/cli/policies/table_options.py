@@ -1,4 +1,4 @@
-"""Shares code of commands that make hand-over tables: progress, Ctrl-C, left-out rows."""
+"""Code that commands which write hand-over tables share: progress, Ctrl-C, left-out rows."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -27,10 +27,11 @@ from mirage.errors import InputError
 from mirage.traces.workloads import replay
 
 _AFTER_CTRL_C = 130
-"""As shells say."""
+"""The exit code that shells report after Ctrl-C."""
 
 
 def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
+    """Build the table into `out` and show a bar. On Ctrl-C the done part is kept, exit code 130."""
     total = len(plan.settings.start_points)
     try:
         with _show_progress(total) as told:
@@ -38,13 +39,14 @@ def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
     except KeyboardInterrupt:
         done = count_kept_points(plan, out)
         typer.echo(
-            f"mirage: {done} of {total} start points kept; the same command goes on", err=True
+            f"mirage: {done} of {total} start points are kept: run the same command again to go on",
+            err=True,
         )
         raise typer.Exit(_AFTER_CTRL_C) from None
 
 
 def warn_of_unreplayed_rows(trace: Path, taken: replay.Replay) -> None:
-    """On standard error, where rows of the trace are not in the replay."""
+    """Warn on standard error if rows of the trace are not in the replay."""
     if taken.refused:
         why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
         typer.echo(
@@ -57,7 +59,7 @@ def warn_of_unreplayed_rows(trace: Path, taken: replay.Replay) -> None:
 def check_finite(option: typer.CallbackParam, number: float) -> float:
     """Return an option's number if it is finite; the parser also accepts `nan` and `inf`."""
     if not math.isfinite(number):
-        raise InputError(f"{option.opts[0]} {number}: no finite number")
+        raise InputError(f"{option.opts[0]} {number} is not a finite number")
     return number
 
 
@@ -66,14 +68,14 @@ OverlapPriceOption = Annotated[
     typer.Option(
         min=0.0,
         callback=check_finite,
-        help="Cost of an hour of overlap in hours of interruption.",
+        help="What an hour of overlap costs, in hours of interruption.",
     ),
 ]
 
 
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where that is a terminal."""
+    """Show a bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""`mirage train`: from episode tables to an artefact that decides."""
+"""`mirage train`: trains a policy on episode tables."""
 
 import json
 from functools import partial
@@ -22,51 +22,65 @@ from mirage.studies.training.trainers import (
 app = typer.Typer()
 
 _AFTER_CTRL_C = 130
-"""As shells say."""
+"""The exit code that shells report after Ctrl-C."""
 
 
 @app.command("train")
 def train_policy(
     family: Annotated[FamilyName, typer.Argument(help="The kind of model.")],
-    words: Annotated[list[Path], typer.Argument(metavar="E.npz...", help="Episode tables.")],
+    words: Annotated[
+        list[Path],
+        typer.Argument(metavar="E.npz...", help="Tables written by `mirage episodes`."),
+    ],
     *,
     out: Annotated[
-        Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
+        Path,
+        typer.Option(
+            metavar="models/NAME/VERSION",
+            help="Write the model into this folder, which must not exist yet.",
+        ),
     ],
     encoder: Annotated[
-        EncoderName | None, typer.Option(help="Of an agent; mlp unless given.")
+        EncoderName | None, typer.Option(help="The network of an agent. Default: mlp.")
     ] = None,
     init: Annotated[
         str | None,
-        typer.Option(metavar="models/NAME/VERSION", help="An agent that training goes on from."),
+        typer.Option(metavar="models/NAME/VERSION", help="Continue the training of this agent."),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Hyper-parameters to change.")
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Read hyper-parameters from this file."),
     ] = None,
     twin: Annotated[
         bool | None,
         typer.Option(
             "--twin/--no-twin",
-            help="Learn from what the twin foretells too. It is asked first where it was not yet, "
-            "which takes the trace. Default: where all tables have its answers.",
+            help="Learn from the twin's forecasts too. If a table lacks them, the command computes "
+            "them first, from the trace. Default: yes, if all tables have them.",
         ),
     ] = None,
     windows: Annotated[
-        int, typer.Option("--folds", min=1, help="Windows of later weeks to be judged on.")
+        int,
+        typer.Option("--folds", min=1, help="The number of windows of later weeks to judge on."),
     ] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
     note: Annotated[
-        str, typer.Option(metavar="TEXT", help="Kept in the card: whose data these are.")
+        str,
+        typer.Option(
+            metavar="TEXT", help="A note for the model's card, such as whose data were used."
+        ),
     ] = "",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a policy on episode tables.
 
-    It is judged on rolling windows first: fitted on what was known before each, and asked to decide
-    in it. Then it is fitted on everything, converted to ONNX, and compared with what was converted.
-    docs/research/train.md and docs/research/agents.md say how it decides and what the figures
-    mean. Validation weeks do not belong among the tables.
+    The command first measures the policy on rolling windows: for each window it trains on the weeks
+    before, and lets the policy decide in the window. Then it trains on all weeks, converts the
+    model to ONNX, and checks that the converted model answers as the original does.
+
+    docs/research/train.md and docs/research/agents.md explain the models and the figures. Do not
+    give tables of validation weeks.
     """
     request = TrainingRequest(
         family=family,
@@ -84,7 +98,10 @@ def train_policy(
     try:
         report = train_artefact(request, TERMINAL)
     except InterruptedTraining as stopped:
-        typer.echo(f"mirage: {stopped.stages} stages kept; the same command goes on", err=True)
+        typer.echo(
+            f"mirage: {stopped.stages} stages are kept: run the same command again to go on",
+            err=True,
+        )
         raise typer.Exit(_AFTER_CTRL_C) from None
     if as_json:
         typer.echo(json.dumps(report))
@@ -94,7 +111,7 @@ def train_policy(
 
 def _render_metrics(report: dict[str, Any]) -> Table:
     table = Table(
-        title=report["out"], caption="on rolling windows of later weeks, mean per hand-over"
+        title=report["out"], caption="mean per hand-over, on rolling windows of later weeks"
     )
     table.add_column("policy")
     for column in ("interruption h", "overlap h", "zero %", "cost h", "gap closed"):

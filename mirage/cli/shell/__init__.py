@@ -1,1 +1,1 @@
-"""Presents the command tree to shells and manuals: completion and manual pages."""
+"""Describes the commands to shells, for completion, and in manual pages."""

@@ -1,8 +1,8 @@
-"""Completes words on Tab: takes the shell's line and returns words, fast enough to type on.
+"""Completes words on Tab: reads the shell's line and prints suggestions without delay.
 
-Typer's own completion imports the command's module, which takes a second or two. Here the tree
-comes from a file (`mirage.cli.shell.completion_tree`). The service is asked only for what it
-alone knows, and with little patience: if it is away, suggestions are lost but not the prompt.
+Typer's own completion imports the command's module, which takes a second or two. This module reads
+the command tree from a file (`mirage.cli.shell.completion_tree`). It asks the service for chains
+and partitions alone, and gives up after 0.2 s, so that the prompt never hangs.
 """
 
 import json
@@ -27,14 +27,14 @@ VARIABLE = "_MIRAGE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
 PATIENCE = "MIRAGE_COMPLETION_S"
-"""Seconds that the service may take, of the environment."""
+"""The environment variable with the seconds that the service may take."""
 _PATIENCE_S = 0.2
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
-"""Values that come from elsewhere: shells evaluate what they are given (zsh does)."""
+"""The form of values that may be suggested, since zsh evaluates suggestions."""
 
 _STATES = {"pause": {"active"}, "resume": {"paused"}, "cancel": {"active", "paused"}}
-"""Of chains that the command can do something to."""
+"""By command: the states of the chains that the command can change."""
 
 _KNOWN_STATES = {"active", "paused", "finished", "cancelled", "failed"}
 
@@ -52,7 +52,7 @@ class CommandLine:
 
 
 def run_completion(environ: Mapping[str, str]) -> int:
-    """Answer a shell; the exit code. No traceback lands in anybody's prompt."""
+    """Answer a shell and return the exit code. No error prints a traceback into the prompt."""
     told, code = "", 1
     with suppress(Exception):
         told, code = respond_to_shell(environ)
@@ -62,7 +62,7 @@ def run_completion(environ: Mapping[str, str]) -> int:
 
 
 def respond_to_shell(environ: Mapping[str, str]) -> tuple[str, int]:
-    """(standard output, exit code) in the shell's own form."""
+    """Return (standard output, exit code) in the form that the shell expects."""
     shell = environ[VARIABLE].removeprefix("complete_")
     found = suggest_words(_parse_command_line(shell, environ))
     if shell == "bash":
@@ -91,7 +91,7 @@ def _parse_command_line(shell: str, environ: Mapping[str, str]) -> CommandLine:
 
 
 def _split_words(text: str) -> list[str]:
-    """Also of a line whose quotes are not closed yet."""
+    """Split a line into words, even if a quote is not closed yet."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -99,7 +99,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def suggest_words(line: CommandLine) -> list[Suggestion]:
-    """Return what may stand at the cursor; nothing where only a file may."""
+    """Return the suggestions for the word at the cursor; none where a file is expected."""
     node, option, place = _walk_tree(json.loads(TREE.read_text(encoding="utf-8")), line.words)
     if node is None:
         return []
@@ -129,9 +129,9 @@ def _get_argument(node: CommandNode, place: int) -> CommandNode:
 def _walk_tree(
     node: CommandNode, words: Iterable[str]
 ) -> tuple[CommandNode | None, CommandNode | None, int]:
-    """(the command, the option whose value comes next, which argument comes next).
+    """Return (the command, the option whose value comes next, the next argument's index).
 
-    No command where what follows is another program's.
+    The command is None if the words that follow belong to another program.
     """
     option: CommandNode | None = None
     place = 0
@@ -173,7 +173,7 @@ def _list_values(of: CommandNode, words: tuple[str, ...]) -> Iterable[Suggestion
 
 
 def _list_models() -> list[Suggestion]:
-    """Folders of trained models, as commands take them: a version, or a name alone."""
+    """List trained models as commands take them: models/NAME and models/NAME/VERSION."""
     under = get_models_dir()
     found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
     names = {name.partition("/")[0] for name in found}
@@ -181,7 +181,7 @@ def _list_models() -> list[Suggestion]:
 
 
 def _list_chains(words: tuple[str, ...]) -> list[Suggestion]:
-    """Newest first; those that the command can do something to."""
+    """List the chains that the command can change, newest first."""
     wanted = next((_STATES[word] for word in words if word in _STATES), None)
     return [
         (row["chain_id"], f"{row['state']}, {int(row['links_started'])} links begun")
@@ -198,11 +198,11 @@ def _list_partitions() -> list[Suggestion]:
 
 
 def fetch_rows(path: str, *, limit: int) -> list[dict[str, Any]]:
-    """Rows of the service's answer; none where it does not answer in time, or refuses."""
+    """Return the rows of the service's answer; none if it refuses or does not answer in time."""
     found: list[dict[str, Any]] = []
 
     def collect_rows() -> None:
-        with suppress(Exception):  # whatever it is, a Tab has no place to say it
+        with suppress(Exception):  # the prompt has no place for an error
             found.extend(_request_rows(f"{path}?limit={limit}"))
 
     # In a thread: a look-up of the host's name cannot be cut short otherwise.
@@ -213,7 +213,7 @@ def fetch_rows(path: str, *, limit: int) -> list[dict[str, Any]]:
 
 
 def get_patience_s() -> float:
-    """Raises nothing: a Tab has no place to say it."""
+    """Return how long the service may take, in seconds. A malformed variable is ignored."""
     try:
         return min(60.0, max(0.01, float(os.environ.get(PATIENCE) or _PATIENCE_S)))
     except ValueError:

@@ -1,7 +1,6 @@
-"""`python -m mirage.cli.shell.completion_tree`: writes the command tree down for completion.
+"""`python -m mirage.cli.shell.completion_tree`: writes the command tree into completions.json.
 
-Into completions.json.
-A Tab shall not import what the command needs: that takes up to two seconds.
+Completion reads that file, since importing the command's own modules takes up to two seconds.
 """
 
 import json
@@ -21,7 +20,7 @@ _WHAT = {
     "policies": "policies",
     "partition": "partitions",
 }
-"""By the parameter's name: what its values are, where they are known at run time alone."""
+"""By the parameter's name: the kind of its values, if they are known at run time alone."""
 
 _HELP_WIDTH = 70
 
@@ -50,7 +49,7 @@ def _build_node(command: Any) -> dict[str, Any]:
             } | values
             # `--pin/--no-pin` are two names of one.
             options |= dict.fromkeys((*param.opts, *param.secondary_opts), about)
-    options["--help"] = {"help": "Show what it does, and an example", "takes": False}
+    options["--help"] = {"help": "Show what the command does, and an example", "takes": False}
     found: dict[str, Any] = {
         "help": _format_help_line(command.help or ""),
         "options": options,
@@ -73,7 +72,7 @@ def _describe_values(param: Any, of_type: Any) -> dict[str, Any]:
 
 
 def _format_help_line(text: str) -> str:
-    """The first sentence, without anything that a shell may take for its own."""
+    """Return the first sentence, without characters that have a meaning in a shell."""
     first = " ".join(text.split()).partition(". ")[0].rstrip(".")
     first = first.replace(": ", ", ").replace("; ", ", ")
     plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=.")

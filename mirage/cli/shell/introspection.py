@@ -1,6 +1,6 @@
-"""Reads the parameters that a command's function declares.
+"""Reads the parameters of a command from its function's annotations.
 
-Typer's own records differ by version.
+Typer's own records of them differ between its versions.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def get_parameter_types(callback: Callable[..., Any] | None) -> dict[str, Any]:
 
 
 def list_choices(declared: Any) -> list[str] | None:
-    """The words that there are; None where any will do."""
+    """Return the words that the parameter accepts, or None if it accepts any word."""
     for inner in (declared, *get_args(declared)):
         if isinstance(inner, type) and issubclass(inner, Enum):
             return [str(member.value) for member in inner]

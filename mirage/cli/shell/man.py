@@ -1,4 +1,4 @@
-"""`mirage man`: the manual pages, made from the same words as `--help`."""
+"""`mirage man`: writes the manual pages, from the same texts as `--help`."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -19,22 +19,24 @@ app = typer.Typer()
 _SECTION = 1
 _PACKAGE = "mirage-provisioner"
 _ENVIRONMENT = {
-    "MIRAGE_URL": "The service, for `mirage chain` and completion: an http or unix:// address.",
-    "MIRAGE_TOKEN_FILE": "Holds a bearer token; mode 0600. Without it munge vouches for you.",
+    "MIRAGE_URL": "The service's address, an http, https or unix:// URL.",
+    "MIRAGE_TOKEN_FILE": "A file with a bearer token, mode 0600. Default: MUNGE identifies you.",
     "MIRAGE_CONFIG": "The configuration file, in place of /etc/mirage/mirage.toml.",
-    "MIRAGE_DATABASE_URL": "The database, in place of the configuration's.",
-    "MIRAGE_COMPLETION_S": "Seconds that a Tab waits for the service; 0.2 unless set.",
-    "NO_COLOR": "Set to anything: no colours.",
+    "MIRAGE_DATABASE_URL": "The database's URL, in place of database.url of the configuration.",
+    "MIRAGE_COMPLETION_S": "How long completion waits for the service, in seconds. Default: 0.2.",
+    "NO_COLOR": "If set to any value, Mirage prints without colours.",
 }
 
 
 @app.command("man")
 def write_man_pages(
-    folder: Annotated[Path, typer.Argument(help="Pages go into man1 in it, which is made.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Write the pages into the folder man1 below this folder.")
+    ],
 ) -> None:
     """Write the manual pages: mirage(1), and one for each command.
 
-    Where the folder is on MANPATH, `man mirage-chain-show` then shows the page.
+    If the folder is on MANPATH, `man mirage-chain-show` then shows the page of that command.
     """
     into = folder / f"man{_SECTION}"
     try:
@@ -65,7 +67,7 @@ def _render_command_pages(command: Any, words: tuple[str, ...]) -> Iterator[tupl
 def _render_overview() -> str:
     said = " ".join((command_line.run_mirage.__doc__ or "").split())
     lines = [
-        *_render_header("mirage", "keeps long jobs alive on Slurm"),
+        *_render_header("mirage", "runs computations past Slurm's time limit"),
         ".SH SYNOPSIS",
         ".B mirage",
         r"\fICOMMAND\fR [\fIOPTIONS\fR]",
@@ -78,7 +80,10 @@ def _render_overview() -> str:
     lines += [".SH ENVIRONMENT"]
     for name, line in _ENVIRONMENT.items():
         lines += [".TP", rf"\fB{name}\fR", _escape_roff(line)]
-    lines += [".SH COMPLETION", _escape_roff("`mirage --install-completion` in bash, zsh or fish.")]
+    lines += [
+        ".SH COMPLETION",
+        _escape_roff("`mirage --install-completion` installs completion in bash, zsh or fish."),
+    ]
     return _join_page([*lines, *_render_exit_codes(tuple(code for code in EXITS if code < 128))])  # noqa: PLR2004
 
 
@@ -185,6 +190,6 @@ _ESCAPES = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga"}
 
 
 def _escape_roff(text: str) -> str:
-    """Words of ours as roff takes them: nothing of them is a request or an escape."""
+    """Escape a text, so that roff takes no character of it as a request or an escape."""
     plain = "".join(_ESCAPES.get(character, character) for character in text)
     return rf"\&{plain}" if plain.startswith(".") else plain

@@ -1,4 +1,4 @@
-"""`mirage calibrate`: fit a cluster file to a log."""
+"""`mirage calibrate`: fits a cluster file to a log."""
 
 import json
 from collections.abc import Iterator
@@ -35,57 +35,61 @@ from mirage.studies.replay.log_replay import format_day
 app = typer.Typer()
 
 _BEYOND = 1e-3
-"""A score that drops by less, over its range, says that the log tells nothing of a setting."""
+"""If the score drops by less over a setting's range, the log says nothing about the setting."""
 
 
 @app.command("calibrate")
 def calibrate_cluster_file(
-    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    trace: Annotated[Path, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")],
     *,
-    out: Annotated[Path, typer.Option(help="Write the fitted cluster file there.")],
+    out: Annotated[Path, typer.Option(help="Write the fitted cluster file here.")],
     cluster: Annotated[
         Path | None,
         typer.Option(help="Start from this cluster file. Default: Slurm's usual settings."),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Nodes there were at most. Default: as many as were ever busy."),
+        typer.Option(
+            min=1,
+            help="The number of nodes. Default: the most that were busy at once in the log.",
+        ),
     ] = None,
     begin: Annotated[
         datetime | None,
         typer.Option(
             "--from",
-            help="Fit on jobs submitted from then on (UTC). "
+            help="Fit on jobs submitted from this day on (UTC). "
             "Default: 6 days after the log's first start.",
         ),
     ] = None,
     until: Annotated[
         datetime | None,
         typer.Option(
-            help="Fit on what started before then (UTC), judge on jobs submitted after. "
-            "Default: three quarters into the log."
+            help="Fit on jobs that started before this day (UTC), and test on jobs submitted "
+            "after it. Default: three quarters into the log."
         ),
     ] = None,
     judge_until: Annotated[
         datetime | None,
-        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+        typer.Option(help="Test on jobs submitted before this day (UTC). Default: all."),
     ] = None,
     cluster_name: ClusterName = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a cluster file to a log and say how sure that is.
+    """Fit a cluster file to a log, and measure how well it fits.
 
-    The file is then judged on the weeks after those that it was fitted on.
+    The command fits the file on the first weeks of the log, and tests it on the weeks after them.
 
-    Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
-    while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
-    half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
-    nodes are written as drains. What is done is in docs/reference/simulate.md.
+    From the log it reads the number of nodes over time, the running jobs per user, and whether jobs
+    that were cancelled while they waited would have run. It searches for the priority weights, the
+    half-life, the maximum age and the backfill settings, with Optuna (the extra `calibrate`).
+    Nodes, partitions and outages of a given cluster file stay; if the log had fewer nodes, the file
+    gets drained nodes. docs/reference/simulate.md explains the method.
 
-    Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
-    Optuna is not installed.
+    The exit code is 2 if the log has no starts or is too short, if a file cannot be read or
+    written, or if Optuna is not installed.
     """
     check_writable(out)
     given = {"begin": begin, "until": until, "end": judge_until}
@@ -109,7 +113,7 @@ def calibrate_cluster_file(
         console = Console()
         for table in (*_render_tables(found), render_rows_table(fitting.taken)):
             console.print(table)
-        typer.echo(f"{out} written")
+        typer.echo(f"written: {out}")
     _warn_of_fewer_nodes(found)
     warn_of_refused_rows(trace, fitting.taken)
 
@@ -118,8 +122,8 @@ def _warn_of_fewer_nodes(found: Calibration) -> None:
     had, has = found.seen.nodes, found.params.nodes
     if had > has:
         typer.echo(
-            f"mirage: warning: the log had {had} nodes busy, the cluster file has {has}: "
-            "its nodes were kept",
+            f"mirage: warning: in the log {had} nodes were busy at once, but the cluster file has "
+            f"{has} nodes, which were kept: correct its nodes if they are too few",
             err=True,
         )
 
@@ -136,13 +140,13 @@ def _render_measured(found: Calibration) -> Table:
     table.add_row("nodes", str(seen.nodes))
     for at, level in seen.levels:
         table.add_row(f"  from {format_day(at)}", str(level))
-    table.add_row("running jobs of one user, at most", str(seen.max_jobs_pu or "no limit seen"))
+    table.add_row("limit of one user's running jobs", str(seen.max_jobs_pu or "none seen"))
     run = "yes" if found.params.cancelled_jobs_run else "no"
     table.add_row("jobs cancelled while they waited would have run", run)
     chains = seen.chains
     table.add_row(
-        "chains that look like dependencies (not replayed as such)",
-        f"{chains.chains} with {chains.jobs} jobs, {chains.wait_h:,.0f} h waited",
+        "jobs that look like dependency chains (replayed without dependencies)",
+        f"{chains.chains} chains, {chains.jobs} jobs, {chains.wait_h:,.0f} h of waiting",
     )
     return table
 
@@ -150,7 +154,7 @@ def _render_measured(found: Calibration) -> Table:
 def _render_fitted(found: Calibration) -> Table:
     table = create_table("searched for", "value", "good from", "to", "score drops by")
     for setting in found.fitted:
-        drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "nothing: unknown"
+        drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "0: the log does not tell"
         row = (setting.value, setting.low, setting.high)
         table.add_row(setting.name, *(f"{value:,}" for value in row), drop)
     table.add_row(f"(the {found.recipe} of the trials)", "", "", "", "")

@@ -1,4 +1,4 @@
-"""`mirage demo`: the service on a simulated cluster, and what each policy saves there."""
+"""`mirage demo`: runs the service on a simulated cluster, and shows what each policy saves."""
 
 import json
 import tempfile
@@ -40,7 +40,7 @@ from mirage.studies.comparison.scenario import (
 )
 
 _PORT = DEFAULT_PORT + 1
-"""Not the service's: sbatch on this host must not register its chains with a demo."""
+"""Not the service's port, so that sbatch on this host registers no chain with a demo."""
 
 app = typer.Typer()
 
@@ -53,12 +53,16 @@ _LOOK_S = 1.0
 def run_demo(
     *,
     once: Annotated[
-        bool, typer.Option("--once", help="Exit after the result. Default: the API stays up.")
+        bool, typer.Option("--once", help="End after the result. Default: keep serving the pages.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="Of the API; another one if it is taken, or for 0."),
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The port of API and pages. If it is in use, or 0, a free port is chosen.",
+        ),
     ] = _PORT,
     preset: Annotated[
         str | None,
@@ -71,22 +75,23 @@ def run_demo(
         int | None,
         typer.Option(
             min=0,
-            help=f"Of the synthetic load: the same seed, the same jobs. Default: {SEED}.",
+            help=f"The seed of the synthetic load: the same seed gives the same jobs. "
+            f"Default: {SEED}.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Replay this log (parquet, sacct, swf, tacc) instead; with --cluster.",
+            help="Replay this log (Parquet, sacct, SWF or TACC) instead. Needs --cluster.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster file of the machine, as docs/reference/traces.md describes it. "
-            "Default: 76 nodes, for a synthetic load.",
+            help="The cluster file (docs/admin/clusters.md). "
+            "Default: 76 nodes, for the synthetic load.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -94,16 +99,17 @@ def run_demo(
         datetime | None,
         typer.Option(
             "--from",
-            help="Submit the first chains then (UTC): 2026-02-01, or '2026-02-01 12:00:00'. "
-            f"Default: {WARM_UP_DAYS} days into the load, when a queue has built up.",
+            help="Submit the first chains at this time (UTC): 2026-02-01, or "
+            f"'2026-02-01 12:00:00'. Default: {WARM_UP_DAYS} days into the load, when a queue has "
+            "built up.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
     until: Annotated[
         datetime | None,
         typer.Option(
-            help="Stop then (UTC). Default: when all chains have ended, at the latest after "
-            f"{PLAN.longest_s // DAY_S} days or where the load ends.",
+            help="Stop at this time (UTC). Default: when all chains have ended, at most "
+            f"{PLAN.longest_s // DAY_S} days later or at the end of the load.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -112,7 +118,8 @@ def run_demo(
         typer.Option(
             min=1,
             max=50,
-            help=f"Of each policy, {PLAN.spread_s // HOUR_S} h apart.",
+            help=f"The number of chains of each policy. They begin {PLAN.spread_s // HOUR_S} h "
+            "apart.",
             rich_help_panel=_CHAINS,
         ),
     ] = PLAN.chains,
@@ -121,33 +128,38 @@ def run_demo(
         typer.Option(
             min=2,
             max=100,
-            help=f"Jobs of each chain, {PLAN.time_limit_s // HOUR_S} h each.",
+            help=f"The number of jobs of each chain, {PLAN.time_limit_s // HOUR_S} h each.",
             rich_help_panel=_CHAINS,
         ),
     ] = PLAN.links,
     nodes: Annotated[
         int,
-        typer.Option(min=1, help="Of each link; at most the cluster's.", rich_help_panel=_CHAINS),
+        typer.Option(
+            min=1,
+            help="The nodes of each job, at most as many as the cluster has.",
+            rich_help_panel=_CHAINS,
+        ),
     ] = PLAN.nodes,
     pin: Annotated[
         bool,
         typer.Option(
             "--pin/--no-pin",
-            help="Whether auto may pin: no is a site with provision.allow_pin = false.",
+            help="Whether the policy auto may pin a job to its predecessor's nodes "
+            "(provision.allow_pin).",
             rich_help_panel=_CHAINS,
         ),
     ] = True,
 ) -> None:
     """Run the real service on a simulated cluster, on an accelerated clock.
 
-    A chain is a long job cut into links that queue one after another. Chains of every policy run
-    side by side with identical chains that are left to plain Slurm (reactive). The result, per
-    hand-over from one link to the next: interruption (hours with no link running) and overlap
-    (hours with two).
+    A chain is a computation cut into links: jobs that run one after another. The demo runs chains
+    of every policy beside identical chains that are left to plain Slurm (reactive). For each policy
+    it prints the mean interruption (hours without a running link) and the mean overlap (hours with
+    two running links) of a hand-over from one link to the next.
 
-    Needs no Slurm, and touches none: all is kept in a directory of its own under /tmp, which goes
-    with the demo. `mirage demo --once` takes two minutes on two cores. Ctrl-C or SIGTERM ends it at
-    any time, with exit code 130 or 143.
+    The demo needs no Slurm and touches none. It keeps its files in a directory under /tmp, and
+    removes the directory when it ends. `mirage demo --once` takes two minutes on two cores. Ctrl-C
+    or SIGTERM ends the demo at any time, with exit code 130 or 143.
     """
     logs.setup_logging("auto", warnings_only=True)
     plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
@@ -165,13 +177,13 @@ def run_demo(
         cluster_name = f"simulated cluster {world.params.name}"
         console.print(f"API: {url}/api/v1/chains ({cluster_name})")
         console.print(f"Pages: {url}/")
-        with console.status(f"letting the cluster fill up to {_format_instant(start)}"):
+        with console.status(f"filling the cluster with jobs until {_format_instant(start)}"):
             site.fill_cluster(start, ending.exit_if_requested)
         _compare_policies(plan, site, console, ending)
         ending.exit_if_requested()
         _print_results(_collect_results(plan, site, console), as_json=as_json)
         if not once:
-            console.print(f"The API stays at {url} until Ctrl-C.")
+            console.print(f"Pages and API stay at {url} until you press Ctrl-C.")
             site.keep_forecasting(partial(ending.wait, _LOOK_S))
 
 
@@ -181,7 +193,7 @@ def _compare_policies(
     steps = site.compare_policies(plan)
     total = plan.handovers * len(plan.policies)
     now = _format_instant(site.world.read_clock())
-    console.print(f"the first chains are submitted, simulated {now}")
+    console.print(f"the first chains are submitted, at the simulated time {now}")
     with _show_progress(console, total) as told:
         for progress in steps:
             ending.exit_if_requested()
@@ -206,7 +218,7 @@ def _show_progress(console: Console, total: int) -> Iterator[Callable[[int, str]
 
 
 class _LogProgress:
-    """A line for every tenth of the way, where there is no terminal to draw on."""
+    """Prints a line for every tenth of the hand-overs, if there is no terminal to draw on."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console, self._total, self._told = console, total, 0
@@ -223,7 +235,7 @@ def _collect_results(
 ) -> dict[str, PolicyOutcome]:
     """Return the outcomes by policy.
 
-    Prints a note if the end came before all hand-overs were complete. Raises InputError if no
+    Prints a note if the demo stopped before all hand-overs were complete. Raises InputError if no
     hand-over of the baseline was complete.
     """
     done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
@@ -231,8 +243,8 @@ def _collect_results(
     results = compute_outcomes(done, OVERLAP_PRICE)
     if not results:
         raise InputError(
-            f"no hand-over of {BASELINE} was complete at the end, {now}, so nothing can be "
-            "compared: choose a later --until, fewer --nodes or a lighter load"
+            f"no hand-over of {BASELINE} was complete when the demo stopped at {now}, so nothing "
+            "can be compared: choose a later --until, fewer --nodes or a lighter load"
         )
     if len(done) < total:
         console.print(f"stopped at {now}: {len(done)} of {total} hand-overs are complete")
@@ -243,7 +255,7 @@ def _print_results(results: dict[str, PolicyOutcome], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"policies": {n: asdict(o) for n, o in results.items()}}))
         return
-    table = Table(title="Per hand-over, against identical chains left reactive (plain Slurm)")
+    table = Table(title="Mean per hand-over, beside identical chains under plain Slurm (reactive)")
     table.add_column("policy")
     for heading in (
         "hand-\novers",
@@ -265,7 +277,10 @@ def _print_results(results: dict[str, PolicyOutcome], *, as_json: bool) -> None:
             f"{o.cost_h:.2f}",
             "" if name == BASELINE or saved is None else f"{saved:.0f}",
         )
-    table.caption = f"cost = interruption + {OVERLAP_PRICE} x overlap; none: no interruption"
+    table.caption = (
+        f"none: hand-overs without interruption; cost: interruption + {OVERLAP_PRICE} x overlap; "
+        "saved: cost below reactive's"
+    )
     Console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""`mirage simulate`: replay a trace on a simulated cluster."""
+"""`mirage simulate`: replays a log on a simulated cluster."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,43 +36,48 @@ ClusterName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Whose rows of the log to take, where it has a column Cluster and holds several.",
+        help="Use the rows of this cluster, if the log has several (column Cluster).",
     ),
 ]
 
 
 @app.command("simulate")
 def simulate_log(
-    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    trace: Annotated[Path, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")],
     *,
-    cluster: Annotated[Path, typer.Option(help="The cluster file: nodes and slurm.conf's keys.")],
+    cluster: Annotated[
+        Path, typer.Option(help="The cluster file, as `mirage cluster import` writes it.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="Write the replayed jobs there: a parquet trace.")
+        Path | None, typer.Option(help="Write the replayed jobs here, as a Parquet trace.")
     ] = None,
     begin: Annotated[
         datetime | None,
         typer.Option(
             "--from",
-            help="Judge jobs submitted from then on (UTC). "
+            help="Compare jobs submitted from this day on (UTC). "
             "Default: 6 days after the log's first start.",
         ),
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+        typer.Option(help="Compare jobs submitted before this day (UTC). Default: all."),
     ] = None,
     cluster_name: ClusterName = None,
-    weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
+    weekly: Annotated[
+        bool, typer.Option("--weekly", help="Also show the mean wait of each week.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a log on a simulated cluster: waits, speed, how near they are to the log's.
+    """Replay a log on a simulated cluster, and compare the waits with the log's.
 
-    From the log come submissions and requests, run times (cut at the limit), and when the user of a
-    waiting job gave it up; never when a job started. Fidelity compares the jobs that started,
-    without those flagged `*_suspect`. What the figures mean is in docs/reference/simulate.md.
+    The command takes from the log when each job was submitted, what it asked for, how long it ran
+    (at most its time limit), and when a user cancelled a waiting job. It never uses when a job
+    started. It compares the jobs that started, except those flagged `*_suspect`.
+    docs/reference/simulate.md explains the figures.
 
-    Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
-    where there were such rows; 2 where no row is left, or a file cannot be read.
+    The command leaves out rows that contradict themselves, and names and counts them in a warning
+    on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
     """
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name)
@@ -99,12 +104,13 @@ def simulate_log(
 
 
 def to_epoch_s(when: datetime) -> int:
+    """Return the instant in epoch seconds; without a zone it is in UTC."""
     return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
 
 
 @contextmanager
 def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
-    """A bar on standard error; nobody to tell where that is no terminal."""
+    """Show a bar on standard error, and yield its setter; None if that is no terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -145,7 +151,7 @@ def _render_fidelity(found: Fidelity | None, window: Window, not_judged: str | N
     table.add_row("jobs judged", f"{found.jobs:,}")
     late = "not in the log" if found.late_eligible is None else f"{found.late_eligible:,}"
     table.add_row("  eligible over a minute after submission", late)
-    table.add_row("difference of a job's waits, mean", format_hours(found.wait_mae_h))
+    table.add_row("mean difference of a job's wait", format_hours(found.wait_mae_h))
     table.add_row("rank correlation of waits", format_ratio(found.spearman))
     table.add_row("correlation of weekly means", format_ratio(found.weekly_corr))
     table.add_row("mean wait, replay / log", format_ratio(found.mean_ratio))
@@ -173,7 +179,7 @@ def format_ratio(value: float | None) -> str:
 
 
 def warn_of_refused_rows(trace: Path, taken: Replay) -> None:
-    """On standard error: a table alone would not be read where the output goes to a file."""
+    """Warn of left-out rows on standard error, since the table may go into a file unread."""
     if rows := sum(taken.refused.values()):
         typer.echo(
             f"mirage: warning: {trace}: {rows} of {taken.read} rows were left out: "

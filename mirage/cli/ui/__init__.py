@@ -1,1 +1,1 @@
-"""Communicates with the terminal: progress, notes, signals, and the table of a log's rows."""
+"""What commands share on the terminal: progress, notes, signals, and the table of a log's rows."""

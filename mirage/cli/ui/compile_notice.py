@@ -1,4 +1,4 @@
-"""The one wait that nobody expects: kernels are compiled when they are first used."""
+"""Announces the compilation of the simulator, which delays the first run."""
 
 from pathlib import Path
 
@@ -8,10 +8,11 @@ from mirage.sim.arrays.jit import CACHE
 
 
 def warn_if_compiling() -> None:
-    """Tell a person, on stderr, why the first run after an installation takes a minute longer."""
+    """Say on stderr why the first run after an installation takes a minute longer."""
     # The folder itself is made as soon as a module with kernels is imported.
     if not any(Path(CACHE).rglob("*.nbi")):
         told = (
-            "compiling the simulator: once after an installation, a minute; more where others work"
+            "compiling the simulator: this takes a minute, once after an installation, "
+            "and longer on a busy machine"
         )
         typer.echo(told, err=True)

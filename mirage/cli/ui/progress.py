@@ -1,4 +1,4 @@
-"""Shows the progress of long work: a bar if its steps are counted, else a sign of life."""
+"""Shows the progress of long work: a bar if its steps are counted, else the elapsed time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +16,10 @@ from rich.progress import (
 
 @contextmanager
 def show_progress(name: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar on standard error, where that is a terminal; what is yielded is called each step, or
-    with how many were done."""
+    """Show a bar on standard error, if that is a terminal.
+
+    Yields a function to call after each step, or with the number of steps done since the last call.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(
@@ -34,7 +36,7 @@ def show_progress(name: str, total: int) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def show_activity(name: str) -> Iterator[None]:
-    """A sign of life and the time gone by on standard error, where that is a terminal."""
+    """Show a spinner and the elapsed time on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(

@@ -1,4 +1,4 @@
-"""The table of a log's rows: how many were replayed, and what became of the others."""
+"""Renders the table of a log's rows: how many were replayed, and why the others were not."""
 
 from rich.markup import escape
 from rich.table import Table
@@ -8,8 +8,8 @@ from mirage.traces.workloads.replay import Replay
 
 
 def render_rows_table(taken: Replay) -> Table:
-    """Render the rows read, and what became of those that are not replayed as they stand."""
-    table = create_table("rows", "number", "first met")
+    """Render the rows read and replayed, and the rows that were changed or left out, by reason."""
+    table = create_table("rows", "number", "first seen at")
     table.add_row("read", f"{taken.read:,}")
     table.add_row("replayed", f"{len(taken.workload):,}")
     for kind, reasons in count_rows_by_reason(taken).items():
@@ -20,6 +20,7 @@ def render_rows_table(taken: Replay) -> Table:
 
 
 def create_table(*columns: str) -> Table:
+    """Create a table whose first column is aligned left and the others right."""
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")

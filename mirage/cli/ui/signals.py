@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, for a command that has something to tidy up before it ends."""
+"""Handles SIGTERM and Ctrl-C for commands that must clean up before they end."""
 
 import multiprocessing
 import signal
@@ -29,12 +29,12 @@ class StopSignal:
         self._asked_by = signal.Signals(number)
 
     def exit_if_requested(self) -> None:
-        """Leave if asked to; with 143 after SIGTERM, 130 after Ctrl-C."""
+        """Raise typer.Exit if a signal asked to: 143 after SIGTERM, 130 after Ctrl-C."""
         if self._asked_by is not None:
             raise typer.Exit(_AS_SHELLS_SAY + self._asked_by)
 
     def wait(self, seconds: float) -> None:
-        """So long, or until it is asked for."""
+        """Sleep for so many seconds; raise typer.Exit as soon as a signal asks to end."""
         # An Event could be waited for, but not be set by a handler that interrupts its own wait.
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
@@ -48,7 +48,7 @@ class StopSignal:
 
 @contextmanager
 def watch_signals() -> Iterator[StopSignal]:
-    """Signals are heard until all inside is tidied up: a second one does not cut that short."""
+    """Catch signals until the body has cleaned up; a second signal does not interrupt that."""
     ending = StopSignal()
     before = {number: signal.signal(number, ending.handle_signal) for number in _SIGNALS}
     try:
@@ -61,12 +61,12 @@ def watch_signals() -> Iterator[StopSignal]:
 
 @contextmanager
 def end_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM tidies up as Ctrl-C does, whatever is under way; then with 143."""
+    """Let SIGTERM interrupt the body as Ctrl-C does, and end the command with 143."""
     asked = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal asked
-        if not asked:  # a second one does not cut short what the first began
+        if not asked:  # a second signal does not interrupt the cleaning up
             asked = True
             for child in multiprocessing.active_children():
                 child.terminate()  # Ctrl-C reaches the whole group

@@ -1,4 +1,4 @@
-"""Studies heard on the terminal: notes and bars on standard error."""
+"""Prints the notes and bars of a study on standard error."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""The console that commands print on: in plain ASCII where the locale is not UTF-8."""
+"""Creates the console that commands print on, in ASCII if the locale is not UTF-8."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from rich.console import Console
 
 
 class _AsciiConsole(Console):
-    """rich draws its boxes and bars by this; what users wrote is printed as it is."""
+    """A console that draws boxes and bars in ASCII, and prints users' texts as they are."""
 
     @property
     def encoding(self) -> str:
@@ -15,13 +15,13 @@ class _AsciiConsole(Console):
 
 
 def create_console(*, stderr: bool = False) -> Console:
-    """Colours only on a terminal and without NO_COLOR, which rich sees to."""
+    """Create a console on stdout or stderr; rich leaves out colours as NO_COLOR asks."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr) if _is_utf8(stream.encoding) else _AsciiConsole(stderr=stderr)
 
 
 def _is_utf8(encoding: str | None) -> bool:
-    """Python writes UTF-8 in the locale C too (PEP 538, 540); the terminal need not read it."""
+    """Return whether the terminal reads UTF-8; in the locale C only Python does (PEP 538, 540)."""
     asked = os.environ.get("PYTHONUTF8") == "1"
     coerced = sys.flags.utf8_mode and not asked
     return not coerced and (encoding or "utf-8").lower().replace("-", "") == "utf8"

@@ -111,7 +111,7 @@ def test_a_file_is_written_and_not_over_another(tmp_path: Path, captured: Path) 
         assert any(all(word in line for word in row) for line in done.stdout.splitlines())
     assert "- reservations 'maint' and 'course' overlap\n" in done.stdout
     written = out.read_text()
-    assert "is there already: --force" in refused(2, "--from-dir", captured, "--out", out)
+    assert "exists already: give --force" in refused(2, "--from-dir", captured, "--out", out)
     out.write_text("x")
     assert run("--from-dir", captured, "--out", out, "--force", TZ="UTC").returncode == 0
     assert out.read_text() == written

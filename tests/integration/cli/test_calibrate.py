@@ -267,7 +267,8 @@ def test_a_start_file_with_fewer_nodes_than_were_busy_is_warned_of(
     done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
     assert (done.returncode, load_cluster_params(out).nodes) == (0, 15)
     assert done.stderr == (
-        "mirage: warning: the log had 20 nodes busy, the cluster file has 15: its nodes were kept\n"
+        "mirage: warning: in the log 20 nodes were busy at once, but the cluster file has "
+        "15 nodes, which were kept: correct its nodes if they are too few\n"
     )
 
 

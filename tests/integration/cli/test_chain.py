@@ -148,11 +148,11 @@ def test_a_chain_goes_by_its_first_letters_and_by_the_job_that_runs(
     several = run("cancel", chain[:3], url=client.url)
     assert (several.code, several.err) == (
         2,
-        f"mirage: {chain[:3]} begins 2 chains: {chain}, {chain[:8]}zzzz\n",
+        f"mirage: the ids of 2 chains begin with {chain[:3]}: {chain}, {chain[:8]}zzzz\n",
     )
     assert state(store) == ChainState.ACTIVE
     none = run("show", "x", url=client.url)
-    assert none.err == "mirage: there is no chain x: `mirage chain list` shows them\n"
+    assert none.err == "mirage: there is no chain x: `mirage chain list` shows the chains\n"
 
 
 def test_who_has_one_chain_need_not_name_it(
@@ -168,7 +168,7 @@ def test_who_has_one_chain_need_not_name_it(
     assert "chainofbob12" not in listed
     with store.begin() as tx:
         add_mine(tx, cluster_id, "minetoo12345")
-    assert "name one of your 2 chains" in run("show", url=client.url).err
+    assert "you have 2 chains: name the one you mean" in run("show", url=client.url).err
     assert run("cancel", url=client.url).code == 2, "never by chance"
 
 
@@ -199,10 +199,11 @@ def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) 
     shown = run("explain", chain, url=client.url)
     assert shown.out.splitlines() == [
         "2027-01-15 08:00  link 3 (job 103), policy quantile",
-        "  Freed the standby, so that it may start at once. Slurm is being told.",
+        "  Freed the standby, so that it may start at once. Mirage is telling Slurm.",
         f"  Why: at {NOW}: 5 min left, and the lead is 6 min.",
-        "  The predecessor has 5 min left by its time limit.",
-        "  Forecast wait if freed now: 5 min (1 min to 15 min in 8 of 10), from 40 waits.",
+        "  The running link's time limit leaves 5 min.",
+        "  Forecast wait if freed now: 5 min (1 min to 15 min in 8 of 10 cases), "
+        "from 40 past waits.",
     ]
 
 
@@ -270,14 +271,22 @@ def test_a_chain_that_is_not_mine(client: Client, store: Store, cluster_id: int)
     ("words", "code", "said"),
     [
         (("show", "nosuchchain"), 2, "there is no chain nosuchchain"),
-        (("show", "../../healthz"), 2, "is no chain: `mirage chain list` shows them"),
-        (("resume", CHAIN), 1, f"chain {CHAIN} is active already; one that its own links"),
-        (("submit", "--links", "3"), 2, "nothing to submit: give sbatch's options and a script"),
-        (("submit", "job.sh"), 2, "how many links? `mirage chain submit --links 8 ...`"),
+        (("show", "../../healthz"), 2, "is not a chain's id: `mirage chain list` shows the ids"),
+        (("resume", CHAIN), 1, f"chain {CHAIN} is active already; `mirage-link resume CHAIN`"),
+        (
+            ("submit", "--links", "3"),
+            2,
+            "there is nothing to submit: give sbatch's options and a script",
+        ),
+        (
+            ("submit", "job.sh"),
+            2,
+            "the number of links is missing: `mirage chain submit --links 8 ...`",
+        ),
         (
             ("submit", "--style", "wait", "--links", "3", "job.sh"),
             2,
-            "--links stands behind --style: it comes first, then sbatch's options",
+            "--links stands after --style: give --links first, then sbatch's options",
         ),
     ],
 )
@@ -343,7 +352,7 @@ def test_a_token_of_a_file_goes_before_munge(
     answer = run("pause", chain, url=client.url, MIRAGE_TOKEN_FILE=str(file))
     assert (answer.code, answer.err) == (
         2,
-        f"mirage: {file} is not yours alone: `chmod 600` it\n",
+        f"mirage: others can read {file}: run `chmod 600 {file}`\n",
     )
     file.chmod(0o600)
     link = tmp_path / "link"
@@ -357,8 +366,8 @@ def test_an_answer_that_is_not_mirages(client: Client) -> None:
     answer = run("list", url=f"{client.url}/problems/not-found")
     assert answer.code == 2
     assert run("list", "--url", "ftp://elsewhere").err == (
-        "mirage: the service's URL 'ftp://elsewhere' is none: "
-        "https://HOST, http://HOST or unix:///PATH\n"
+        "mirage: the service's address 'ftp://elsewhere' is not valid: give "
+        "https://HOST, http://HOST or unix:///PATH with --url or MIRAGE_URL\n"
     )
 
 

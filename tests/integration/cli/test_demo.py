@@ -80,7 +80,9 @@ def test_a_demo_without_a_complete_handover_has_no_result(tmp_path: Path) -> Non
     done = two_chains(tmp_path, "2026-01-08 00:00:01")
     assert (done.code, done.out) == (2, "")
     last = done.err.splitlines()[-1]
-    assert last.startswith("mirage: no hand-over of reactive was complete at the end, 2026-01-08")
+    assert last.startswith(
+        "mirage: no hand-over of reactive was complete when the demo stopped at 2026-01-08"
+    )
     assert not list(tmp_path.glob("mirage-demo-*"))
 
 
@@ -163,8 +165,8 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
 @pytest.mark.slow
 def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
     with running(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
-        stays = wait_for(demo, "The API stays at http://127.0.0.1:")
-        assert foretold_by_the_twin(stays.split()[4], tmp_path)
+        stays = wait_for(demo, "Pages and API stay at http://127.0.0.1:")
+        assert foretold_by_the_twin(stays.split()[5], tmp_path)
         demo.send_signal(signal.SIGTERM)
         out, err = demo.communicate()
     assert (demo.returncode, err) == (143, "mirage: ended by SIGTERM\n")

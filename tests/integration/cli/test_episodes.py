@@ -219,5 +219,6 @@ def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster: Path, tmp_path: Path
     assert (process.returncode, out) == (130, ""), err
     (line,) = err.strip().splitlines()
     assert re.fullmatch(
-        r"mirage: (\d*[1-9]\d*) of 1680 start points kept; the same command goes on", line
+        r"mirage: (\d*[1-9]\d*) of 1680 start points are kept: run the same command again to go on",
+        line,
     )

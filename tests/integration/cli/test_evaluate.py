@@ -152,4 +152,4 @@ def test_no_price_is_below_nothing(made: Path) -> None:
 @pytest.mark.parametrize("rule", sorted(MOVES_OFTEN))
 def test_rules_of_several_moves_are_refused_and_not_misjudged(made: Path, rule: str) -> None:
     for words in (("--policy", rule), ("--policy", "average", rule)):
-        assert f"{rule} cannot be judged on a table, which knows one move" in refused(made, *words)
+        assert f"{rule} moves a standby several times" in refused(made, *words)

@@ -59,7 +59,7 @@ def test_a_token_goes_over_no_network_without_https(token: str) -> None:
             answer = run(*words, url=elsewhere.url, MIRAGE_TOKEN_FILE=token)
             assert TOKEN not in elsewhere.heard()
             assert answer.code == 5
-            assert "a token goes over https alone" in answer.err
+            assert "Mirage sends a token over https alone" in answer.err
 
 
 def test_a_redirect_is_followed_with_no_token(token: str) -> None:

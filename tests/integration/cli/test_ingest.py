@@ -110,7 +110,7 @@ def test_rows_refused_and_none_taken_is_bad_input_with_its_counts(
     done = ingest(path, "--json", database=database)
     assert done.code == 2
     assert done.err == (
-        f"mirage: {path}: not one of 44 rows could be taken: array task without JobIDRaw (40), "
+        f"mirage: {path}: none of 44 rows could be stored: array task without JobIDRaw (40), "
         "submit is not a time in epoch seconds or as 2023-03-01T12:00:00 (1), no submit time (1), "
         "other reasons (1)\n"
     )
@@ -237,11 +237,11 @@ def test_rows_of_another_cluster_are_skipped_and_told(tmp_path: Path, database: 
     told = json.loads(done.out)
     assert (told["read"], told["added"], told["skipped"]) == (4, 2, 2)
     assert told["skipped_why"] == {"of another cluster": 2}
-    assert "2 of 4 rows were skipped: they are of another cluster: east, west" in done.err
+    assert "2 of 4 rows were skipped: they belong to another cluster: east, west" in done.err
     path.write_text(head + rows[1])
     done = ingest(path, database=database)
     assert done.code == 2
-    assert "1 of 1 are of cluster east. Name the cluster as Slurm does" in done.err
+    assert "1 of 1 rows belong to cluster east. Give --cluster as Slurm's ClusterName" in done.err
 
 
 def test_ingest_knows_the_end_from_elapsed(tmp_path: Path, database: str) -> None:

@@ -53,8 +53,8 @@ def test_a_partition_that_no_node_is_in_is_told(config: Path, tmp_path: Path) ->
         service.wait_until_ready()
     answer = run("mode", "act", "--partition", "gpus", "--config", config)
     assert answer.code == 0
-    assert "no node was in a partition gpus" in answer.err
-    assert "there are debug, gpu, long" in answer.err
+    assert "found no partition gpus, but" in answer.err
+    assert "but debug, gpu, long" in answer.err
     assert run("mode", "act", "--partition", "gpu", "--config", config).err == ""
     unset = run("mode", "--unset", "--partition", "gpus", "--config", config)
     assert (unset.out, unset.err) == ("cluster lab: shadow\ngpu: act\n", "")

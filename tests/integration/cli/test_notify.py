@@ -22,7 +22,7 @@ def configured(tmp_path: Path, port: int) -> Path:
 def test_a_mail_is_tried(tmp_path: Path) -> None:
     with serving() as post:
         done = told(configured(tmp_path, post.port))
-    assert (done.code, done.out, done.err) == (0, "owner: taken\n", "")
+    assert (done.code, done.out, done.err) == (0, "owner: accepted\n", "")
     assert post.recipients == ["<alice@example.org>"]
 
 
@@ -30,7 +30,7 @@ def test_a_refusal_is_said(tmp_path: Path) -> None:
     with serving(Post(refuses="RCPT")) as post:
         done = told(configured(tmp_path, post.port))
     assert done.code == 1
-    assert done.out == "owner: not taken: mail through 127.0.0.1: the recipient is refused\n"
+    assert done.out == "owner: not accepted: mail through 127.0.0.1: the recipient is refused\n"
 
 
 def test_without_a_channel_it_says_so(tmp_path: Path) -> None:

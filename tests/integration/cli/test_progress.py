@@ -31,7 +31,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     [
         (["-c", PROGRAM], "counting steps", "over"),
         (["-c", PROGRAM], "at work", "over"),
-        (["-m", "mirage", "db", "upgrade"], "bringing the database", "has this program's schema"),
+        (["-m", "mirage", "db", "upgrade"], "upgrading the database", "has this program's schema"),
     ],
 )
 def test_a_terminal_sees_it(
@@ -60,7 +60,7 @@ def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         return done.stderr
 
-    assert told().startswith("compiling the simulator: once after an installation")
+    assert told().startswith("compiling the simulator: this takes a minute")
     (folder,) = tmp_path.glob("kernels-*")
     (folder / "replay.step-17.py311.nbi").touch()  # as numba leaves one
     assert told() == ""

@@ -216,7 +216,7 @@ def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
         (("--since", "0d"), "no day of the log lies between --since 0d and --until its end"),
         (("--since", "9999-12-31"), "no day of the log lies between"),
         (("--until", "0001-01-01"), "no day of the log lies between"),
-        (("--overlap-price", "nan"), "--overlap-price nan: no finite number"),
+        (("--overlap-price", "nan"), "--overlap-price nan is not a finite number"),
         (("--every", "0"), "--every 0: not a time"),
         (("--time-limit", "soon"), "--time-limit soon: not a time"),
         (("--html", "/nowhere/out.html"), "/nowhere/out.html cannot be written: /nowhere is no"),
@@ -253,6 +253,6 @@ def test_sigterm_leaves_nothing_behind(site: Path, tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "start points kept" in err
+    assert "start points are kept" in err
     assert "leaked" not in err
     assert list(tmp_path.glob("mirage-report-*")) == []

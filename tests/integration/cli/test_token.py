@@ -68,7 +68,7 @@ def test_a_token_of_a_user(ready_config: Path, tmp_path: Path) -> None:
             ("x", "--cluster", "elsewhere"),
             "no cluster 'elsewhere' in this database; name one of these: lab",
         ),
-        (("x", "--expires", "soon"), "is no span of hours or days"),
+        (("x", "--expires", "soon"), "is not a number of hours or days"),
         (("x", "--expires", "9999d"), "at most 366 days"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_picture_says_how_old_it_is_and_whether_mirage_acts(
     client: Client, tmp_path: Path
 ) -> None:
     head = " ".join(top(client.url, tmp_path).out.split("next hand-overs")[0].split())
-    assert head.endswith("; mode shadow: Mirage decides and logs, and moves nothing")
+    assert head.endswith("; mode shadow: Mirage decides and logs, and changes nothing in Slurm")
 
 
 def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:

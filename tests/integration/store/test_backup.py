@@ -69,7 +69,7 @@ def test_what_cannot_be_copied_is_one_sentence_and_leaves_what_is_there(tmp_path
 def test_the_command_says_where_the_copy_is(tmp_path: Path) -> None:
     config = str(configured(tmp_path))
     answer = run("db", "backup", "--config", config)
-    assert (answer.code, "`mirage db upgrade` makes one" in answer.err) == (4, True)
+    assert (answer.code, "`mirage db upgrade` creates it" in answer.err) == (4, True)
     assert run("db", "upgrade", "--config", config).code == 0
     answer = run("db", "backup", "--config", config)
     assert (answer.code, answer.err) == (0, "")
