@@ -101,7 +101,7 @@ def test_what_was_interrupted_goes_on_with_the_same_command(home: Path) -> None:
         child.send_signal(signal.SIGINT)
         err = child.communicate(timeout=60)[1].decode()
     assert child.returncode == 130, err
-    assert "the same command goes on" in err
+    assert "run the same command again to go on" in err
     assert not out.exists()
     assert kept(out)
     answer = trained(home, "E.npz", "models/agent/3", "--seed", "7")
