@@ -63,7 +63,7 @@ def test_a_token_of_a_user(ready_config: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("x", "--role", "user"), "belongs to a user: give --user"),
-        (("x", "--user", "nosuchuser"), "no user 'nosuchuser' on this host"),
+        (("x", "--user", "nosuchuser"), "this host knows no user 'nosuchuser'"),
         (
             ("x", "--cluster", "elsewhere"),
             "no cluster 'elsewhere' in this database; name one of these: lab",
