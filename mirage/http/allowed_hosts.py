@@ -1,5 +1,8 @@
-"""The names that the service is called by. A browser that another name has led here (DNS rebinding)
-holds this service for that other site, and lets the site's scripts read its answers."""
+"""Knows the host names to which the service answers.
+
+A foreign name can point to this service (DNS rebinding). A browser then takes this service for
+the foreign site, and lets that site's scripts read the answers.
+"""
 
 import ipaddress
 import re
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]*)?")
-"""The header Host (RFC 9110, 7.2), of what a browser sends."""
+"""The header Host (RFC 9110, 7.2) as browsers send it."""
 _LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
@@ -17,13 +20,13 @@ _LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopbac
 class Hosts:
     names: frozenset[str] = frozenset(_LOOPBACK)
     https: frozenset[str] = frozenset()
-    """Those of them that browsers come to by https alone."""
+    """The names that browsers reach by https alone."""
 
     def is_own_host(self, host: str) -> bool:
         """Return whether a Host header names this service.
 
-        Every IP address is accepted. A browser that shows an address has asked that very address,
-        so no foreign name can have led it here. Behind a container's port it is not our address.
+        Every IP address is accepted: a browser that shows an address was not led here by a foreign
+        name. Behind a container's port the address is not one of this machine.
         """
         name = _parse_host_name(host)
         return name in self.names or _is_address(name)
@@ -33,7 +36,7 @@ class Hosts:
 
 
 def build_hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
-    """`own`: names beside those of loopback; `origins`: `service.origins`."""
+    """Build the names from `own` (beside those of loopback) and the setting `service.origins`."""
     places = [urlsplit(origin) for origin in origins]
     named = {place.hostname or "" for place in places}
     https = frozenset(place.hostname or "" for place in places if place.scheme == "https")

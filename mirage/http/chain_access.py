@@ -1,4 +1,4 @@
-"""Chains as their callers may reach them: which one they see, and what they ask of their own."""
+"""Gives callers access to chains: which chains they see, and which changes they may request."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -19,10 +19,12 @@ ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7
 
 
 def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
-    """One that this caller may not see is one that is not there."""
-    require_identity(
-        reader, JOBS, USAGE
-    )  # before the look-up, which would tell whether there is one
+    """Return the chain. Raises a problem "not found" also for a chain that the caller may not see.
+
+    Raises NotIdentified if the cluster keeps jobs or usage private and the caller is unknown.
+    """
+    # Before the look-up, whose outcome would tell whether the chain exists.
+    require_identity(reader, JOBS, USAGE)
     found = chains.get_chain(tx, chain_id)
     if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
@@ -58,4 +60,4 @@ def _prepare_state_request(
 
 
 StateRequest = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
-"""Asks for a state of the caller's own chain; answers the chain as it was found."""
+"""Requests a state of the caller's own chain, and returns the chain as it was before."""

@@ -1,4 +1,4 @@
-"""Defines the routes' context. Bootstrap or a test makes it and passes it to `create_app`."""
+"""Defines the context of all routes. Bootstrap or a test passes it to `create_app`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from mirage.slurm.commands.sacctmgr import Roster
 from mirage.store.database.engine import Store
 
 STALE_INTERVALS = 3
-"""What Mirage knows of the cluster is stale once this many looks at its queue are overdue."""
+"""The data about the cluster is stale once this many polls of the queue are overdue."""
 
 
 class CommandUsage(Protocol):
@@ -39,64 +39,67 @@ class ApiContext:
     admins: tuple[str, ...]
     """Users who may set modes, pull the kill switch, read the audit, and act on any chain."""
     clock: Callable[[], int]
-    """The cluster's."""
+    """Returns the cluster's time in epoch seconds."""
     identify: Callable[..., Caller] | None = None
-    """From a MUNGE credential and the payload that it must hold (and others that it may hold
-    instead) to its maker; raises NotIdentified. None: it identifies nobody."""
+    """Returns the maker of a MUNGE credential; raises NotIdentified.
+
+    Its arguments are the credential and the payloads that the credential may hold. None: the
+    service accepts no MUNGE credentials."""
     munge_without_cluster: bool = False
-    """Whether older plugins' credentials, which name no cluster, are taken for what those ask."""
+    """Whether the credentials of older plugins, which name no cluster, are accepted."""
     read_jwt: Callable[[str], Caller] | None = None
-    """From a JSON web token to its user; raises NotIdentified. None: none are taken."""
+    """Returns the user of a JSON web token; raises NotIdentified. None: no tokens are accepted."""
     admin_groups: tuple[str, ...] = ()
     """Unix groups whose members are admins as well."""
     roster: Callable[[], Roster] = lambda: NO_ROSTER
-    """Whom Slurm has as Operator and coordinator."""
+    """Returns Slurm's Operators and coordinators."""
     hidden: Callable[[], frozenset[str]] = frozenset
-    """What the cluster shows nobody of others: words of PrivateData."""
+    """Returns the words of PrivateData: what the cluster hides from other users."""
     partial: Callable[[], bool] = lambda: False
-    """Whether others' jobs are kept from this service itself."""
+    """Returns whether the cluster hides others' jobs from this service itself."""
     hosts: Hosts = field(default_factory=Hosts)
-    """The names that it is called by."""
+    """The host names to which the service answers."""
     root_path: str = ""
-    """Where a proxy has the service below its own root, such as /mirage."""
+    """The path below which a proxy shows the service, such as /mirage."""
     proxy_uids: frozenset[int] = frozenset()
-    """Users by whose connections to the unix socket nobody is known."""
+    """Users of proxies: their connections to the unix socket identify nobody."""
     owner_uid: int | None = None
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()
-    """Users who may say that jobs have ended: SlurmUser."""
+    """Users who may report that jobs have ended: SlurmUser."""
     keeps_recipes: bool = False
-    """Whether links of mode submit go through slurmrestd, which takes a recipe of each chain."""
+    """Whether the service submits links of mode submit by slurmrestd, for which it needs a recipe
+    of each chain."""
     connections: int = 512
-    """Had at once, streams of events among them."""
+    """The most connections at once, streams of events included."""
     queue_interval_s: int = 60
     policy: str = "auto"
-    """Of chains that name none."""
+    """The policy of chains that name none."""
     policies: tuple[str, ...] = ()
-    """Rules that a chain may ask for."""
+    """The rules that a chain may ask for."""
     model: Callable[[str], object] | None = None
-    """A trained model by name; raises InputError where it cannot be used."""
+    """Returns a trained model by name; raises InputError if the model cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
-    """By Slurm command; None where none are run."""
+    """Returns the cost by Slurm command. None: this service runs no commands."""
     limits: Limits = field(default_factory=Limits)
-    """As configured."""
+    """The limits as configured."""
     limits_told: Mapping[str, LimitDescription] = field(default_factory=dict)
-    """What each of them is, by name."""
+    """The description of each limit, by name."""
     max_time_s: Mapping[str, int] = field(default_factory=dict)
-    """MaxTime by partition, of those that have one, as the cluster file says."""
+    """MaxTime in seconds by partition, from the cluster file; without partitions that have none."""
     models_dir: Path | None = None
-    """Holds models/NAME/VERSION; None: there are none."""
+    """The folder of models/NAME/VERSION; None: there is none."""
     tables_dir: Path | None = None
-    """Holds the episode tables that a model may be judged on; None: there are none."""
+    """The folder of the episode tables that models are compared on; None: there is none."""
     kill_file: Path | None = None
-    """The worker's: while it is there nothing acts."""
+    """The worker's kill file: while it exists, Mirage changes nothing in Slurm."""
     quotas: Quotas = field(default_factory=Quotas)
-    """What one user may cost the others."""
+    """How much of the service one user may use."""
     stopwatch: Callable[[], float] = time.monotonic
-    """By which that is counted: seconds that never go back."""
+    """The clock of the quotas: seconds that never go back."""
 
     remembered: ResponseCache = field(default_factory=ResponseCache)
-    """Answers that many ask for."""
+    """The answers that many callers ask for."""
 
     @property
     def rights(self) -> Authorizer:

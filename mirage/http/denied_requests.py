@@ -1,4 +1,4 @@
-"""Records in the audit who was refused what and why, but never the credential itself."""
+"""Records in the audit who was refused what, and why; never the credential itself."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ _log = structlog.get_logger(__name__)
 _seldom = ThrottledLog(30)
 
 OF_ONE, OF_ONE_A_MINUTE = 20, 1
-"""Rows on one caller: at once, and then. A day of trying makes some 1,500."""
+"""Audit rows on one caller: at once, and then a minute. A day of trying makes some 1,500."""
 OF_ALL, OF_ALL_A_MINUTE = 120, 4
-"""The same of all whom somebody vouches for, and of all others: each has what the others leave, and
-who shows false credentials from many addresses leaves those who are known their own."""
+"""The same for all known callers together, and for all unknown callers together. False credentials
+from many addresses therefore leave room for the rows on known callers."""
 TELL_AFTER_S = 60.0
-"""How many were left out is written at the next refusal after that, whoever's it is."""
+"""The number of refusals left out is written with the first refusal after this time."""
 MOST_LEFT_OUT = 256
-"""Callers of whom it is counted; the rest are counted together."""
+"""Callers for whom omitted refusals are counted one by one; the rest are counted together."""
 
 _REST = "others"
 _LONGEST = 200
@@ -37,7 +37,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class OmittedDenials:
-    """Refusals of one caller that were not written."""
+    """Refusals of one caller that were not recorded."""
 
     whose: str
     number: int
@@ -45,8 +45,10 @@ class OmittedDenials:
 
 
 class DenialLedger:
-    """Says which refusals are written down, in the audit and the log: some of each caller, so that
-    no flood of one's fills the database or hides another's."""
+    """Decides which refusals are recorded in the audit and the log.
+
+    It records some of each caller, so that no caller can fill the database or hide another's.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -56,7 +58,7 @@ class DenialLedger:
         self._lock = threading.Lock()
 
     def should_record(self, whose: str, *, known: bool) -> bool:
-        """Return whether this refusal is written down; if not, it is counted."""
+        """Return whether to record this refusal; if not, count it as omitted."""
         pool = "known" if known else "unknown"
         if not self._of_one.acquire_or_wait_s(whose) and not self._of_all.acquire_or_wait_s(pool):
             return True
@@ -68,7 +70,7 @@ class DenialLedger:
         return False
 
     def take_omitted(self) -> Sequence[OmittedDenials]:
-        """Those left out that are now to be told of: they are counted anew from here on."""
+        """Return the omitted refusals that are due to be reported, and begin their count anew."""
         with self._lock:
             until = self._clock() - TELL_AFTER_S
             due = [each for each in self._left_out.values() if each.since <= until]
@@ -84,16 +86,16 @@ def _name_account(who: Caller) -> str:
 
 
 def record_denial(request: Request, error: MirageError) -> None:
-    """Write down what was refused to somebody who showed a credential. A failure is only logged."""
+    """Record what was refused to a caller with a credential. A failure to record is only logged."""
     who: Caller | None = getattr(request.state, "who", None)
     claimed = request.headers.get("authorization") or getattr(request.state, "claimed", False)
     if who is None and not claimed:
-        return  # a question without a credential: nothing was claimed
+        return  # without a credential the caller claimed nothing
     ledger: DenialLedger = request.app.state.refusals
     given: ApiContext = request.app.state.context
     entry = _build_entry(request, error, who)
     entries = [_build_omitted_entry(each, given.clock()) for each in ledger.take_omitted()]
-    # Of one who only shows what was alice's once, the address is counted beside the name.
+    # For a credential that is no longer valid, count by name and address.
     whose = _name_account(who) if who else f"{entry.actor} from {quota.get_client_address(request)}"
     if ledger.should_record(whose, known=who is not None):
         entries.append(entry)
@@ -114,7 +116,7 @@ def _write_entries(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
 
 
 def _build_omitted_entry(each: OmittedDenials, now: int) -> AuditEntry:
-    why = f"{each.number} more refusals of {each.whose} were not written"
+    why = f"{each.number} more refusals of {each.whose} were not recorded"
     detail = {"why": _truncate_text(why), "number": each.number}
     return AuditEntry(at=now, actor=NOBODY, event="refused: not written", detail=detail)
 
@@ -139,7 +141,7 @@ def _build_entry(request: Request, error: MirageError, who: Caller | None) -> Au
 
 
 def _parse_scheme(request: Request) -> str:
-    """The first word alone, and only one that is known: the rest is the secret."""
+    """Return the scheme of the credential if it is a known word; the rest is the secret."""
     word = request.headers.get("authorization", "").partition(" ")[0].lower()
     return word if word in {"munge", "bearer"} else "unknown"
 

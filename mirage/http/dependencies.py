@@ -1,4 +1,4 @@
-"""Defines what a route can depend on: context, transaction, caller, freshness of the answer."""
+"""Defines the dependencies of routes: context, transaction, caller, freshness of the answer."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ Context = Annotated[ApiContext, Depends(get_context)]
 
 
 async def _read_body(request: Request) -> bytes:
-    # The one coroutine: Starlette gives the body to no other.
+    # The only coroutine here, because Starlette gives the body to coroutines alone.
     return await request.body()
 
 
@@ -41,21 +41,23 @@ Body = Annotated[bytes, Depends(_read_body)]
 
 
 def require_json(request: Request, body: Body) -> None:
-    """Before anything is made of the body: what is no JSON is not guessed at."""
+    """Raise ProblemError for a body that is not declared as JSON, before the body is read."""
     if not body or request.method in {"GET", "HEAD"}:
         return
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said != "application/json" and not (
         said.startswith("application/") and said.endswith("+json")
     ):
-        raise ProblemError(NOT_JSON, f"a body of {said or 'no type'} is not read here: send JSON")
+        raise ProblemError(
+            NOT_JSON, f"the body's type is {said or 'missing'}: send application/json"
+        )
 
 
 def reject_nul(request: Request) -> None:
-    """PostgreSQL keeps no NUL in a text, and nobody has one in a name."""
+    """Raise a problem for a NUL in the query: PostgreSQL stores none in a text."""
     for name, value in request.query_params.multi_items():
         if "\0" in value:
-            raise build_invalid_error("must not contain NUL", parameter=name)
+            raise build_invalid_error("must not contain a NUL character", parameter=name)
 
 
 def authorize_reader(
@@ -65,25 +67,29 @@ def authorize_reader(
     authorization: Annotated[
         str | None,
         Header(
-            description="`MUNGE <credential>` of `<METHOD> <path?query> <SHA-256 of the body> "
-            "<cluster> mirage`, or `Bearer <token>`: a token of `mirage token create`, or of Slurm "
-            "(`scontrol token`)"
+            description="`Bearer <token>`, with a token of `mirage token create` or of Slurm "
+            "(`scontrol token`); or `MUNGE <credential>`, whose payload is `<METHOD> <path?query> "
+            "<SHA-256 of the body> <cluster> mirage`."
         ),
     ] = None,
 ) -> Principal:
-    """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
+    """Return what the caller may see and change; a caller without a credential is nobody.
+
+    Raises NotIdentified for a credential that is not valid. In per-user mode every caller but the
+    owner gets NotIdentified or NotAllowed.
+    """
     who = _authenticate_caller(request, given, body, authorization)
     if who is not None:
         who = request.state.who = _mark_counts_alone(given, who)
     if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
         if who is None:
             raise NotIdentified(_HOW)
-        raise NotAllowed("this service is its own user's alone")
+        raise NotAllowed("this service serves only the user who runs it")
     return given.rights.resolve_principal(who)
 
 
 _HOW = (
-    "this needs to know who asks: the header `Authorization: MUNGE <credential>` "
+    "the request needs a credential: send the header `Authorization: MUNGE <credential>` "
     "or `Authorization: Bearer <token>`"
 )
 
@@ -108,13 +114,16 @@ def _authenticate_caller(
                 )
         case "BEARER":
             if given.read_jwt is None:
-                raise NotIdentified("this service takes no JSON web tokens")
+                raise NotIdentified("this service accepts no Slurm tokens: use MUNGE")
             return given.read_jwt(credential)
     raise NotIdentified(_HOW)
 
 
 def _mark_counts_alone(given: ApiContext, who: Caller) -> Caller:
-    """A uid without an account on this host counts by itself once Slurm has shown a job of it."""
+    """Mark a caller that has its own quota.
+
+    A uid without an account on this host gets its own once Slurm has shown a job of that uid.
+    """
     if who.counts_alone:
         return who
     with given.store.read() as tx:
@@ -122,7 +131,7 @@ def _mark_counts_alone(given: ApiContext, who: Caller) -> Caller:
 
 
 _OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")
-"""What plugins and links under way ask for, which may be of an older release than the service."""
+"""The requests of plugins and running links, which may be older than the service."""
 
 _log = structlog.get_logger(__name__)
 
@@ -131,7 +140,7 @@ def _authenticate_munge(
     request: Request, given: ApiContext, body: bytes, credential: str
 ) -> Caller:
     if given.identify is None:
-        raise NotIdentified("this service takes no MUNGE credentials")
+        raise NotIdentified("this service accepts no MUNGE credentials: use a token")
     method, target = request.method, _get_signed_target(request)
     older: list[str] = []
     if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
@@ -146,9 +155,9 @@ def _authenticate_munge(
 
 @lru_cache(maxsize=4096)
 def _warn_of_older_plugin(user: str) -> None:
-    """Once for each user: a line for each request would be a log that users fill."""
+    """Log a warning once for each user, so that users cannot fill the log."""
     _log.warning(
-        "a MUNGE credential names no cluster: renew slurm_plugin on the host that sent it, then "
+        "a MUNGE credential names no cluster: update slurm_plugin on the host that sent it, then "
         "set auth.munge_without_cluster = false",
         user=user,
     )
@@ -164,14 +173,16 @@ def _get_signed_target(request: Request) -> str:
 Reader = Annotated[Principal, Depends(authorize_reader)]
 
 
-# After who asks is known, who is looked up in a transaction of its own: a request that held one and
-# asked for another would wait for itself once as many do as there are connections.
+# Opened after the caller is known, because the caller is looked up in another transaction. A
+# request that held one transaction and asked for a second could wait for itself when all of the
+# pool's connections are in use.
 def _open_read_transaction(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
     with given.store.read() as tx:
         yield tx
 
 
-# Of scope "function": committed before the answer is sent, so that a commit that fails is told.
+# Scope "function": the transaction commits before the answer is sent, so a failed commit becomes
+# an error answer.
 Reading = Annotated[Transaction, Depends(_open_read_transaction, scope="function")]
 
 
@@ -182,20 +193,24 @@ def _require_identified(reader: Reader) -> Principal:
 
 
 Identified = Annotated[Principal, Depends(_require_identified)]
-"""Somebody who is known."""
+"""A caller who is known; others get NotIdentified."""
 
 
 def authorize_writer(request: Request, given: Context, who: Identified) -> Principal:
-    # Admins, and slurmctld with an end of each job, may change what they like as fast as they can.
+    """Return the caller if it may write.
+
+    Raises TooMany over the quota, and NotAllowed for a token that may only read.
+    """
+    # Admins, and slurmctld, which reports the end of each job, have no quota.
     if not who.is_admin and who.user not in given.pushers:
         quota.get_quota(request).check_write(quota.get_asker(request))
     if request.state.who.read_only or who.role is Role.VIEWER:
-        raise NotAllowed("this token is for reading alone")
+        raise NotAllowed("this token may only read: ask your admin for one with `--role user`")
     return who
 
 
 Writer = Annotated[Principal, Depends(authorize_writer)]
-"""Somebody who may change what is theirs."""
+"""A caller who may change what is theirs."""
 
 
 def _begin_write_transaction(
@@ -209,7 +224,7 @@ def _begin_write_transaction(
 
 
 Writing = Annotated[Transaction, Depends(_begin_write_transaction, scope="function")]
-"""A transaction of somebody who may write; what it leaves in the audit tells by what credential."""
+"""A transaction of a caller who may write. Its audit entries name the caller's credential."""
 
 
 def _require_admin(who: Identified) -> Principal:
@@ -229,20 +244,24 @@ AdminWriter = Annotated[Principal, Depends(_require_admin_writer)]
 
 
 def require_identity(reader: Principal, *words: str) -> None:
-    """Nobody unknown is shown a list that the cluster would cut to one's own."""
+    """Raise NotIdentified for an unknown caller if PrivateData hides one of `words`.
+
+    The list would hold the caller's own rows alone, and an unknown caller has none.
+    """
     if not reader.is_known and not reader.can_see(*words):
-        raise NotIdentified(f"this cluster shows users only their own (PrivateData): {_HOW}")
+        raise NotIdentified(f"this cluster shows users only their own jobs (PrivateData): {_HOW}")
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The time of the last look at the cluster, and whether it is too long ago."""
+    """When Mirage last read the queue, and whether that is too long ago."""
 
     as_of: datetime | None
     stale: bool
 
 
 def read_freshness(tx: Transaction, given: ApiContext) -> Freshness:
+    """Return how old the data is; without any snapshot `as_of` is None and the data is stale."""
     latest = snapshots.find_latest_snapshot(tx, given.cluster_id)
     if latest is None:
         return Freshness(None, stale=True)

@@ -1,7 +1,7 @@
-"""Idempotency-Key: the repeat of a request that changed something changes nothing again.
+"""Handles Idempotency-Key: a repeated request changes nothing again.
 
-Of the first only a digest is kept, in the transaction of what it changed: there is either both or
-neither. A repeat is answered anew, by the rights that its caller has now.
+Only a digest of the first request is kept, stored in the same transaction as the request's change.
+A repeat gets a fresh answer, with the rights that its caller has now.
 """
 
 import hashlib
@@ -46,9 +46,9 @@ class IdempotentRequest:
             return True
         known = idempotency.find_fingerprint(tx, self.uid, self.key, now=self.now)
         if known is None:
-            raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
+            raise ProblemError(CONFLICT, "the same request is being answered: repeat it later")
         if known != self.fingerprint:
-            said = "this Idempotency-Key stands for a request with other words"
+            said = "this Idempotency-Key belongs to a different request: use a new key"
             raise ProblemError(KEY_REUSED, said)
         return False
 
@@ -61,10 +61,14 @@ def _build_idempotent_request(
     body: Body,
     idempotency_key: Annotated[
         str | None,
-        Header(max_length=255, description="A repeat within a day changes nothing again."),
+        Header(
+            max_length=255,
+            description="A key that you choose. A request that repeats it within a day changes "
+            "nothing again.",
+        ),
     ] = None,
 ) -> IdempotentRequest:
-    # The account as well: tokens without a user share a uid.
+    # The account is part of the digest, because tokens without a user share a uid.
     account = quota.get_asker(request).name
     words = f"{request.method} {request.url.path} {account}\n".encode()
     return IdempotentRequest(
@@ -77,7 +81,7 @@ def _build_idempotent_request(
 
 @dataclass(frozen=True, slots=True)
 class IdempotentTransaction:
-    """Done and remembered in one transaction: both or neither."""
+    """A request and its transaction, in which the change and the key are stored together."""
 
     words: IdempotentRequest
     tx: Transaction
@@ -103,4 +107,4 @@ def _build_idempotent_transaction(
 
 
 Idempotency = Annotated[IdempotentTransaction, Depends(_build_idempotent_transaction)]
-"""What every POST asks for."""
+"""The parameter by which every POST route handles repeated requests."""

@@ -1,6 +1,7 @@
-"""Promoting a model on an admin's word: judged, put in use, written to the audit.
+"""Promotes a model for an admin: compares it, puts it in use, and writes the audit.
 
-The page Admin and the API both come here. Judging takes seconds and no transaction is open then.
+The page Admin and the API both use this module. The comparison takes seconds to minutes; no
+transaction is open meanwhile.
 """
 
 import re
@@ -24,7 +25,7 @@ PROMOTED, REFUSED = "model promoted", "promotion refused"
 
 _TABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.npz")
 _judging = threading.Lock()
-"""Of a process: it takes a core and the memory of the tables."""
+"""One comparison at a time in a process: it takes a core and the memory of the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class PromotionRequest:
     model: str
     """models/NAME/VERSION."""
     tables: tuple[str, ...] = ()
-    """Names of files of `tables_dir`."""
+    """The names of files in `tables_dir`."""
     force: bool = False
 
 
@@ -41,7 +42,7 @@ def format_model_name(name: str, version: str) -> str:
 
 
 def get_model(given: ApiContext, name: str, version: str) -> ModelDetail:
-    """Raises NotFound where there is none."""
+    """Return the model's card and promotions. Raises NotFound if there is no such model."""
     try:
         return model_catalog.load_version(
             format_model_name(name, version), _get_models_folder(given)
@@ -51,7 +52,7 @@ def get_model(given: ApiContext, name: str, version: str) -> ModelDetail:
 
 
 def list_tables(given: ApiContext) -> list[str]:
-    """Names of the episode tables that there are."""
+    """Return the names of the episode tables in `tables_dir`, sorted."""
     folder = given.tables_dir
     if folder is None or not folder.is_dir():
         return []
@@ -62,8 +63,11 @@ def list_tables(given: ApiContext) -> list[str]:
 def promote_model(
     given: ApiContext, asked: PromotionRequest, *, actor: str, via: str
 ) -> PromotionReview:
-    """Raises IllegalTransition, with the figures, where it may not take the other's place; NotFound
-    for no model or table; InputError for tables of no use; TooMany while another one is judged."""
+    """Compare a model with the one in use, and promote it if it is better.
+
+    Raises IllegalTransition, with the figures, if the model is not better; NotFound for an unknown
+    model or table; InputError for tables that cannot be used; TooMany during another comparison.
+    """
     under = _get_models_folder(given)
     try:
         registry.resolve_folder(asked.model, under)
@@ -71,7 +75,7 @@ def promote_model(
         raise NotFound(f"there is no {asked.model}") from error
     paths = [_get_table_path(given, name) for name in asked.tables]
     if not _judging.acquire(blocking=False):
-        raise TooMany("another model is being judged: ask again in a minute")
+        raise TooMany("another model is being compared: try again in a minute")
     try:
         found = model_promotion.judge_promotion(
             asked.model, under, paths, force=asked.force, ask=_check_twin_answers
@@ -108,12 +112,15 @@ def _get_table_path(given: ApiContext, name: str) -> Path:
 def _check_twin_answers(
     policies: Sequence[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
 ) -> None:
-    """The twin is not asked here: for months of hand-overs that takes minutes of every core."""
+    """Raise InputError if a policy needs the twin's answers and a table lacks them.
+
+    The service does not compute them, because months of hand-overs take minutes of every core.
+    """
     if not any(policy.needs.twin for policy in policies):
         return
     for path, table in zip(paths, tables, strict=True):
         if table.twins is None:
             raise InputError(
-                f"{path.name} lacks the twin's answers: make it with `mirage episodes --twin`, "
-                "or promote with `mirage models promote`, which asks it"
+                f"{path.name} lacks the twin's forecasts: create it with `mirage episodes --twin`, "
+                "or promote with `mirage models promote`, which computes them"
             )

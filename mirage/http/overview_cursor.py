@@ -1,4 +1,4 @@
-"""The overview's pages: where the next one begins, in a word that an address can hold."""
+"""Writes and reads the cursor of the overview: where its next page begins."""
 
 import re
 
@@ -24,6 +24,6 @@ def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
     found = _CURSOR.fullmatch(cursor)
     if found is None or int(found["ends"]) >= _BEYOND:
         raise build_invalid_error(
-            f"no such page: begin again without {parameter}", parameter=parameter
+            f"there is no such page: begin again without {parameter}", parameter=parameter
         )
     return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))

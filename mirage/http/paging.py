@@ -1,4 +1,4 @@
-"""Pages of rows: where one begins, how long it is, and where the next one is."""
+"""Divides lists into pages: where a page begins, how long it is, and where the next one is."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from mirage.http.problems import build_invalid_error
 from mirage.store.database.engine import Transaction
 
 MAX_LIMIT = 500
-NO_SUCH_CURSOR = "no such cursor: begin again without it"
-_DIGITS = 18  # of what fits a column
+NO_SUCH_CURSOR = "there is no such cursor: begin again without `cursor`"
+_DIGITS = 18  # that fit a column of the database
 
 PagedRow = TypeVar("PagedRow")
 PageModel = TypeVar("PageModel", bound=BaseModel)
@@ -23,29 +23,29 @@ PageModel = TypeVar("PageModel", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page as it was asked for."""
+    """A request for one page of a list."""
 
     request: Request
     response: Response
     given: ApiContext
     tx: Transaction
     cursor: str | None
-    """The key of the last row of the page before, as `build_page` was told it."""
+    """The key of the last row of the page before, as passed to `build_page`."""
     size: int
 
     @property
     def limit(self) -> int:
-        """Rows to look up: one more than is shown tells whether a page follows."""
+        """Return how many rows to read: one more than is shown, to know whether a page follows."""
         return self.size + 1
 
     @property
     def after(self) -> int | None:
-        """The cursor where it is a row's number."""
+        """Return the cursor as a row's number; None on the first page."""
         return None if self.cursor is None else parse_row_cursor(self.cursor)
 
     @property
     def after_pair(self) -> tuple[int, int] | None:
-        """The cursor where it is two numbers, of `format_pair_cursor`."""
+        """Return the cursor as the two numbers of `format_pair_cursor`; None on the first page."""
         if self.cursor is None:
             return None
         first, dash, second = self.cursor.partition("-")
@@ -59,7 +59,10 @@ class PageRequest:
         view: Callable[[PagedRow], object],
         cursor: Callable[[PagedRow], str],
     ) -> PageModel:
-        """`rows`: up to `limit` of them. `cursor`: where the page after that row begins."""
+        """Build the page from up to `limit` rows, and set the header Link if another page follows.
+
+        `view` serializes a row; `cursor` returns the key of the page that begins after a row.
+        """
         fresh = read_freshness(self.tx, self.given)
         following = (
             self._build_next_link(cursor(rows[self.size - 1])) if len(rows) > self.size else None
@@ -84,7 +87,7 @@ def _build_page_request(
     given: Context,
     tx: Reading,
     cursor: Annotated[
-        str | None, Query(max_length=64, description="From `next` of the answer before; opaque.")
+        str | None, Query(max_length=64, description="From `next` of the page before.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows in one answer.")] = 100,
 ) -> PageRequest:
@@ -116,7 +119,7 @@ def build_cursor_error() -> Exception:
 
 
 def parse_row_cursor(cursor: str) -> int:
-    """A cursor that is a row's number."""
+    """Parse a cursor that is a row's number. Raises a problem for anything else."""
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > _DIGITS:
         raise build_cursor_error()
     return int(cursor)
@@ -129,21 +132,21 @@ def format_pair_cursor(first: int, second: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Epoch seconds; None: without that end."""
+    """A span of time in epoch seconds; None: the span has no such end."""
 
     since: int | None
     until: int | None
 
 
 def _build_time_range(
-    since: Annotated[datetime | None, Query(description="Then or later.")] = None,
-    until: Annotated[datetime | None, Query(description="Before.")] = None,
+    since: Annotated[datetime | None, Query(description="At this instant or later.")] = None,
+    until: Annotated[datetime | None, Query(description="Before this instant.")] = None,
 ) -> TimeRange:
     return TimeRange(_to_epoch(since), _to_epoch(until))
 
 
 TimeRangeQuery = Annotated[TimeRange, Depends(_build_time_range)]
-"""A span of time that a list is narrowed to; without a zone it is UTC."""
+"""The span of time that a list is narrowed to; an instant without a time zone is in UTC."""
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Every error is problem+json (RFC 9457): the kinds, and how an exception becomes one."""
+"""Answers every error as problem+json (RFC 9457): the kinds, and how an exception becomes one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +29,7 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A kind of problem; its type URI is /problems/<name> below the service's root, where `advice`
-    is to be read."""
+    """A kind of problem. Its type URI is /problems/<name>, where a caller can read `advice`."""
 
     name: str
     status: int
@@ -42,8 +41,8 @@ INVALID = ProblemKind(
     "invalid-input",
     422,
     "The request is not valid",
-    "Each entry of `errors` names what is wrong: `pointer` into the body, or `parameter`. Change "
-    "it and ask again.",
+    "Each entry of `errors` says what is wrong and where: `pointer` leads into the body, "
+    "`parameter` names a parameter. Correct the request and send it again.",
 )
 KEY_REUSED = ProblemKind(
     "idempotency-key-reused",
@@ -55,47 +54,56 @@ NOT_IDENTIFIED = ProblemKind(
     "not-identified",
     401,
     "The request needs a credential",
-    "Send `Authorization: MUNGE <credential>`, made by munge(1) for this very request: its payload "
-    "is `<METHOD> <path?query> <SHA-256 of the body in hex>`, and it is good for one request. Or "
-    "`Authorization: Bearer <token>`, with a token of `mirage token create` or `scontrol token`.",
+    "Send `Authorization: Bearer <token>`, with a token of `mirage token create` or `scontrol "
+    "token`. Or send `Authorization: MUNGE <credential>`: munge(1) makes the credential for this "
+    "one request, with the payload `<METHOD> <path?query> <SHA-256 of the body in hex> <cluster> "
+    "mirage`.",
 )
 NOT_ALLOWED = ProblemKind(
     "not-allowed",
     403,
     "You may not do this",
-    "A chain obeys its owner, the coordinators of its accounts and the service's admins; modes, "
-    "the kill switch and the audit are the admins'. A token may allow less "
-    "(docs/admin/identity.md).",
+    "A chain's owner, the coordinators of its accounts and the service's admins may change the "
+    "chain. Only admins may set modes, use the kill switch and read the audit. A token may allow "
+    "less (docs/admin/identity.md).",
 )
 NOT_FOUND = ProblemKind(
-    "not-found", 404, "There is no such thing", "Look at the list it should be in."
+    "not-found",
+    404,
+    "Not found",
+    "Check the address, and look up the name or number in its list (chains: `GET /api/v1/chains`). "
+    "Whatever you may not see is reported as not found, too.",
 )
 NO_METHOD = ProblemKind(
     "method-not-allowed",
     405,
     "This address does not take that method",
-    "The header `Allow` names those that it takes.",
+    "The header `Allow` names the methods that this address takes.",
 )
 CONFLICT = ProblemKind(
     "conflict",
     409,
-    "It is not in a state that allows this",
-    "Look at its state first: a chain that is over stays over.",
+    "The present state does not allow this",
+    "Read the state first. A chain that is finished, cancelled or failed stays so.",
 )
 REFUSED = ProblemKind(
-    "refused-by-slurm", 409, "Slurm refused", "Slurm's own words are in `detail`. Do not repeat it."
+    "refused-by-slurm",
+    409,
+    "Slurm refused",
+    "`detail` has Slurm's own words. Slurm would refuse the same request again.",
 )
 TOO_MANY = ProblemKind(
     "too-many",
     429,
     "You have too much under way",
-    "`detail` says of what, and the header `Retry-After`, where there is one, when to ask again. A "
-    "chain that is not registered runs all the same, and is found in the queue by its mark.",
+    "`detail` names the limit. The header `Retry-After`, if there is one, says after how many "
+    "seconds to try again. A chain that could not be registered runs all the same: Mirage finds it "
+    "in the queue by its mark.",
 )
 NOT_JSON = ProblemKind(
     "unsupported-media-type",
     415,
-    "The body is not of a type that is read here",
+    "The body's media type is not supported",
     "Send JSON with the header `Content-Type: application/json`.",
 )
 TOO_LARGE = ProblemKind("too-large", 413, "The body is too large", "Bodies are at most 64 KiB.")
@@ -103,33 +111,36 @@ BROKEN = ProblemKind(
     "internal-error",
     500,
     "Mirage made a mistake",
-    "The service's log has the traceback. Chains go on: Slurm keeps them. Report it with the "
-    "`request_id`.",
+    "The service's log has the traceback. Chains continue, because Slurm runs them. Report the "
+    "error with its `request_id`.",
 )
 NO_STORE = ProblemKind(
     "database-unavailable",
     503,
     "The database cannot be used",
-    "`detail` says why, and `mirage doctor` on the service's host more. Repeat it later.",
+    "`detail` says why, and `mirage doctor` on the service's host says more. Repeat the request "
+    "later.",
 )
 NO_CLUSTER = ProblemKind(
     "cluster-unavailable",
     503,
     "The cluster does not answer",
-    "Slurm's or munge's daemon gave no answer. Repeat it later.",
+    "slurmctld or munged gave no answer. Repeat the request later.",
 )
 NOT_READY = ProblemKind(
     "not-ready",
     503,
     "The service is not ready",
-    "`detail` says why. Until it is ready Mirage moves nothing; chains go on as Slurm has them.",
+    "`detail` says why. Until the service is ready, Mirage changes nothing in Slurm, and chains "
+    "continue as under plain Slurm.",
 )
 MISDIRECTED = ProblemKind(
     "misdirected",
     421,
-    "The service is not called by that name",
-    "It answers to its addresses, to the names of its machine and to those of `service.origins`: "
-    "another name may have been pointed here to have a browser read what is shown to it alone.",
+    "The service does not answer to that host name",
+    "The service answers to its IP addresses, to the names of its machine and to the names in "
+    "`service.origins`. Use one of these names, or ask an admin to add yours. Without this check, "
+    "a foreign name that points here could make a browser read what only its user may see.",
 )
 HTTP = ProblemKind("http-error", 400, "The request cannot be served", "`detail` says why.")
 
@@ -159,7 +170,10 @@ _OF_STATUS = {kind.status: kind for kind in (NOT_FOUND, NO_METHOD, TOO_LARGE)}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a request. `pointer`: into the body; `parameter`: by its name."""
+    """One thing that is wrong with a request, and where.
+
+    `pointer` is a JSON Pointer into the body (RFC 6901); `parameter` is a parameter's name.
+    """
 
     detail: str
     pointer: str | None = None
@@ -178,7 +192,7 @@ class ProblemError(Exception):
     detail: str
     errors: Sequence[Fault] = field(default_factory=tuple)
     refusal: NotAllowed | None = None
-    """What the audit is told, and the caller is not: that there is such a thing, of others."""
+    """What the audit records and the caller does not learn: the thing exists and is another's."""
 
 
 def build_invalid_error(
@@ -188,6 +202,7 @@ def build_invalid_error(
     parameter: str | None = None,
     refusal: NotAllowed | None = None,
 ) -> Exception:
+    """Return the problem for invalid input; `pointer` or `parameter` says where the fault is."""
     return ProblemError(INVALID, detail, (Fault(detail, pointer, parameter),), refusal)
 
 
@@ -261,7 +276,9 @@ def _handle_validation_error(request: Request, error: Exception) -> JSONResponse
 def _build_fault(found: Mapping[str, Any]) -> Fault:
     place, *keys = [str(key) for key in found["loc"]]
     if found["type"] == "json_invalid":
-        return Fault(f"not JSON: {found.get('ctx', {}).get('error', found['msg'])}", pointer="#")
+        return Fault(
+            f"the body is not JSON: {found.get('ctx', {}).get('error', found['msg'])}", pointer="#"
+        )
     if place == "body":
         return Fault(found["msg"], pointer="/".join(["#", *map(_escape_pointer, keys)]))
     return Fault(found["msg"], parameter=keys[0] if keys else place)
@@ -280,10 +297,14 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
-    """Nobody reads it. Who leaves in the middle of a body is no error of ours, and no traceback."""
-    return build_response(request, INVALID, "the body did not come to its end")
+    """Answer a client that left in the middle of its body; nobody reads this answer.
+
+    The handler keeps the log free of a traceback, because the service made no error.
+    """
+    return build_response(request, INVALID, "the connection ended before the body was complete")
 
 
 def _handle_unforeseen(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
-    """The server logs the traceback; the caller learns nothing of our insides."""
-    return build_response(request, BROKEN, "an error that Mirage did not foresee")
+    """Answer an unforeseen error. The server logs the traceback; the caller does not see it."""
+    detail = "an error that Mirage did not foresee: report it with its request_id"
+    return build_response(request, BROKEN, detail)

@@ -1,4 +1,4 @@
-"""The bounds of `services.access.quotas` as requests meet them: who asks, and for what."""
+"""Applies the quotas of `services.access.quotas` to requests: whose quota counts, and which."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
@@ -11,13 +11,15 @@ from mirage.http.auth.socket_owner import to_client_name
 from mirage.services.access.quotas import QuotaHolder, Quotas, RateLimiter, Slots
 
 FORECASTS_AT_ONCE = 8
-"""Of Starlette's 40 threads: whatever is asked of forecasts, the others answer."""
+"""Forecasts computed at once. Starlette has 40 threads, so the other requests keep theirs."""
 
 OF_AN_ADDRESS = 5
-"""Users' shares, where nobody says who they are: a login node or a proxy speaks for many."""
+"""How many users' quotas an address has for callers without a credential, since many users may
+share the address of a login node or a proxy."""
 
 _SLOT_S = 10
-"""A file of 200,000 jobs takes five to eight seconds (docs/reference/rest.md)."""
+"""Seconds after which to try again: a file of 200,000 jobs takes five to eight seconds
+(docs/reference/rest.md)."""
 
 
 class Quota:
@@ -29,9 +31,9 @@ class Quota:
         each, all_of = quotas.forecasts_per_minute, OF_AN_ADDRESS * quotas.forecasts_per_minute
         self._forecasts = RateLimiter(each, each, clock)
         self._forecasts_of = RateLimiter(all_of, all_of, clock)
-        said = "too many forecasts are being made: ask again in a moment"
+        said = "the service is making too many forecasts: try again in a moment"
         self._foretelling = Slots(FORECASTS_AT_ONCE, said, 1)
-        said = "too many files are being written, or half of those are yours: ask again later"
+        said = "the service is writing too many files, or half of them are yours: try again later"
         self.exports = Slots(quotas.exports, said, _SLOT_S)
 
     @property
@@ -39,21 +41,21 @@ class Quota:
         return self._quotas.export_s
 
     def check_write(self, who: QuotaHolder) -> None:
-        """Raises TooMany."""
+        """Count a change. Raises TooMany if the holder has made too many."""
         burst, each = self._quotas.writes_burst, self._quotas.writes_per_minute
-        said = f"one user changes up to {burst} things at once, and then {each} a minute"
-        self._writes.check_rate(who.name, f"{said} (quota.writes_per_minute)")
+        said = f"one user may make {burst} changes at once, and then {each} a minute"
+        self._writes.check_rate(who.name, f"too many changes: {said} (quota.writes_per_minute)")
 
     @contextmanager
     def limit_forecasts(self, who: QuotaHolder) -> Iterator[None]:
-        """Raises TooMany."""
+        """Count a forecast, and hold a slot while it is made. Raises TooMany."""
         each = self._quotas.forecasts_per_minute
-        said = f"one user looks at {each} forecasts a minute (quota.forecasts_per_minute)"
+        said = f"one user may ask for {each} forecasts a minute (quota.forecasts_per_minute)"
         if who.known:
             self._forecasts.check_rate(who.name, said)
         else:
-            said = f"{said}, and all of one address who do not say who they are at {OF_AN_ADDRESS}"
-            self._forecasts_of.check_rate(who.name, f"{said} times as many")
+            said = f"{said}, and one address without credentials for {OF_AN_ADDRESS} times as many"
+            self._forecasts_of.check_rate(who.name, said)
         with self._foretelling.acquire_slot(who):
             yield
 
@@ -70,14 +72,17 @@ def get_asker(request: Request) -> QuotaHolder:
 
 
 def to_asker(who: Caller) -> QuotaHolder:
-    """A token without a user is its own; uids without an account are one caller together."""
+    """Return whose quota counts for a caller.
+
+    A token without a user has a quota of its own. All uids without an account share one.
+    """
     if who.uid == NOBODY_UID:
         return QuotaHolder(who.via, known=True)
     return QuotaHolder(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
 
 
 def get_client_address(request: Request) -> str:
-    """Behind a proxy, the proxy's: whoever reads without a credential is one caller there."""
+    """Return the client's address, or the proxy's: callers behind a proxy count as one."""
     if request.client is None:
         return "unix socket"
     try:

@@ -1,4 +1,4 @@
-"""Answers and pages that many ask for and that change once a tick at most: made once for all."""
+"""Caches answers and pages that many callers ask for and that change once a tick at most."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -11,14 +11,15 @@ from mirage.store.database.engine import Transaction
 from mirage.store.events import changes
 
 MOST = 96
-"""Of one process: a few ranges, and a few people who see different things. A page is 40 KB."""
+"""Answers kept in one process: a few ranges, for a few people who may see different things. A page
+is 40 KB."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _CachedResponse:
-    """An answer, or a place for one that is being made."""
+    """An answer, or the place of an answer that is being made."""
 
     version: Hashable
     lock: Lock = field(default_factory=Lock)
@@ -34,9 +35,11 @@ class ResponseCache:
     _lock: Lock = field(default_factory=Lock)
 
     def get_or_make(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
-        """`key`: what is asked, and by whom; `version`: all else that the answer depends on.
+        """Return the kept answer; call `make` if there is none for this key and version.
 
-        Of those who ask for it at once, as all open pages do after a tick, one makes it.
+        `key` names what is asked and by whom; `version` is all else that the answer depends on.
+        If several callers ask at once, as open pages do after a tick, one of them makes the answer
+        and the others wait for it.
         """
         with self._lock:
             made = self._kept.get(key)
@@ -71,6 +74,9 @@ class ResponseCache:
 
 
 def get_recent_span(now: int, days: int) -> tuple[int, int]:
-    """(since, until) of the last days, to the end of this minute, in which all ask the same."""
+    """Return (since, until) of the last `days` days, in epoch seconds.
+
+    `until` is the end of the present minute, so that all requests of a minute ask for the same.
+    """
     until = (now // 60 + 1) * 60
     return until - days * 86400, until

@@ -7,7 +7,7 @@ from mirage.services.reports import wait_statistics
 
 
 def get_minimum_jobs(reader: Principal) -> int:
-    """Return the least number of jobs over which this reader may see waits."""
+    """Return from how many jobs on this reader may see waits."""
     return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 

@@ -1,1 +1,1 @@
-"""Pages for people: HTML made here of what is stored, with a stylesheet and one small script."""
+"""The pages of the dashboard: HTML rendered on the server, a stylesheet and one small script."""

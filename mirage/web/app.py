@@ -1,4 +1,4 @@
-"""`mount_pages` adds the pages to the app, and gives errors a page where a browser asks."""
+"""Adds the pages to the app. A browser gets a page for an error, a program the problem's JSON."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -36,12 +36,12 @@ _PAGES: tuple[tuple[APIRouter, NavigationEntry | None], ...] = (
     (admin_models.router, None),
     (admin_audit.router, None),
 )
-"""Routers, and their places in the navigation."""
+"""The routers and their entries in the navigation; None: the page has no entry."""
 
 _API = "/api/"
 _UNIDENTIFIED = 401
 _KEPT = ("X-Request-Id", "Retry-After")
-"""Of what a problem's answer has in its head, a page too."""
+"""The headers of a problem that its page keeps."""
 
 _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 
@@ -57,7 +57,7 @@ def mount_pages(app: FastAPI) -> None:
 
 
 def _wrap_handler(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
-    """Whatever the API would say of an error, to a person as a page."""
+    """Return a handler that shows a person, as a page, what `handler` answers to a program."""
 
     async def handle_error(request: Request, error: Any) -> Response:
         made = handler(request, error)

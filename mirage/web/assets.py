@@ -1,4 +1,7 @@
-"""Style and scripts: their addresses change with their content, so browsers may keep them."""
+"""Serves the stylesheet, script and icon. An address contains a digest of the content.
+
+Browsers may therefore keep a file for ever.
+"""
 
 import hashlib
 from functools import cache
@@ -32,7 +35,7 @@ def get_asset_path(name: str) -> str:
 
 @router.get("/{digest}/{name}")
 def serve_asset(digest: str, name: str) -> Response:
-    """An old address has the newest content, which is then not kept."""
+    """Serve a file. An old address gets the newest content, which browsers must not keep."""
     known = _load_files().get(name)
     if known is None:
         raise HTTPException(404, f"there is no file {name}")

@@ -1,4 +1,4 @@
-"""Defines how far back a page looks: a few choices, or any number of days in its address."""
+"""Defines how far back a page looks: a few choices, or any number of days in the address."""
 
 from typing import Annotated
 

@@ -1,55 +1,57 @@
-"""Decisions in plain words: what Mirage does, did, or would do."""
+"""Says in plain words what Mirage does, did, or would do."""
 
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Mode
 from mirage.store.chains.decisions import DecisionRow, Effect
 
 _WOULD = {
-    Action.WAIT: "would leave it where it stands",
-    Action.FREE: "would make it eligible now",
-    Action.PIN: "would pin it to its predecessor's nodes",
-    Action.HOLD: "would put it back behind its predecessor",
-    Action.PLAN: "would have Slurm release it later",
-    Action.SUBMIT: "would submit it now",
+    Action.WAIT: "would change nothing",
+    Action.FREE: "would make the next link eligible now",
+    Action.PIN: "would make the next link eligible on the running link's nodes alone",
+    Action.HOLD: "would make the next link wait for the running link again",
+    Action.PLAN: "would have Slurm release the next link later",
+    Action.SUBMIT: "would submit the next link now",
 }
 _DOES = {
-    Action.WAIT: "leaves it where it stands",
-    Action.FREE: "makes it eligible",
-    Action.PIN: "pins it to its predecessor's nodes",
-    Action.HOLD: "puts it back behind its predecessor",
-    Action.PLAN: "has Slurm release it later",
-    Action.SUBMIT: "submits it",
+    Action.WAIT: "changes nothing",
+    Action.FREE: "makes the next link eligible",
+    Action.PIN: "makes the next link eligible on the running link's nodes alone",
+    Action.HOLD: "makes the next link wait for the running link again",
+    Action.PLAN: "has Slurm release the next link later",
+    Action.SUBMIT: "submits the next link",
 }
 _DID = {
-    Action.WAIT: "left it where it stood",
-    Action.FREE: "made it eligible",
-    Action.PIN: "pinned it to its predecessor's nodes",
-    Action.HOLD: "put it back behind its predecessor",
-    Action.PLAN: "had Slurm release it later",
-    Action.SUBMIT: "submitted it",
+    Action.WAIT: "changed nothing",
+    Action.FREE: "made the next link eligible",
+    Action.PIN: "made the next link eligible on the running link's nodes alone",
+    Action.HOLD: "made the next link wait for the running link again",
+    Action.PLAN: "had Slurm release the next link later",
+    Action.SUBMIT: "submitted the next link",
 }
 _STANDS = {
-    Position.HELD: "waits behind its predecessor",
-    Position.PINNED: "is eligible on its predecessor's nodes",
-    Position.FREE: "is eligible anywhere",
+    Position.HELD: "waits for the link before it to end",
+    Position.PINNED: "is eligible on the nodes of the link before it",
+    Position.FREE: "is eligible on all nodes",
 }
 
 
 def describe_decision(decision: DecisionRow) -> str:
-    """After the name of who decided."""
+    """Return what the policy decided, as the words that follow the policy's name."""
     if decision.mode is not Mode.ACT:
         return _WOULD[decision.action]
     match decision.effect:
         case Effect.DONE:
             return _DID[decision.action]
         case Effect.REFUSED:
-            return f"asked Slurm to move it ({decision.action}), and Slurm refused"
+            return f"asked Slurm to change the next link ({decision.action}), and Slurm refused"
         case Effect.FAILED:
-            return f"asked Slurm to move it ({decision.action}), and Slurm did not answer"
+            asked = f"asked Slurm to change the next link ({decision.action})"
+            return f"{asked}, and Slurm did not answer"
     return _DOES[decision.action]
 
 
 def describe_position(standby: Link) -> str:
+    """Return where the standby stands, as the words that follow its name."""
     return _STANDS[standby.position]
 
 

@@ -1,4 +1,4 @@
-"""The form "if I submitted this now": what was written in it, and what is wrong with it."""
+"""The form "If I submitted this now": the fields as the user wrote them, and what is wrong."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,19 @@ MOST_GPUS = 100_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastForm:
-    """Fields as they were written; `shape` where they are those of a job."""
+    """The fields as they were written, and the job shape if the fields describe a job."""
 
     fields: Mapping[str, str]
     faults: Mapping[str, str] = field(default_factory=dict)
-    """By field, a sentence on what is wrong with it."""
+    """A sentence on what is wrong, by field."""
     shape: JobShape | None = None
 
     @classmethod
     def from_fields(cls, **written: str) -> "ForecastForm":
-        """`to` (the partition), nodes, time, gpus, account; all empty: nothing was asked."""
+        """Build the form from its fields: `to` (the partition), nodes, time, gpus, account.
+
+        If partition, nodes and time are empty, the form has neither faults nor a shape.
+        """
         fields = {name: text.strip() for name, text in written.items()}
         if not any(fields[name] for name in ("to", "nodes", "time")):
             return cls(fields=fields)
@@ -37,11 +40,11 @@ class ForecastForm:
         if not nodes:
             faults["nodes"] = "Give a whole number of nodes, 1 or more."
         if not limit_s:
-            faults["time"] = "Give a time limit as sbatch takes it: 48:00:00, or 2-0."
+            faults["time"] = "Give a time limit in sbatch's format: 48:00:00, or 2-0 for 2 days."
         if gpus is None:
             faults["gpus"] = "Give a whole number of GPUs, or leave it empty for whole nodes."
         if not fields["account"].isprintable():
-            faults["account"] = "Give the account as Slurm has it, or nothing."
+            faults["account"] = "Give the name of a Slurm account, or leave the field empty."
         if faults:
             return cls(fields=fields, faults=faults)
         shape = JobShape(
@@ -55,7 +58,7 @@ class ForecastForm:
 
 
 def _parse_number(text: str, most: int) -> int | None:
-    """None: not a whole number of 0 to `most`."""
+    """Return the number; None if the text is not a whole number from 0 to `most`."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(most)):
         return None
     found = int(text)

@@ -1,4 +1,4 @@
-"""Instants and spans as people read them. Instants are epoch seconds, shown in UTC."""
+"""Formats instants, durations and counts for people. Instants are epoch seconds, shown in UTC."""
 
 import re
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ def _to_datetime(instant: int) -> datetime:
 
 
 def render_instant(instant: int | None, now: int | None = None) -> Markup:
-    """A <time> element: 2 Mar 12:00, with its year where `format_day` has it."""
+    """Return a <time> element: 2 Mar 12:00, with the year if it is not the year of `now`."""
     if instant is None:
         return Markup("<span class='dim'>not yet</span>")
     at = _to_datetime(instant)
@@ -27,7 +27,7 @@ def render_instant(instant: int | None, now: int | None = None) -> Markup:
 
 
 def format_day(instant: int, now: int | None = None) -> str:
-    """2 Mar 12:00, as plain words; 2 Mar 2026 12:00 where it is not the year of `now`."""
+    """Return 2 Mar 12:00; or 2 Mar 2026 12:00 if it is not the year of `now`."""
     at = _to_datetime(instant)
     known = now is not None and _to_datetime(now).year == at.year
     return f"{at.day} {at:%b %H:%M}" if known else f"{at.day} {at:%b} {at.year} {at:%H:%M}"
@@ -38,7 +38,7 @@ def format_clock(instant: int) -> str:
 
 
 def render_age(instant: int, now: int) -> Markup:
-    """A <time> element that a script keeps counting: 34 s ago."""
+    """Return a <time> element that says 34 s ago; the page's script keeps it counting."""
     seconds = max(0, now - instant)
     return Markup("<time datetime='{}' data-age='{}'>{} ago</time>").format(
         _to_datetime(instant).strftime("%Y-%m-%dT%H:%M:%SZ"), seconds, format_duration(seconds)
@@ -46,7 +46,7 @@ def render_age(instant: int, now: int) -> Markup:
 
 
 def format_duration(seconds: float | None) -> str:
-    """34 s, 12 min, 3 h 20 min, 2 d 4 h; with a minus where it is negative."""
+    """Return 34 s, 12 min, 3 h 20 min or 2 d 4 h, with a minus if negative; "unknown" for None."""
     if seconds is None:
         return "unknown"
     sign, left = ("-" if seconds < 0 else ""), abs(round(seconds))
@@ -62,7 +62,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_hours(value: float) -> str:
-    """0 h, 0.25 h, 12.5 h, 1,340 h."""
+    """Return 0 h, 0.25 h, 12.5 h or 1,340 h."""
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
     text = f"{value:z,.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} h"
@@ -78,5 +78,5 @@ def render_code(text: str) -> Markup:
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
-    """1 chain, 2 chains, 2,000 chains."""
+    """Return 1 chain, 2 chains or 2,000 chains; `many` is the plural if it is not `one` + s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -22,17 +22,18 @@ def parse_form(request: Request, body: bytes) -> dict[str, list[str]]:
     try:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError as error:
-        raise InputError("the form does not read") from error
+        raise InputError("the form cannot be read: load the page again and resend it") from error
     if any("\0" in value for values in found.values() for value in values):
-        raise InputError("a field holds NUL")  # PostgreSQL keeps none in a text
+        # PostgreSQL stores no NUL in a text.
+        raise InputError("a field contains a NUL character: remove it and send the form again")
     return {name: [value.strip() for value in values] for name, values in found.items()}
 
 
 def get_field(fields: dict[str, list[str]], name: str) -> str:
-    """Empty where it was left out."""
+    """Return the field's first value; empty text if the form does not have the field."""
     return fields.get(name, [""])[0]
 
 
 def return_to_page(given: ApiContext, path: str) -> Response:
-    """To a page, whose reload sends nothing again."""
+    """Redirect to a page. Reloading that page does not send the form again."""
     return RedirectResponse(given.root_path + path, 303, headers=HEADERS)

@@ -37,17 +37,17 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # A form of ours must say where it is sent from (`http.auth.cookie_auth`), and nobody else
-    # learns it.
+    # Our own forms must name the page that sends them (`http.auth.cookie_auth`). Other sites do
+    # not learn it.
     "Referrer-Policy": "same-origin",
-    # A copy of the browser's own would be shown with the age that it had: 304 is for `live.js`.
+    # A copy that the browser keeps would show an old age. 304 is for `live.js`.
     "Cache-Control": "no-store",
     "Vary": "Cookie",
 }
 
 _OK = 200
 _IN_QUERY = "=&%+,:/?"
-"""What a query keeps as it is; the rest is written in a way that /login takes."""
+"""Characters that stay as they are in a query; the rest is percent-encoded, as /login needs."""
 _AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
 
 
@@ -59,12 +59,12 @@ class NavigationEntry:
     path: str
     order: int
     admins: bool = False
-    """Theirs alone: nobody else is shown that it is there."""
+    """Whether the entry is shown to admins alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContext:
-    """Somebody looking at a page: what a page is made from, and how it is answered."""
+    """One reader's request for a page: what the page is made from, and how it is rendered."""
 
     request: Request
     given: ApiContext
@@ -77,16 +77,16 @@ class PageContext:
 
     @property
     def now(self) -> int:
-        """Epoch seconds, the cluster's."""
+        """Return the cluster's time in epoch seconds."""
         return self.given.clock()
 
     def render_page(
         self, template: str, *, title: str, status: int = _OK, **values: Any
     ) -> Response:
-        """`template` under templates/, in the layout, with the age of what it shows.
+        """Render a template of templates/ in the layout, with the age of the data.
 
-        The template has `at` as well: when the queue was read, from which spans are told, so that
-        a page changes when its data does.
+        The template also gets `at`, the time when the queue was read. Spans such as "in 2 h" count
+        from `at`, so the page changes only when its data does.
         """
         return _build_response(self.request, self._render_html(template, title, values), status)
 
@@ -98,9 +98,11 @@ class PageContext:
         make: Callable[[], dict[str, Any]],
         until: int | None = None,
     ) -> Response:
-        """The same of values that are made only where something stored has changed since a like
-        look. For pages that depend on the address, on who looks, and on what `changes` tells of;
-        `until`: and on that instant, to which they look back."""
+        """Render a page from the cache; call `make` for the values only if stored data changed.
+
+        Use it for pages that depend on the address, the reader and the tables that `changes`
+        watches alone. A page that looks back from an instant passes that instant as `until`.
+        """
         taken_at, stale = self._freshness
         if taken_at is None:
             return self.render_page(template, title=title, **make())
@@ -144,13 +146,13 @@ def _build_page_context(
 
 
 CurrentPage = Annotated[PageContext, Depends(_build_page_context)]
-"""What a page's route asks for."""
+"""The parameter by which a page's route gets its PageContext."""
 
 
 def render_bare_page(
     request: Request, template: str, *, title: str, status: int = _OK, **values: Any
 ) -> Response:
-    """A page that shows nothing of the cluster; by whoever is not asked who they are."""
+    """Render a page that shows nothing of the cluster and needs no caller."""
     return _build_response(request, _render_layout(request, template, title, values), status)
 
 
@@ -182,7 +184,7 @@ def _render_layout(request: Request, template: str, title: str, values: dict[str
 
 
 def _build_response(request: Request, html: str, status: int) -> Response:
-    """The page; or 304 for a caller that has it as it is but for its age."""
+    """Return the page; or 304 if the caller has the same page, apart from the age of the data."""
     digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
     headers = HEADERS | {"ETag": f'W/"{digest}"'}
     if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):

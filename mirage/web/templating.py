@@ -1,4 +1,4 @@
-"""Jinja2, told what templates may call; everything is escaped but what is made as Markup."""
+"""Sets up Jinja2 and the filters of the templates. Everything but Markup is escaped."""
 
 from functools import cache
 from typing import Any
@@ -30,7 +30,7 @@ def _build_environment() -> Environment:
 
 
 def render_template(template: str, root_path: str, **values: Any) -> str:
-    """`url(path)` and `asset(name)` of a template are below `root_path`."""
+    """Render a template. In it `url(path)` and `asset(name)` return addresses below `root_path`."""
     return (
         _build_environment()
         .get_template(template)

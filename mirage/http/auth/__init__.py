@@ -1,5 +1,5 @@
 """Finds out who sends a request.
 
-Callers are known by a session cookie, or because the kernel names the user at the other end
-of the connection.
+A session cookie identifies a browser. The kernel names the user at the other end of a local
+connection.
 """

@@ -1,4 +1,4 @@
-"""Callers that are browsers: a cookie of a session, believed in a write only from our own pages."""
+"""Identifies browsers by a session cookie. For a write, one of our own pages must have sent it."""
 
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -12,8 +12,8 @@ from mirage.services.access import sessions
 
 COOKIE = "mirage_session"
 HTTPS_COOKIE = f"__Host-{COOKIE}"
-"""Over https. Browsers take it over https alone, of this very host alone, for all of its paths: no
-neighbour below the same domain, and nobody on the way, can put a session of their own into it."""
+"""The cookie's name over https. Browsers accept it over https alone, from this host alone, for all
+paths. So no other host of the domain, and nobody on the network, can set it."""
 
 _LOOKS = frozenset({"GET", "HEAD"})
 
@@ -39,36 +39,43 @@ def authenticate_session(request: Request, given: ApiContext) -> Caller | None:
 
 
 def find_session_cookie(request: Request, given: ApiContext) -> tuple[str, str] | None:
-    """The session's cookie and the secret in it. Where browsers come by https, no other cookie than
-    that of https is believed."""
+    """Return the session cookie's name and secret; None without one.
+
+    At a host that browsers reach by https, only the cookie of https counts.
+    """
     known = (HTTPS_COOKIE,) if _is_https_host(request, given) else (HTTPS_COOKIE, COOKIE)
     held = ((name, request.cookies.get(name)) for name in known)
     return next(((name, secret) for name, secret in held if secret), None)
 
 
 def require_https(request: Request, given: ApiContext) -> None:
-    """Raise NotAllowed for a login over http where browsers are to come by https: a browser would
-    not keep the cookie."""
+    """Raise NotAllowed for a login over http at a host that browsers reach by https.
+
+    A browser would not keep the cookie.
+    """
     if _is_https_host(request, given) and _parse_origin(request).scheme == "http":
-        raise NotAllowed("sessions here are for https alone: log in at the address with https")
+        raise NotAllowed("this host takes logins over https only: log in at its https address")
 
 
 def require_same_origin(request: Request) -> None:
-    """Raise NotAllowed unless one of our own pages sends this. No page can write these headers."""
+    """Raise NotAllowed unless one of our own pages sent the request.
+
+    The check reads headers that no page can set.
+    """
     said = request.headers.get("sec-fetch-site")
     if said is None:
-        # Left out by browsers where the page did not come over https.
+        # Browsers leave it out if the page did not come over https.
         origin = _parse_origin(request)
         same = bool(origin.netloc) and origin.netloc == request.headers.get("host")
     else:
         same = said == "same-origin"
     if not same:
-        raise NotAllowed("this was not sent by a page of this service: use its own pages")
+        raise NotAllowed("no page of this service sent this request: use the service's own pages")
 
 
 def build_cookie(request: Request, given: ApiContext) -> dict[str, Any]:
     """Return the attributes with which the session cookie of this request is set."""
-    # What a proxy says of the way is for nobody to believe; a browser says it of itself.
+    # A proxy's word on https counts for nothing; the browser's own header Origin does.
     by_https = _is_https_host(request, given) or _parse_origin(request).scheme == "https"
     return build_cookie_attributes(HTTPS_COOKIE if by_https else COOKIE, given)
 

@@ -1,7 +1,7 @@
 """Asks the kernel which user of this host has the other end of a connection.
 
-A unix socket is asked by SO_PEERCRED, TCP by sock_diag(7) as in `ss -e`: 12 µs a question.
-/proc/net/tcp has the same facts, in a table of every socket there is.
+A unix socket answers to SO_PEERCRED, a TCP connection to sock_diag(7) as in `ss -e` (12 µs).
+/proc/net/tcp has the same facts, in a table of all sockets.
 """
 
 import ipaddress
@@ -27,7 +27,7 @@ _REQUEST = 1  # NLM_F_REQUEST
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 _LARGEST = 4096
 _OF_ONE_HOST = 64
-"""Bits of an IPv6 network of which one client has as many addresses as it likes."""
+"""Bits of an IPv6 network within which one client may use any number of addresses."""
 
 
 def read_peer_uid(connection: socket.socket) -> int:
@@ -56,7 +56,7 @@ class TcpEndpoint:
 
 
 class SocketOwners:
-    """Asks the kernel. Where it cannot be asked, every end is somebody else's host's."""
+    """Asks the kernel who owns a socket. If the kernel cannot be asked, nobody here owns any."""
 
     def __init__(self) -> None:
         try:
@@ -89,7 +89,10 @@ class SocketOwners:
             return None
 
     def _receive_answer(self, kernel: socket.socket) -> bytes:
-        """The kernel has it ready when it has taken the question. Raises BlockingIOError."""
+        """Return the answer, which is ready once the kernel has taken the question.
+
+        Raises BlockingIOError if it is not.
+        """
         while True:
             answer = kernel.recv(_LARGEST)
             if _HEAD.unpack_from(answer)[3] == self._sequence:
@@ -111,15 +114,15 @@ def _parse_owner(answer: bytes, other: TcpEndpoint) -> int | None:
     if len(answer) < _OWNER_AT + _OWNER.size:
         return None  # an error: there is no such socket here
     if _PORTS.unpack_from(answer, _PORTS_AT)[1] != other.port:
-        return None  # where there is none, the kernel names one that listens at that end's port
+        return None  # without such a socket the kernel names one that listens at that port
     uid, inode = _OWNER.unpack_from(answer, _OWNER_AT)
-    # Without an inode it has been closed, and the kernel knows nobody any more: it says root.
+    # Without an inode the socket has been closed, and the kernel names root as its owner.
     return int(uid) if inode else None
 
 
 def to_client_name(address: IpAddress) -> str:
-    """On whose account it counts: IPv6 by the network of which one host, or home, has all."""
+    """Return the name by which an address is counted; for IPv6, the /64 network of its host."""
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
-    plain = address.ipv4_mapped  # what a socket of both families says of IPv4
+    plain = address.ipv4_mapped  # how a socket of both families shows an IPv4 address
     return str(plain or ipaddress.ip_network((int(address), _OF_ONE_HOST), strict=False))

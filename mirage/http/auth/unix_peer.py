@@ -1,4 +1,4 @@
-"""Callers on a unix socket: the kernel says who they are (SO_PEERCRED), so no secret is needed."""
+"""Serves callers on a unix socket. The kernel names them (SO_PEERCRED), so they need no secret."""
 
 import asyncio
 import os
@@ -27,14 +27,14 @@ from mirage.logs import ThrottledLog
 _log = structlog.get_logger(__name__)
 
 _LONGEST = 107
-"""Bytes of a socket's path: sun_path of Linux has 108."""
+"""The most bytes of a socket's path: sun_path of Linux has 108."""
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _ONE_READ = 16 * 1024
-"""Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
+"""Bytes read at once. asyncio reads 256 KiB, all of which one connection could occupy."""
 _LATE_S = 1.0
-"""Seconds that a timer is late where this process, not the client, stood still."""
+"""If a timer is this many seconds late, this process stood still and not the client."""
 _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
-"""States of a client whose request is not whole yet."""
+"""States of a client whose request is not complete yet."""
 
 _seldom = ThrottledLog()
 
@@ -49,13 +49,16 @@ class AwaitedPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientTimeouts:
-    """Seconds for all of it: a byte now and then is no more time. Between two requests there is
-    uvicorn's timeout_keep_alive, and a head's length is bounded by h11 (16 KiB)."""
+    """The seconds that a client has for each part of a request as a whole.
+
+    A byte now and then gives no more time. Between two requests uvicorn's timeout_keep_alive
+    counts. h11 bounds the length of a head (16 KiB).
+    """
 
     head_s: float = 10.0
     body_s: float = 20.0
     taking_s: float = 30.0
-    """For what is left of an answer that is complete, or too much to be held here."""
+    """For the rest of a complete answer, or of an answer that is too long to be held here."""
 
     def get_timeout(self, awaited: AwaitedPart) -> float:
         by_part = {AwaitedPart.HEAD: self.head_s, AwaitedPart.BODY: self.body_s}
@@ -65,8 +68,8 @@ class ClientTimeouts:
 class _OneRequestFlow(FlowControl):
     """Reads nothing more while a request waits for its turn.
 
-    uvicorn reads on whenever an answer is begun, though one request alone is taken from what is
-    there: of who asks faster than is answered all would be kept here, without end.
+    uvicorn reads on whenever an answer begins, although it takes one request at a time from the
+    bytes. A client that asks faster than it is answered would fill the memory.
     """
 
     def __init__(self, transport: asyncio.Transport, has_one_waiting: Callable[[], bool]) -> None:
@@ -81,13 +84,14 @@ class _OneRequestFlow(FlowControl):
 class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     """HTTP/1.1 that tells the application which user is at the other end of a unix socket.
 
-    In the application's state, where no header reaches: X-Forwarded-For can say nothing here.
+    It puts the user into the application's state, which no header such as X-Forwarded-For can
+    change.
 
-    One whose answers may be without end: `at_ending` in that state takes what is to be called
-    when the server is told to end, which else waits for the answer under way.
+    An answer may be endless. It registers a function by `at_ending` in that state; the protocol
+    calls the function when the server is told to end, which otherwise waits for the answer.
 
-    And one that waits for no client longer than its patience goes, and keeps no more of what a
-    client asks for ahead than one read.
+    The protocol waits for no client longer than ClientTimeouts says, and holds no more than one
+    read of requests that a client sends ahead.
     """
 
     def __init__(
@@ -121,12 +125,12 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         super().connection_made(transport)
         self.flow = _OneRequestFlow(transport, self._has_one_waiting)
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
-        # What ends a connection whose client does not read: one that is closed waits for it.
+        # Ends a connection whose client does not read; closing it would wait for the client.
         self.app_state["cut"] = transport.abort
         end: socket.socket = transport.get_extra_info("socket")
         if end.family is not socket.AF_UNIX:
-            # Else an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it on
-            # sockets that say they are TCP, which one made without naming its protocol does not.
+            # Without it an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it
+            # only on sockets that were made with the protocol TCP named.
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
             self.app_state["peer_uid"] = read_peer_uid(end)
@@ -138,7 +142,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.conn.their_state is not h11.SEND_BODY:  # uvicorn's own turn: so much is held of it
+        if self.conn.their_state is not h11.SEND_BODY:  # in a body uvicorn itself resumes reading
             self.flow.resume_reading()
         self._update_timer()
 
@@ -151,7 +155,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         self._update_timer()
 
     def eof_received(self) -> None:
-        # The transport closes itself after this, and an answer that nobody takes would keep it.
+        # The transport closes after this; an answer that nobody takes would keep it open.
         self._set_timer(AwaitedPart.TAKING)
 
     def pause_writing(self) -> None:
@@ -172,12 +176,12 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             self._end()
 
     def _call_at_ending(self, end: Callable[[], None]) -> None:
-        self._end = end  # of the one answer under way: HTTP/1.1 has no two at once
+        self._end = end  # of the answer under way: HTTP/1.1 has one at a time
         if self._ending:
             end()
 
     def _update_timer(self) -> None:
-        """Start the time of what is awaited now; what was awaited before has the time it has."""
+        """Start the timer of the awaited part; a part that is awaited already keeps its timer."""
         if self.transport.is_closing() or self._is_full or self._has_untaken_answer():
             self._set_timer(AwaitedPart.TAKING)
         elif self.conn.their_state is h11.SEND_BODY:
@@ -188,17 +192,17 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             self._set_timer(None)
 
     def _has_untaken_answer(self) -> bool:
-        """Also while it asks for the next one: that is no taking."""
+        """Return whether the client has not taken an answer, even if it sends the next request."""
         is_complete = self.cycle is not None and self.cycle.response_complete
         waits = is_complete or self._awaited is AwaitedPart.TAKING
         return waits and self.transport.get_write_buffer_size() > 0
 
     def _has_one_waiting(self) -> bool:
-        """Or its beginning, behind one that is whole and not yet answered."""
+        """Return whether a request, or its beginning, waits behind one that is not yet answered."""
         return self.conn.their_state not in _UNDER_WAY and bool(self.conn.trailing_data[0])
 
     def _has_begun_a_head(self) -> bool:
-        """The first one begins with the connection."""
+        """Return whether a head has begun; the first head begins with the connection."""
         return self.cycle is None or bool(self.conn.trailing_data[0])
 
     def _set_timer(self, awaited: AwaitedPart | None) -> None:
@@ -218,13 +222,13 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
         self._awaited, self._limit = None, None
         is_late = limit is not None and self.loop.time() - limit.when() > _LATE_S
         if is_late and not self._has_had_more_time:
-            # The client may have sent all of it meanwhile. Once for a connection: a server that is
-            # always late, as under a flood of slow clients, would let none of them go.
+            # The client may have sent all of it meanwhile. This grace is given once a connection:
+            # a server that is always late, as under a flood, would otherwise end no slow client.
             self._has_had_more_time = True
             self._set_timer(awaited)
             return
         if awaited is None or (awaited is AwaitedPart.TAKING and self._has_taken_all()):
-            self._update_timer()  # what it has begun to send meanwhile
+            self._update_timer()  # the client may have begun to send something meanwhile
             return
         client = self.app_state.get("client")
         _seldom.log_event(
@@ -244,7 +248,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
 
 
 def get_peer_caller(state: State) -> Caller | None:
-    """Return the user at the other end of the connection; None if that end is a network."""
+    """Return the user at the other end of a unix socket; None for a network connection."""
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
         return None
@@ -252,12 +256,13 @@ def get_peer_caller(state: State) -> Caller | None:
 
 
 def listen_on_path(path: Path, *, private: bool) -> socket.socket:
-    """A socket at `path`, in the place of one that nobody listens on any more.
+    """Listen on a socket at `path`, and replace a socket on which nobody listens any more.
 
-    `private`: for its owner alone; else for every user of the host. Raises InputError.
+    A private socket is open to its owner alone, any other to every user of the host. Raises
+    InputError.
     """
     if len(os.fsencode(path)) > _LONGEST:
-        raise InputError(f"the socket's path is too long ({_LONGEST} bytes at most): {path}")
+        raise InputError(f"choose a shorter path for the socket ({_LONGEST} bytes at most): {path}")
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177 if private else 0o111)
     try:
@@ -273,10 +278,10 @@ def listen_on_path(path: Path, *, private: bool) -> socket.socket:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Only a socket is taken away, and only one that refuses callers."""
+    """Remove a socket that refuses callers. Raises InputError for any other file at the path."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise InputError(f"cannot listen on {path}: it is no socket")
+            raise InputError(f"cannot listen on {path}: the file is no socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -285,4 +290,4 @@ def _remove_stale_socket(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise InputError(f"cannot listen on {path}: another service does")
+    raise InputError(f"cannot listen on {path}: another service listens there")

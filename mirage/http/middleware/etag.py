@@ -1,6 +1,6 @@
-"""ETag and 304: who has the newest answer already is not sent it again.
+"""Adds ETags, and answers 304 to a client that already has the newest answer.
 
-The tag is of the answer's own bytes: it can neither miss a change nor tell more than the answer.
+The tag is a digest of the answer's bytes, so it changes with every change of the answer.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class ETagMiddleware:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 is_ours = is_read and message["status"] == HTTPStatus.OK
-                # An answer is its caller's; it may be kept by them, and is asked for again.
+                # The caller alone may keep the answer, and must ask whether it is still good.
                 kept = "private, no-cache" if is_ours else "no-store"
                 headers.setdefault("Cache-Control", kept)
                 headers.add_vary_header("Authorization, Cookie, Accept")
@@ -56,7 +56,7 @@ class ETagMiddleware:
 
 
 def _has_tag(wanted: str, tag: str) -> bool:
-    """If-None-Match compares weakly (RFC 9110, 13.1.2)."""
+    """Return whether If-None-Match names the tag; it compares weakly (RFC 9110, 13.1.2)."""
     return any(one.strip().removeprefix("W/") in {tag, "*"} for one in wanted.split(","))
 
 

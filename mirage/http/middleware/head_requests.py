@@ -1,4 +1,4 @@
-"""HEAD is GET without the body (RFC 9110, 9.3.2): for whoever asks whether an address is there."""
+"""Answers HEAD as GET without the body (RFC 9110, 9.3.2)."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -6,8 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 class HeadMiddleware:
     """Answers each HEAD with the head of the answer to GET.
 
-    An answer in parts is ended after its head: an export is not made, and a stream of events does
-    not stay open, for nobody to read.
+    An answer in parts ends after its head, so no export is made and no stream stays open.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,7 +28,7 @@ class HeadMiddleware:
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        # Of 2.3 an answer listens for who is gone; since 2.4 it would hear of it from the socket.
+        # Under ASGI 2.3 an answer listens for a disconnect; since 2.4 the socket reports it.
         asgi = {**scope["asgi"], "spec_version": "2.3"}
         await self._app(
             {**scope, "method": "GET", "asgi": asgi}, receive_until_told, send_head_only

@@ -1,1 +1,1 @@
-"""The listening server: which connections are admitted, and how they are accepted."""
+"""The listening server: which connections it admits, and how it accepts them."""

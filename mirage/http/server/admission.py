@@ -1,7 +1,7 @@
 """Decides which connections are accepted.
 
-There is a limit on all connections and a lower one for each client. Some descriptors are left
-to the worker, which needs them when it must start a Slurm command.
+There is a limit on all connections and a lower one for each client. Some file descriptors are left
+to the worker, which needs them when it starts a Slurm command.
 """
 
 import ipaddress
@@ -26,19 +26,19 @@ _log = structlog.get_logger(__name__)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 KEPT = 160
-"""Descriptors that no connection takes: a database's for each of 40 threads that answer, which are
-two in SQLite; commands of Slurm with three pipes each; files, sockets and the log."""
+"""File descriptors that no connection takes: those of the database for 40 threads (two each with
+SQLite), of Slurm commands (three pipes each), of files, sockets and the log."""
 FEWEST = 16
-"""Connections with which a service is of use."""
+"""The least number of connections with which a service is of use."""
 WANTED = 8192
-"""Descriptors that are asked for at the start, as LimitNOFILE= of the unit has them: more would be
-handed on to Slurm's commands, and some programs close all that they might have."""
+"""File descriptors that the service asks for at its start, as LimitNOFILE= of the unit does. Slurm
+commands inherit the limit, and some programs close all descriptors up to it."""
 USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
 """Accounts that web servers have on the usual distributions."""
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit on descriptors as far as possible without a privilege, up to WANTED.
+    """Raise the limit on file descriptors as far as possible without a privilege, up to WANTED.
 
     Returns the resulting limit.
     """
@@ -51,25 +51,27 @@ def raise_descriptor_limit() -> int:
 
 
 def compute_connection_limit(wanted: int, descriptors: int) -> int:
-    """Connections at once: half of the descriptors at most, and KEPT are left.
+    """Return how many connections are admitted at once.
 
-    Raises InputError where that is less than FEWEST."""
+    They take half of the file descriptors at most, and leave KEPT. Raises InputError if fewer than
+    FEWEST remain.
+    """
     found = min(wanted, descriptors // 2, descriptors - KEPT)
     if found < FEWEST:
         raise InputError(
-            f"{descriptors} descriptors are too few: at least {KEPT + FEWEST} are needed "
-            "(ulimit -n, LimitNOFILE= of the unit)"
+            f"{descriptors} descriptors are too few: the service needs {KEPT + FEWEST} or more; "
+            "raise the limit of open files (ulimit -n, LimitNOFILE= of the unit)"
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client that connects: its name, and whether it stands for itself alone."""
+    """A client that connects: its name, and whether it is one client and not many."""
 
     name: str
     alone: bool
-    """Whether it is one: not a proxy, nor somebody on this host that the kernel does not name."""
+    """False for a proxy, and for a client on this host that the kernel does not name."""
 
 
 class Proxies(NamedTuple):
@@ -80,7 +82,7 @@ class Proxies(NamedTuple):
 
 
 class AdmittedSocket(socket.socket):
-    """A connection that counts as long as it has its descriptor."""
+    """A connection that is counted until it is closed."""
 
     def __init__(self, accepted: socket.socket, client: Client, leave: Callable[[], None]) -> None:
         super().__init__(fileno=accepted.detach())
@@ -95,8 +97,11 @@ class AdmittedSocket(socket.socket):
 
 
 class Admission:
-    """Counts connections by client: a user of this host by the kernel's word, else a network
-    address. Through the unix socket a user is another client than through TCP."""
+    """Counts connections by client.
+
+    A client is a user of this host, whom the kernel names, or a network address. A user counts
+    apart on the unix socket and over TCP.
+    """
 
     def __init__(self, most: int, of_one: int, proxies: Proxies | None = None) -> None:
         self.most = most
@@ -111,10 +116,10 @@ class Admission:
         self._owners.close()
 
     def admit_connection(self, accepted: socket.socket) -> AdmittedSocket | None:
-        """None: it is closed, for there are too many."""
+        """Return the counted connection; or close it and return None if there are too many."""
         try:
             client = self._resolve_client(accepted)
-        except OSError:  # gone already
+        except OSError:  # the client has gone already
             accepted.close()
             return None
         name = client.name
@@ -151,7 +156,10 @@ class Admission:
 
 
 def _name_user(uid: int) -> str:
-    """Uids without an account are one client: one user may have thousands of them."""
+    """Return a name for the uid. All uids without an account are one client.
+
+    One user may have thousands of such uids.
+    """
     return NO_ACCOUNT if find_user_name(uid) is None else f"uid {uid}"
 
 
@@ -169,7 +177,7 @@ def resolve_proxies(words: Iterable[str]) -> Proxies:
             if uid is not None:
                 uids.add(uid)
             elif word not in USUAL_PROXIES:
-                _log.warning("service.proxies names nobody of this host", name=word)
+                _log.warning("service.proxies names a user that this host does not know", name=word)
     return Proxies(frozenset(uids), tuple(networks))
 
 

@@ -1,8 +1,8 @@
-"""The server, and how it takes callers in.
+"""The server, and how it accepts connections.
 
-asyncio's own way has no cap, and where descriptors run out it tries again, and logs it, thousands
-of times a second. uvicorn's limit_concurrency answers 503 once a head has come, but counts
-everybody together, and who never ends a head keeps a connection all the same.
+asyncio has no limit on connections. Without file descriptors it tries again, and logs it, thousands
+of times a second. uvicorn's limit_concurrency answers 503 only after a head has come, counts all
+clients together, and leaves a connection to a client that never ends its head.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from mirage.logs import ThrottledLog
 _log = structlog.get_logger(__name__)
 
 REST_S = 0.2
-"""Between two tries while there are no descriptors."""
+"""Seconds between two tries while there are no file descriptors."""
 _AT_ONCE = 64
-"""Callers taken in before others have their turn."""
+"""Connections accepted before other work has its turn."""
 _OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _seldom = ThrottledLog()
 
 
 class ListeningSocket:
-    """One listening socket. Whoever cannot be taken in is told so: their connection is closed."""
+    """One listening socket. A connection that cannot be admitted is closed at once."""
 
     def __init__(
         self, listening: socket.socket, admission: Admission, take: Callable[[AdmittedSocket], None]
@@ -69,14 +69,14 @@ class ListeningSocket:
                 self._take(admitted)
 
     def _reject_client(self, error: OSError) -> None:
-        """Close one waiting connection with the spare descriptor, then pause accepting.
+        """Close one waiting connection with the spare file descriptor, then pause accepting.
 
         Without the spare descriptor callers would wait, and the event loop would spin.
         """
         _seldom.log_event(_log.error, "no descriptors for callers", error=error.strerror)
         if self._spare is not None:
             self._release_spare()
-            with suppress(OSError):  # somebody else has it now
+            with suppress(OSError):  # another thread has taken the descriptor
                 self._listening.accept()[0].close()
             self._keep_spare()
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class ListeningSocket:
             try:
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
-                return  # the next time
+                return  # tried again the next time
 
     def _release_spare(self) -> None:
         if self._spare is not None:
@@ -97,7 +97,7 @@ class ListeningSocket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn behind our doors; says when it answers."""
+    """uvicorn with our admission of connections; calls `started` once it answers."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             served,
             http=PeerProtocol,
-            loop="asyncio",  # sockets of ours, which others would not close
-            ws="none",  # nothing here speaks it, and its connections would have no limits
-            # What a proxy says of its caller is for no audit: anybody on this host may say it.
+            loop="asyncio",  # other loops would not close our own sockets
+            ws="none",  # nothing here uses WebSockets, and their connections would have no limits
+            # A proxy's word on its caller is not trusted: anybody on this host could write it.
             proxy_headers=False,
             log_config=None,
             access_log=False,

@@ -1,1 +1,1 @@
-"""Charts drawn as SVG: axes, scales and marks, and the charts of each page."""
+"""Draws charts as SVG: axes, scales and marks, and the charts of each page."""

@@ -1,4 +1,4 @@
-"""The charts of the page Accuracy: calibration, errors over time, policies side by side."""
+"""Draws the charts of the page Accuracy: calibration, errors over time, policies compared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,14 +21,17 @@ _HUNDRED = 100.0
 
 
 def draw_calibration(place: PartitionAccuracy) -> Markup:
-    """Share of waits below each quantile against its level: on the diagonal it is right."""
+    """Draw the share of waits below each quantile against its level.
+
+    Right forecasts lie on the diagonal.
+    """
     side = _HEIGHT - _BOTTOM
     x = LinearScale(0, _HUNDRED, _LEFT, _LEFT + side - _TOP)
     y = LinearScale(0, _HUNDRED, side, _TOP)
     points = [(x(_HUNDRED * level), y(_HUNDRED * share)) for level, share in place.calibration]
     parts = [
-        svg.draw_x_axis(x, top=_TOP, bottom=side, label="of waits should be below, %", most=5),
-        svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="are below, %", most=5),
+        svg.draw_x_axis(x, top=_TOP, bottom=side, label="waits that should be below, %", most=5),
+        svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="waits that were below, %", most=5),
         svg.draw_line([(x(0), y(0)), (x(_HUNDRED), y(_HUNDRED))], cls="line c6 dashed"),
         svg.draw_line(points, cls="line"),
     ]
@@ -50,9 +53,10 @@ def draw_calibration(place: PartitionAccuracy) -> Markup:
 
 def _draw_diagonal_notes(left: float) -> Iterator[Markup]:
     words = (
-        "On the dashed line forecasts are right.",
-        "Above it waits are shorter than foretold,",
-        "below it longer. A line flatter than it:",
+        "On the dashed line, forecasts are right.",
+        "Above it, waits were shorter than forecast;",
+        "below it, they were longer. If the line is",
+        "flatter than the dashed one, the forecast",
         "ranges are too narrow.",
     )
     for place, line in enumerate(words):
@@ -60,7 +64,7 @@ def _draw_diagonal_notes(left: float) -> Iterator[Markup]:
 
 
 def draw_errors(places: Sequence[PartitionAccuracy]) -> Markup:
-    """Median errors over time: a line for each partition, and Slurm's own of all together."""
+    """Draw the median errors over time: a line for each partition, and one for Slurm's plans."""
     everywhere, *others = places
     drawn = others[:MOST_LINES] or [everywhere]
     known = [p for place in (everywhere, *drawn) for p in place.series if p.count]
@@ -78,7 +82,7 @@ def draw_errors(places: Sequence[PartitionAccuracy]) -> Markup:
         parts += _draw_error_line(place, x, y, cls)
     desc = " ".join(_describe_place(place) for place in drawn)
     return svg.draw_figure(
-        _WIDTH, _HEIGHT, parts, name="errors", title="How far off, over time", desc=desc
+        _WIDTH, _HEIGHT, parts, name="errors", title="Error over time", desc=desc
     )
 
 
@@ -96,7 +100,7 @@ def _draw_error_line(
         [(x(p.since), y(value)) for p, value in values],
         cls=f"line {cls}" + (" dashed" if slurm else ""),
     )
-    name = "Slurm's own" if slurm else place.partition or "all"
+    name = "Slurm's own plan" if slurm else place.partition or "all"
     for p, value in values:
         says = f"{name}: {format_duration(value)} ({p.count} waits)"
         yield svg.draw_dot(x(p.since), y(value), cls=f"dot {cls}", says=says, radius=3)
@@ -106,9 +110,9 @@ def _describe_place(place: PartitionAccuracy) -> str:
     name = place.partition or "All partitions"
     first, last = _get_first_and_last(place.series)
     return (
-        f"{name}: from {format_duration(first)} to {format_duration(last)}."
+        f"{name}: median error from {format_duration(first)} to {format_duration(last)}."
         if first is not None
-        else f"{name}: none."
+        else f"{name}: no error is known."
     )
 
 
@@ -118,7 +122,7 @@ def _get_first_and_last(series: Sequence[AccuracyPoint]) -> tuple[float | None, 
 
 
 def draw_policies(group: Mapping[str, Any]) -> Markup:
-    """Mean interruption against mean overlap of each policy of a shadow report's group."""
+    """Draw each policy's mean interruption against its mean overlap, from a shadow report."""
     rows = [(name, group["policies"][name]["all"]) for name in list_shown(group["policies"])]
     most_x = max([_get_upper_end(told, "overlap_h") for _, told in rows] + [0.5])
     most_y = max([_get_upper_end(told, "interruption_h") for _, told in rows] + [0.5])
@@ -145,14 +149,14 @@ def draw_policies(group: Mapping[str, Any]) -> Markup:
 
 
 def get_policy_name(policy: str) -> str:
-    """Its name as people read it."""
+    """Return the policy's name as people read it."""
     return NAMES.get(policy, policy)
 
 
 def _draw_policy(
     number: int, name: str, told: Mapping[str, Any], x: HoursScale, y: HoursScale
 ) -> Iterator[Markup]:
-    """A numbered mark with its intervals, and its line beside the chart."""
+    """Draw a numbered mark with its intervals, and its line in the list beside the chart."""
     cls = "c2" if name == OURS else "c6"
     at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
     for figure, scale in (("overlap_h", x), ("interruption_h", y)):

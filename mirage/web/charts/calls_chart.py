@@ -1,4 +1,4 @@
-"""Mirage's questions to Slurm by the hour, as bars."""
+"""Draws Mirage's calls to Slurm by the hour, as bars."""
 
 from markupsafe import Markup
 
@@ -38,6 +38,6 @@ def draw_calls(polling: PollingCost, hours: int) -> Markup:
         _HEIGHT,
         parts,
         name="calls",
-        title="Questions to Slurm by the hour",
+        title="Calls to Slurm by the hour",
         desc=f"{total.calls} calls in {hours} hours, {total.failures} of them failed",
     )

@@ -1,4 +1,4 @@
-"""A chain drawn to scale: its links through time, and its hand-overs close up."""
+"""Draws a chain to scale: its links over time, and its hand-overs close up."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,12 @@ _LEAST_LABEL = 14
 _NEWEST = 30
 """Hand-overs that are drawn close up."""
 EVEN = "even"
-"""Neither interruption nor overlap: the link started as the one before ended, to the second."""
+"""CSS class of neither interruption nor overlap: the link started in the second when the link
+before ended."""
 
 
 def draw_links(found: ChainTimeline, now: int) -> Markup:
-    """The links in two lanes by turns, and between them a gap, an overlap, or nothing."""
+    """Draw the links in two lanes by turns, and each gap or overlap between them."""
     ran = [link for link in found.links if link.start is not None]
     if not ran:
         return Markup("")
@@ -38,7 +39,7 @@ def draw_links(found: ChainTimeline, now: int) -> Markup:
         f"{format_hours(found.interruption_h)} of interruption and "
         f"{format_hours(found.overlap_h)} of overlap in all."
     )
-    title = "The links through time, to scale"
+    title = "The chain's links over time, to scale"
     return svg.draw_figure(_WIDTH, bottom + 24, parts, name="links", title=title, desc=desc)
 
 
@@ -92,7 +93,7 @@ def _draw_link(link: Link, scale: TimeScale, now: int) -> list[Markup]:
 
 
 def _draw_handover(handover: TimelineHandover, scale: TimeScale, now: int) -> list[Markup]:
-    """Over both lanes, so that minutes in weeks are seen as a line."""
+    """Draw a hand-over across both lanes, so that a gap of minutes in weeks is still a line."""
     over, index = handover.over, handover.successor.index
     height = 2.0 * _LANE
     if over is not None and over.interruption_h:
@@ -110,7 +111,7 @@ def _draw_handover(handover: TimelineHandover, scale: TimeScale, now: int) -> li
         begin, end = (max(now, at) for at in (made.p10, made.p90))
         cls = "range free" if made.is_free else "range"
         soonest, latest = format_duration(begin - now), format_duration(end - now)
-        says = f"link {index} would start in {soonest} to {latest}"
+        says = f"forecast: link {index} starts in {soonest} to {latest}"
         width = scale(end) - scale(begin)
         return [svg.draw_bar(scale(begin), y + 3, width, _LINK - 6, cls=cls, says=says)]
     return []
@@ -121,7 +122,7 @@ _LEFT, _RIGHT = 90, 24
 
 
 def draw_handovers(found: ChainTimeline) -> Markup:
-    """Each complete hand-over about its predecessor's end: the forecast, and what happened."""
+    """Draw each complete hand-over around its predecessor's end: the forecast and the outcome."""
     rows = [h for h in found.handovers if h.over is not None][-_NEWEST:]
     if not rows:
         return Markup("")
@@ -129,11 +130,13 @@ def draw_handovers(found: ChainTimeline) -> Markup:
     bottom = _TOP + _ROW * len(rows)
     label = "hours after the end of the link before"
     parts = [svg.draw_x_axis(scale, top=_TOP - 8, bottom=bottom, label=label)]
-    parts.append(svg.draw_rule(scale(0), _TOP - 8, scale(0), bottom, cls="end", says="its end"))
+    parts.append(
+        svg.draw_rule(scale(0), _TOP - 8, scale(0), bottom, cls="end", says="the link before ends")
+    )
     for place, row in enumerate(rows):
         parts += _draw_close_up(row, scale, _TOP + place * _ROW + _ROW / 2)
     desc = " ".join(f"{_describe_handover(row)}." for row in rows)
-    title = "Hand-overs close up: forecast and what happened"
+    title = "Hand-overs close up: forecast and outcome"
     return svg.draw_figure(_WIDTH, bottom + 40, parts, name="close", title=title, desc=desc)
 
 
@@ -195,16 +198,16 @@ def _describe_forecast(row: TimelineHandover) -> str:
     if made is None:
         return "no forecast"
     low, high = (f"{_compute_hours_after(row, at):+.1f} h" for at in (made.p10, made.p90))
-    return f"forecast of link {row.successor.index}: {low} to {high} after the end"
+    return f"forecast of link {row.successor.index}: {low} to {high} after the link before ended"
 
 
 def _describe_handover(row: TimelineHandover) -> str:
     over = row.over
     if over is None:
-        return f"link {row.successor.index} is to come"
+        return f"link {row.successor.index} has not started yet"
     kind = "neither interruption nor overlap"
     if over.interruption_h:
         kind = f"{format_hours(over.interruption_h)} of interruption"
     if over.overlap_h:
         kind = f"{format_hours(over.overlap_h)} of overlap"
-    return f"link {row.successor.index} came with {kind}; {_describe_forecast(row)}"
+    return f"hand-over to link {row.successor.index}: {kind}; {_describe_forecast(row)}"

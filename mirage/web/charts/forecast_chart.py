@@ -1,4 +1,4 @@
-"""Draws the forecasts of one hand-over as a fan about the predecessor's end."""
+"""Draws the forecasts of one hand-over as a fan around the predecessor's end."""
 
 from markupsafe import Markup
 
@@ -13,7 +13,7 @@ _TOP, _BOTTOM = 32, 240
 
 
 def draw_forecast_course(found: Course, now: int) -> Markup:
-    """p10 to p90 of the start at each decision; and when it did start, where it has."""
+    """Draw p10 to p90 of the start at each decision, and the start itself once it is known."""
     ends = found.handover.ends
     if ends is None or not found.points:
         return Markup("")
@@ -69,7 +69,7 @@ def _draw_point(point: CoursePoint, ends: int, x: TimeScale, y: HoursScale) -> M
 
 
 def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list[Markup]:
-    """The move, and the start."""
+    """Draw the moment when the link became eligible, and its start."""
     freed, start = found.handover.successor.freed_at, found.handover.successor.start
     parts = []
     if freed is not None:
@@ -79,7 +79,7 @@ def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list
         parts.append(svg.draw_text(x(freed) + 5, _TOP + 10, "made eligible", cls="tick"))
     if start is not None:
         late = _compute_lateness(start, ends)
-        says = f"it started {late:+.1f} h after the end"
+        says = f"the link started {late:+.1f} h after the link before ended"
         parts.append(
             svg.draw_dot(
                 x(start), y(late), cls=f"dot {classify_outcome(late)}", radius=6, says=says
@@ -91,12 +91,13 @@ def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list
 def _describe_course(found: Course, ends: int) -> str:
     first, last = found.points[0], found.points[-1]
     words = (
-        f"By the median {_compute_lateness(first.p50, ends):+.1f} h about the end at the first "
-        f"decision, {_compute_lateness(last.p50, ends):+.1f} h at the last."
+        f"The median forecast start lay {_compute_lateness(first.p50, ends):+.1f} h from the end "
+        f"of the link before at the first decision, {_compute_lateness(last.p50, ends):+.1f} h at "
+        "the last."
     )
     start = found.handover.successor.start
     return (
         words
         if start is None
-        else f"{words} It started {_compute_lateness(start, ends):+.1f} h after it."
+        else f"{words} The link started {_compute_lateness(start, ends):+.1f} h from that end."
     )

@@ -1,4 +1,4 @@
-"""The next hand-overs on one time axis: the predecessor's end, and the successor's start."""
+"""Draws the next hand-overs on one time axis: the predecessor's end, the successor's start."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _LEAST_S = 2 * 3600
 
 
 def draw_upcoming(soon: Sequence[UpcomingHandover], now: int) -> Markup:
-    """A row for each hand-over; `now`: when the queue was read."""
+    """Draw a row for each hand-over; `now` is when the queue was read, in epoch seconds."""
     rows = [(row, ends) for row in soon if (ends := row.ends) is not None]
     if not rows:
         return Markup("")
@@ -107,8 +107,8 @@ def _describe_range(row: UpcomingHandover, start: StartRange, now: int) -> str:
     if start.is_free:
         condition = f"link {index} is eligible and"
     elif row.handover.chain.mode is ChainMode.SUBMIT:
-        condition = f"submitted now, link {index}"
+        condition = f"if submitted now, link {index}"
     else:
-        condition = f"made eligible now, link {index}"
+        condition = f"if made eligible now, link {index}"
     p10, p50, p90 = (format_duration(max(0, at - now)) for at in (start.p10, start.p50, start.p90))
     return f"{condition} starts in {p10} to {p90}, about {p50}"

@@ -1,4 +1,4 @@
-"""The charts of the page Impact: what was saved against each baseline, and day by day."""
+"""Draws the charts of the page Impact: hours saved against each baseline, and day by day."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,12 +17,12 @@ _DAYS_HEIGHT, _BOTTOM = 250, 30
 
 
 def get_baseline_name(baseline: str) -> str:
-    """Its name as people read it."""
+    """Return the baseline's name as people read it."""
     return NAMES.get(baseline, baseline)
 
 
 def draw_baselines(part: HandoverTotals, name: str) -> Markup:
-    """A bar for each baseline, with its interval: right of the line is saved, left is lost."""
+    """Draw a bar for each baseline, with its interval: right of the line is saved, left is lost."""
     if not part.saved:
         return Markup("")
     ends = [end for one in part.saved for end in (one.interruption_saved_h_ci or ())]
@@ -37,9 +37,10 @@ def draw_baselines(part: HandoverTotals, name: str) -> Markup:
         parts += _draw_saved(one, x, _TOP + _ROW * place + _ROW / 2)
     parts.append(svg.draw_rule(x(0), _TOP, x(0), bottom, cls="end"))
     desc = " ".join(
-        f"Against {get_baseline_name(one.baseline)} {_describe_saved(one)}." for one in part.saved
+        f"Compared with {get_baseline_name(one.baseline)}: {_describe_saved(one)}."
+        for one in part.saved
     )
-    title = "Interruption saved against each baseline"
+    title = "Interruption saved, compared with each policy"
     return svg.draw_figure(_WIDTH, bottom + 40, parts, name=name, title=title, desc=desc)
 
 
@@ -47,7 +48,7 @@ def _draw_saved(one: Saving, x: LinearScale, middle: float) -> Iterator[Markup]:
     begin, end = sorted((x(0), x(one.interruption_saved_h)))
     cls = "bar c2" if one.interruption_saved_h >= 0 else "bar gap"
     yield svg.draw_text(_LEFT - 10, middle + 4, get_baseline_name(one.baseline), anchor="end")
-    says = f"against {get_baseline_name(one.baseline)}: {_describe_saved(one)}"
+    says = f"compared with {get_baseline_name(one.baseline)}: {_describe_saved(one)}"
     yield svg.draw_bar(begin, middle - _BAR / 2, end - begin, _BAR, cls=cls, says=says)
     right = end
     if one.interruption_saved_h_ci is not None:
@@ -70,7 +71,7 @@ def _describe_saved(one: Saving) -> str:
 
 
 def draw_days(days: Sequence[DayImpact]) -> Markup:
-    """Hours saved against plain afterany: measured ones in full, estimated ones paler."""
+    """Draw the hours saved against plain afterany: measured hours in full, estimated ones paler."""
     if not days:
         return Markup("")
     width = 1000
@@ -86,12 +87,12 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
     wide = (x(days[0].at + DAY_S) - x(days[0].at)) * 0.4
     for day in days:
         for place, (value, cls, what) in enumerate(
-            ((day.act_saved_h, "bar c2", "acting"), (day.shadow_saved_h, "bar done", "in shadow"))
+            ((day.act_saved_h, "bar c2", "act"), (day.shadow_saved_h, "bar done", "shadow"))
         ):
             if value:
                 left = x(day.at) + wide * (0.25 + place)
                 top, end = sorted((y(value), y(0)))
-                says = f"{render_instant(day.at).striptags()}, {what}: {format_hours(value)}"
+                says = f"{render_instant(day.at).striptags()}, mode {what}: {format_hours(value)}"
                 parts.append(svg.draw_bar(left, top, wide * 0.9, end - top, cls=cls, says=says))
     parts.append(svg.draw_rule(60, y(0), width - 16, y(0), cls="rule"))
     act, shadow = sum(d.act_saved_h for d in days), sum(d.shadow_saved_h for d in days)
@@ -101,6 +102,6 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
         parts,
         name="days",
         title="Hours saved day by day",
-        desc=f"In all {format_hours(act)} acting and {format_hours(shadow)} in shadow, "
-        f"on {len(days)} days.",
+        desc=f"In all {format_hours(act)} saved in mode act, and {format_hours(shadow)} that would "
+        f"have been saved in mode shadow, on {len(days)} days.",
     )

@@ -19,7 +19,7 @@ _WAITS: tuple[Tick, ...] = (
 
 
 class Scale(Protocol):
-    """Values `low` to `high` lie at pixels `at_low` to `at_high`."""
+    """Maps the values `low` to `high` to the pixels `at_low` to `at_high`."""
 
     @property
     def at_low(self) -> float: ...
@@ -27,7 +27,7 @@ class Scale(Protocol):
     def at_high(self) -> float: ...
     def __call__(self, value: float) -> float: ...
     def list_ticks(self, most: int) -> list[Tick]:
-        """Round values within it, about so many at most."""
+        """Return round values within the scale, about `most` of them at most."""
         ...
 
 
@@ -43,7 +43,7 @@ class LinearScale:
         return self.at_low + (value - self.low) / width * (self.at_high - self.at_low)
 
     def clamp_to_pixel(self, value: float) -> float:
-        """The pixel of the value, or of the end that it lies beyond."""
+        """Return the pixel of the value, or of the scale's end if the value lies beyond it."""
         return self(min(max(value, self.low), self.high))
 
     def list_ticks(self, most: int = 8) -> list[Tick]:
@@ -52,7 +52,7 @@ class LinearScale:
 
 
 class HoursScale(LinearScale):
-    """Values are hours."""
+    """A linear scale of hours."""
 
     def list_ticks(self, most: int = 8) -> list[Tick]:
         least = (self.high - self.low) / most
@@ -61,7 +61,7 @@ class HoursScale(LinearScale):
 
 
 class TimeScale(LinearScale):
-    """Values are epoch seconds; ticks are round in UTC."""
+    """A linear scale of instants in epoch seconds; the ticks are round in UTC."""
 
     def list_ticks(self, most: int = 8) -> list[Tick]:
         least = (self.high - self.low) / most
@@ -73,7 +73,7 @@ class TimeScale(LinearScale):
 
 
 class WaitScale(LinearScale):
-    """Values are seconds, in equal steps for equal factors; those below `low` lie at it."""
+    """A logarithmic scale of seconds; values below `low` lie at `low`."""
 
     def __call__(self, value: float) -> float:
         begin, end = log10(self.low), log10(self.high)
@@ -86,12 +86,15 @@ class WaitScale(LinearScale):
 
 
 def _list_multiples(low: float, high: float, step: float) -> list[float]:
-    """Within [low, high]; counted, so that no error adds up."""
+    """Return the multiples of `step` within [low, high], each computed from its number.
+
+    Adding `step` again and again would add up rounding errors.
+    """
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 def _round_step(least: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
     if least <= 0:
         return 1.0
     power = 10.0 ** floor(log10(least))

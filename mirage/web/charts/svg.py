@@ -1,7 +1,8 @@
-"""Charts drawn as SVG: axes and marks, as markup without styles of its own.
+"""Draws the parts of charts as SVG: axes and marks, as markup without styles of its own.
 
-Colours, strokes and fonts are classes of static/mirage.css, so that a chart follows the page into
-the dark. Coordinates are pixels from the top left (`scales` makes them). Every text is escaped.
+Colours, strokes and fonts are CSS classes of static/mirage.css, so a chart follows the page's
+light or dark scheme. Coordinates are pixels from the top left (`scales` makes them). Every text is
+escaped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,10 @@ Points = Sequence[tuple[float, float]]
 def draw_figure(
     width: int, height: int, parts: Iterable[Markup], *, name: str, title: str, desc: str
 ) -> Markup:
-    """The whole chart. `name` is the page's own for it; `desc` says in words what it shows."""
+    """Return the whole chart.
+
+    `name` begins its ids and is unique on the page; `desc` says in words what the chart shows.
+    """
     return Markup(
         "<svg class='chart' viewBox='0 0 {} {}' width='{}' height='{}' role='img'"
         " aria-labelledby='{}-t {}-d'><title id='{}-t'>{}</title><desc id='{}-d'>{}</desc>{}</svg>"
@@ -28,14 +32,14 @@ def join_parts(parts: Iterable[Markup]) -> Markup:
 
 
 def group_parts(parts: Iterable[Markup], *, cls: str = "", says: str = "") -> Markup:
-    """`says` is shown where the pointer rests on it."""
+    """Group the parts; a browser shows `says` while the pointer rests on the group."""
     return Markup("<g class='{}'>{}{}</g>").format(cls, _render_title(says), join_parts(parts))
 
 
 def draw_x_axis(
     scale: Scale, *, top: float, bottom: float, label: str = "", most: int = 8
 ) -> Markup:
-    """Ticks below `bottom`, with lines up to `top`."""
+    """Draw ticks below `bottom`, with lines up to `top`, and the label below the ticks."""
     parts = []
     for value, written in scale.list_ticks(most):
         x = scale(value)
@@ -50,7 +54,7 @@ def draw_x_axis(
 def draw_y_axis(
     scale: Scale, *, left: float, right: float, label: str = "", most: int = 6
 ) -> Markup:
-    """Ticks left of `left`, with lines to `right`; the label lies above the axis."""
+    """Draw ticks left of `left`, with lines to `right`, and the label above the axis."""
     parts = []
     for value, written in scale.list_ticks(most):
         y = scale(value)
@@ -63,14 +67,14 @@ def draw_y_axis(
 
 
 def draw_line(points: Points, *, cls: str = "line") -> Markup:
-    """Through pixels; nothing where there are fewer than two."""
+    """Draw a line through the points; return empty markup for fewer than two points."""
     if len(points) < 2:  # noqa: PLR2004
         return Markup("")
     return Markup("<polyline class='{}' points='{}'/>").format(cls, _format_points(points))
 
 
 def draw_band(lower: Points, upper: Points, *, cls: str = "band", says: str = "") -> Markup:
-    """Between two lines of pixels."""
+    """Fill the area between two lines of points; return empty markup for no points."""
     if not lower:
         return Markup("")
     ring = [*lower, *reversed(upper)]
@@ -82,7 +86,7 @@ def draw_band(lower: Points, upper: Points, *, cls: str = "band", says: str = ""
 def draw_bar(
     x: float, y: float, width: float, height: float, *, cls: str = "bar", says: str = ""
 ) -> Markup:
-    """A rectangle, at least one pixel wide so that it is seen."""
+    """Draw a rectangle, at least one pixel wide so that it can be seen."""
     return Markup("<rect class='{}' x='{}' y='{}' width='{}' height='{}'>{}</rect>").format(
         cls,
         _format_pixel(x),
@@ -122,7 +126,7 @@ def draw_diamond(
 
 
 def draw_text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> Markup:
-    """`anchor`: start, middle or end of the words lies at x."""
+    """Draw text; its start, middle or end (`anchor`) lies at x."""
     return Markup("<text class='{}' x='{}' y='{}' text-anchor='{}'>{}</text>").format(
         cls, _format_pixel(x), _format_pixel(y), anchor, words
     )

@@ -1,4 +1,4 @@
-"""Waits as charts: over time as a band with a line in it, and one forecast as a strip."""
+"""Draws waits over time as a band with a line in it, and one forecast as a strip."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -21,7 +21,7 @@ _STRIP, _STRIP_LEFT = 560, 24
 
 
 def draw_waits(waits: WaitsOverTime) -> Markup:
-    """p10 to p90 as a band, p50 as a line, and below how many jobs started."""
+    """Draw p10 to p90 as a band, p50 as a line, and below them the number of started jobs."""
     asked = waits.asked
     x = TimeScale(asked.since, asked.until, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _HEIGHT
@@ -37,16 +37,16 @@ def draw_waits(waits: WaitsOverTime) -> Markup:
         bottom + _GAP + _BARS + 24,
         parts,
         name="waits",
-        title="Waits of jobs by when they started",
+        title="How long jobs waited, by the time of their start",
         desc=summarize_waits(waits),
     )
 
 
 def summarize_waits(waits: WaitsOverTime) -> str:
-    """The chart in words."""
+    """Return the chart in words."""
     whole = waits.whole
     if whole.p50_s is None:
-        few = f"{format_count(whole.jobs, 'job')} started: too few to tell of."
+        few = f"{format_count(whole.jobs, 'job')} started: too few to show their waits."
         return few if whole.jobs else "No job started in this time."
     told = [p for p in waits.points if p.waits.p50_s is not None]
     worst = max(told, key=lambda p: p.waits.p50_s or 0.0, default=None)
@@ -66,7 +66,7 @@ def summarize_waits(waits: WaitsOverTime) -> str:
 
 
 def draw_forecast(forecast: Forecast) -> Markup:
-    """p10 to p90 of one wait, p50 marked."""
+    """Draw p10 to p90 of one wait, with p50 marked."""
     p10, p50, p90 = (
         forecast.p10_s or 0.0,
         forecast.p50_s,
@@ -84,7 +84,11 @@ def draw_forecast(forecast: Forecast) -> Markup:
             says=f"{format_duration(p10)} to {format_duration(p90)}",
         ),
         svg.draw_diamond(
-            x(p50), 23, cls="median", says=f"half start within {format_duration(p50)}", radius=6
+            x(p50),
+            23,
+            cls="median",
+            says=f"half of such jobs start within {format_duration(p50)}",
+            radius=6,
         ),
     ]
     desc = (
@@ -100,7 +104,7 @@ def _find_highest(waits_s: Iterator[float | None] | Sequence[float | None]) -> f
 
 
 def _draw_runs(points: Sequence[WaitPoint], x: TimeScale, y: WaitScale) -> Iterator[Markup]:
-    """Bands and lines, broken where nothing is told."""
+    """Draw bands and lines, broken where too few jobs started."""
     for told, run in groupby(points, key=lambda p: p.waits.p50_s is not None):
         if told:
             yield from _draw_run(list(run), x, y)
@@ -126,7 +130,7 @@ def _draw_run(run: Sequence[WaitPoint], x: TimeScale, y: WaitScale) -> Iterator[
 
 
 def _draw_counts(points: Sequence[WaitPoint], x: TimeScale, top: float) -> Iterator[Markup]:
-    """A bar for each hour or day: how many jobs started."""
+    """Draw a bar for each hour or day: the number of jobs that started."""
     most = max((p.waits.jobs for p in points), default=0)
     yield svg.draw_text(max(2.0, _LEFT - 44), top - 8, "jobs that started", cls="label")
     if not most:

@@ -1,4 +1,4 @@
-"""The page Accuracy: what was foretold against what happened. It is public."""
+"""The page Accuracy: forecasts compared with what happened. The page is public."""
 
 from functools import partial
 from typing import Any

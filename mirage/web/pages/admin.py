@@ -1,4 +1,4 @@
-"""The page Admin: kill switch, modes, limits, models, what asking costs, is the service well."""
+"""The page Admin: kill switch, modes, limits, models, the cost of Slurm calls, health, audit."""
 
 from typing import Annotated
 
@@ -27,23 +27,23 @@ router = APIRouter(prefix="/admin", include_in_schema=False)
 _HOURS = 24
 _RECENT = 8
 _DONE = {
-    "pulled": "The kill switch is pulled: nothing acts, from the worker's next tick on.",
+    "pulled": "The kill switch is pulled. Mirage changes nothing in Slurm from its next tick on.",
     "released": "The kill switch is released.",
-    "mode": "The mode is set; the worker goes by it from its next tick on.",
-    "unmode": "The partition has no mode of its own any more: it goes by the cluster's.",
-    "limit": "The limit is set; the worker goes by it from its next tick on.",
-    "unlimit": "The limit is the configuration's again.",
+    "mode": "The mode is set. It applies from the worker's next tick on.",
+    "unmode": "The partition has no mode of its own any more. The cluster's mode applies to it.",
+    "limit": "The limit is set. It applies from the worker's next tick on.",
+    "unlimit": "The limit is back at its configured value.",
 }
-"""What is told after a form was sent."""
+"""What the page says after a form was sent."""
 
-# ruff: noqa: ARG001 - an admin is asked for by being named
+# ruff: noqa: ARG001 - the parameter `who` alone makes a route require an admin
 
 
 @router.get("")
 def show_admin(
     look: CurrentPage, who: Admin, done: Annotated[str, Query(max_length=16)] = ""
 ) -> Response:
-    """`done` is of the form that was sent."""
+    """Show the page; `done` is the name of the form that was sent just before."""
     tx, given = look.tx, look.given
     known = clusters.list_modes(tx, look.cluster_id)
     polling = service_status.read_polling_cost(tx, look.cluster_id, now=look.now, hours=_HOURS)
@@ -72,7 +72,7 @@ def show_admin(
 def show_pull_confirmation(look: CurrentPage, who: Admin) -> Response:
     known = clusters.list_modes(look.tx, look.cluster_id)
     acting = sorted(name for name, mode in known.items() if mode is Mode.ACT)
-    return look.render_page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
+    return look.render_page("admin_kill.html", title="Stop all actions?", acting=acting, live=False)
 
 
 @router.post("/kill")
@@ -116,7 +116,9 @@ def set_mode(
     fields = forms.parse_form(request, body)
     wanted, partition = forms.get_field(fields, "mode"), forms.get_field(fields, "partition")
     if wanted not in set(Mode) or len(partition) > 64:  # noqa: PLR2004 - as the API has it
-        raise InputError(f"a mode is one of {', '.join(Mode)}, a partition at most 64 characters")
+        raise InputError(
+            f"choose a mode of {', '.join(Mode)}, and a partition of at most 64 characters"
+        )
     now = given.clock()
     if "unset" in fields:
         modes.unset_mode(tx, given.cluster_id, partition, now=now, actor=who.user)
@@ -144,7 +146,7 @@ def _parse_number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{name} is a number, not {text!r}") from None
+        raise InputError(f"{name} must be a number, not {text!r}") from None
 
 
 def _format_limit(name: str, value: float) -> str:
@@ -156,6 +158,6 @@ def _list_pulled(look: PageContext) -> list[PulledSwitch]:
 
 
 def _list_ways(look: PageContext) -> list[tuple[Way, PulledSwitch | None, str]]:
-    """Each way, who has pulled it, and how it is released."""
+    """List each way to pull the switch, who pulled it that way, and how to release it."""
     by = {each.way: each for each in _list_pulled(look)}
     return [(way, by.get(way.value), RELEASED_BY[way]) for way in Way]

@@ -1,4 +1,4 @@
-"""The audit as a page: who did what, and what Mirage found and did, newest first."""
+"""The page Audit: what people changed, and what Mirage found and did, newest first."""
 
 import json
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ def show_audit(
     day: Annotated[str, Query(max_length=10)] = "",
     after: Annotated[str, Query(max_length=18)] = "",
 ) -> Response:
-    """Narrowed to what is given. `after` is of the link to the next page."""
+    """Show the entries that match all given fields. `after` is the next page's cursor."""
     asked = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
     since = _parse_day(day)
     rows = audit.list_entries(
@@ -68,12 +68,12 @@ def show_audit(
 
 
 def _parse_day(text: str) -> int | None:
-    """Its beginning, UTC."""
+    """Return the beginning of the day in UTC, in epoch seconds; None for empty text."""
     if not text:
         return None
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
     except ValueError:
         raise build_invalid_error(
-            f"{text!r} is no day: write it as 2026-03-02", parameter="day"
+            f"{text!r} is not a day: write it like 2026-03-02", parameter="day"
         ) from None

@@ -1,4 +1,4 @@
-"""The page of a trained model: its card, why it was promoted, and promoting it with evidence."""
+"""The page of a trained model: its card, its promotions, and the form that promotes it."""
 
 import json
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from mirage.web.page_context import CurrentPage, PageContext
 router = APIRouter(prefix="/admin/models", include_in_schema=False)
 
 _TICKED = "1"
-"""What a ticked box sends."""
+"""The value that a ticked box sends."""
 _OK, _CONFLICT = 200, 409
 
-# ruff: noqa: ARG001 - an admin is asked for by being named
+# ruff: noqa: ARG001 - the parameter `who` alone makes a route require an admin
 
 
 @router.get("/{name}/{version}")
@@ -39,7 +39,7 @@ def show_model(
 def promote_model(
     name: ModelNamePath, version: ModelVersionPath, look: CurrentPage, who: AdminWriter, body: Body
 ) -> Response:
-    """Judged, and put in use where it is better; else the page says why not, with the figures."""
+    """Compare the model, and promote it if it is better; else the page says why it is not."""
     fields = forms.parse_form(look.request, body)
     asked = model_promotion.PromotionRequest(
         model=model_promotion.format_model_name(name, version),
@@ -76,7 +76,7 @@ def _render_page(
 
 
 def _render_promotion_time(record: Mapping[str, Any]) -> Markup | str:
-    """A record is a line of a file: it may hold anything."""
+    """Return when the promotion was made. A record is a line of a file and may hold anything."""
     at = record.get("at")
     return formatting.render_instant(at) if isinstance(at, int) else "unknown"
 

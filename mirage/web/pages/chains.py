@@ -1,4 +1,4 @@
-"""The page of one chain: its course, what was decided and why, and the buttons of its owner."""
+"""The page of one chain: its links, the decisions and why, and the buttons of its owner."""
 
 from typing import Annotated
 
@@ -29,7 +29,10 @@ def show_chain(
     link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
     before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
 ) -> Response:
-    """`link`: the successor whose forecast is drawn; `before`: decisions older than that one."""
+    """Show a chain. `link` is the successor whose forecast is drawn.
+
+    `before` is the number of a decision; the page then lists older decisions alone.
+    """
     chain = get_visible_chain(look.tx, ChainId(chain_id), look.reader)
     links = chains.list_links(look.tx, chain.chain_id)
     rows = decisions.list_decisions(

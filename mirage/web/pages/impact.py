@@ -1,4 +1,4 @@
-"""The page Impact: interruption saved and overlap spent; what is measured and what is estimated."""
+"""The page Impact: interruption saved and overlap spent, both measured and estimated."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""/login takes a token and gives a session; /logout ends it."""
+"""The page Log in: /login takes a token and begins a session; /logout ends the session."""
 
 import re
 from typing import Annotated
@@ -18,7 +18,7 @@ from mirage.web.page_context import HEADERS, render_bare_page
 router = APIRouter(include_in_schema=False)
 
 _LOCAL = re.compile(r"/(?:[A-Za-z0-9_.~-][A-Za-z0-9_./~?=&%+,:-]*)?")
-"""A path of this service: nothing that a browser takes for another host's."""
+"""A path of this service; nothing that a browser could take for an address of another host."""
 _FIELDS = 8
 
 
@@ -29,7 +29,7 @@ def show_login(request: Request, after: Annotated[str, Query(alias="next")] = "/
 
 @router.post("/login")
 def log_in(request: Request, given: Context, body: Body) -> Response:
-    """A session for whoever shows a token, and back to where they came from."""
+    """Begin a session for the holder of a valid token, and lead back to the page before."""
     cookie_auth.require_same_origin(request)
     cookie_auth.require_https(request, given)
     fields = _parse_fields(body)
@@ -37,7 +37,7 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
     request.state.claimed = True
     token, now = fields.get("token", ""), given.clock()
     try:
-        with given.store.read() as tx:  # who shows none that is good holds up nobody who writes
+        with given.store.read() as tx:  # a bad token must not block other writers
             who = tokens.authenticate_token(tx, token, cluster_id=given.cluster_id, now=now)
         _check_owner(who.uid, given.owner_uid)
         quota.get_quota(request).check_write(quota.to_asker(who))
@@ -63,7 +63,7 @@ def _parse_fields(body: bytes) -> dict[str, str]:
 
 def _check_owner(uid: int, owner_uid: int | None) -> None:
     if owner_uid is not None and uid != owner_uid:
-        raise NotAllowed("this service is its own user's alone")
+        raise NotAllowed("this service serves only the user who runs it")
 
 
 @router.post("/logout")

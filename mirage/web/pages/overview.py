@@ -1,4 +1,4 @@
-"""The page Now: what needs somebody's eyes, the next hand-overs, and what Mirage does there."""
+"""The page Now: chains that need attention, the next hand-overs, and what Mirage does."""
 
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ def show_overview(
     user: Annotated[str, Query(max_length=64)] = "",
     after: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Live chains by risk; `after` is of the link to the next page."""
+    """Show the live chains, those at risk first. `after` is the next page's cursor."""
     require_identity(look.reader, JOBS, USAGE)
     own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
     wanted = RankingFilter(own=own, user=user.strip())

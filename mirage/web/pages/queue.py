@@ -1,4 +1,4 @@
-"""The page Queue: who waits and why, how long jobs waited, and how long one would wait now."""
+"""The page Queue: which jobs wait and why, past waits, and the forecast for a new job."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -54,7 +54,7 @@ LIMIT_WORDS = {
 CURES = {
     "queue": "the queue moves on",
     "jobs": "other jobs end",
-    "date": "a date that was set",
+    "date": "a set date comes",
     "person": "somebody has to act",
 }
 
@@ -122,10 +122,13 @@ def ask_forecast(
     gpus: QueryWord = "",
     account: QueryWord = "",
 ) -> Response:
-    """Have the twin asked for exactly this job, and back to the page."""
+    """Ask for a simulation of exactly this job, and lead back to the page."""
     form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     if form.shape is None:
-        raise InputError("; ".join(form.faults.values()) or "no job is described")
+        raise InputError(
+            "; ".join(form.faults.values())
+            or "no job is described: fill in partition, nodes and time limit"
+        )
     bounds = get_visible_bounds(look.given, who, form.shape.partition)
     by = Requester(who.uid, look.given.quotas.forecasts_asked)
     submission_forecast.request_forecast(
@@ -152,7 +155,10 @@ def _build_waits_query(
 
 
 def _forecast_wait(look: PageContext, form: ForecastForm) -> tuple[SubmissionForecast | None, str]:
-    """Or why there is nothing to tell; neither where nothing was asked."""
+    """Return the forecast and "", or None and why there is no forecast.
+
+    Returns None and "" if the form is empty or wrong.
+    """
     if form.shape is None:
         return None, ""
     try:

@@ -1,4 +1,4 @@
-// Keeps the page up to date: the service says that something changed, and <main> is fetched anew.
+// Keeps the page up to date: when the service reports a change, the script fetches <main> again.
 "use strict";
 (() => {
   const main = () => document.getElementById("main");
@@ -8,14 +8,14 @@
   const hold = document.getElementById("hold");
   const address = main().dataset.live;
 
-  const SOON_MS = 400; // several changes of one tick are one
+  const SOON_MS = 400; // several changes of one tick lead to one fetch
   const poll = Math.max(5, Number(main().dataset.poll) || 60) * 1000;
   let etag = 'W/"' + main().dataset.etag + '"';
   let fetching = false;
   let again = false;
   let lost = false;
-  let made = Date.now(); // what is shown: its ages were true then
-  let heard = new Date(); // of the service, be it that nothing has changed
+  let made = Date.now(); // when the ages on the page were true
+  let heard = new Date(); // when the service last answered, with or without a change
   let timer = null;
   let events = null;
 
@@ -42,7 +42,8 @@
     }
   }
 
-  // Finds the like of an element of the old page in the new one: by what names it, else by its place.
+  // Returns a function that finds the same element in the new page: by id, name or address, else
+  // by its place among its like.
   function finder(element) {
     const { id, localName, parentElement } = element;
     if (id) return () => document.getElementById(id);
@@ -57,7 +58,7 @@
     return () => main().querySelectorAll(like)[place];
   }
 
-  // Nothing is taken from under the hands of who fills in a form, or marks words to copy them.
+  // True while the user fills in a form or has marked words to copy: the page then stays as it is.
   function busy() {
     const at = document.activeElement;
     if (at && main().contains(at) && at.matches("input:not([type=hidden]),select,textarea")) return true;
@@ -110,7 +111,7 @@
       if (answer.status !== 304 && !answer.ok) throw new Error(String(answer.status));
       etag = answer.headers.get("ETag");
       heard = new Date();
-      // Not in the live region: a voice that says so each minute is no help.
+      // Outside the live region: a screen reader would read it out every minute.
       if (answer.status !== 304 && swap(await answer.text())) {
         updated.textContent = "Updated at " + clock(heard);
       }
@@ -120,7 +121,7 @@
     } catch {
       lost = true;
       document.body.classList.add("lost");
-      say("Connection lost, as of " + clock(heard));
+      say("Connection lost. This page shows the state of " + clock(heard));
     } finally {
       fetching = false;
       resume();
@@ -140,8 +141,7 @@
     if (again && !held() && !busy()) soon();
   }
 
-  // A browser has six connections to a host, however many of its pages are open: one that nobody
-  // sees keeps none.
+  // A browser has six connections to a host for all of its pages. A hidden page holds none.
   function listen() {
     if (document.hidden) {
       if (events) events.close();
@@ -159,7 +159,7 @@
     };
     events.onerror = () => {
       document.documentElement.dataset.events = "closed";
-      soon(); // is it the stream alone, or the service?
+      soon(); // to find out whether the stream alone failed, or the service
     };
   }
 

@@ -169,8 +169,8 @@ REFUSED = {
     "elsewhere": ("token", "bearer", "the token is for another cluster"),
     "other request": ("nobody", "munge", "nobody vouches for that"),
     "other query": ("nobody", "munge", "nobody vouches for that"),
-    "no scheme": ("nobody", "unknown", "this needs to know who asks"),
-    "basic": ("nobody", "unknown", "this needs to know who asks"),
+    "no scheme": ("nobody", "unknown", "the request needs a credential"),
+    "basic": ("nobody", "unknown", "the request needs a credential"),
 }
 
 
@@ -236,7 +236,7 @@ def test_a_flood_of_refusals_fills_no_database_and_hides_nobody_elses(
         flood(3)
         more, *rest = refusals(store)[::-1][ledger.OF_ONE + 1 :]
         assert (more.event, more.detail["number"]) == ("refused: not written", 120)
-        said = "120 more refusals of nobody from 127.0.0.1 were not written"
+        said = "120 more refusals of nobody from 127.0.0.1 were not recorded"
         assert more.detail["why"] == said
         assert [entry.event for entry in rest] == ["refused: not identified"]
 

@@ -58,9 +58,11 @@ def test_the_kill_switch_by_keyboard_alone(empty_site: Site, browser: Browser) -
         visitor.open("/admin")
         tab_to(page, "kill")
         press(page, "/admin/kill")
-        assert "the cluster, for partitions without their own mode" in page.inner_text("main")
+        assert "the cluster, for partitions without a mode of their own" in page.inner_text("main")
         press(page, "/admin?done=pulled")
-        assert page.inner_text("#done").startswith("The kill switch is pulled: nothing acts")
+        assert page.inner_text("#done").startswith(
+            "The kill switch is pulled. Mirage changes nothing"
+        )
         assert moves_at_a_tick(scene) is False
         assert scene.decisions[-1].mode is Mode.SHADOW
         tab_to(page, "release")
@@ -84,7 +86,7 @@ def test_modes_and_limits_are_set_and_told_in_a_sentence(
         page = visitor.page
         visitor.open("/admin")
         counted = page.inner_text("#slurmctld")
-        assert "counts 30 calls of user mirage since its start: 25.0% of 120" in counted
+        assert "counts 30 calls by user mirage since its start (25.0% of 120)" in counted
         for again in (True, False):
             page.fill("#partition", "gpu")
             page.select_option("#mode-new", "act")
@@ -99,7 +101,7 @@ def test_modes_and_limits_are_set_and_told_in_a_sentence(
         row = page.locator("tr", has=page.locator("#limit-max_touches"))
         assert "root" in row.inner_text()
         page.click("#unset-max_touches")
-        assert page.inner_text("#done") == "The limit is the configuration's again."
+        assert page.inner_text("#done") == "The limit is back at its configured value."
     with empty_site.store.read() as tx:
         assert clusters.list_modes(tx, empty_site.cluster_id)["gpu"] is Mode.ACT
 

@@ -37,7 +37,7 @@ def test_its_owner_pauses_resumes_and_stops_it_by_keyboard(browser: Browser, sit
         page.get_by_role("button", name="Pause").wait_for()
         assert state(site) is ChainState.ACTIVE
         page.get_by_text("Stop the chain...").press("Enter")
-        page.get_by_role("button", name="Stop it").press("Enter")
+        page.get_by_role("button", name="Stop the chain and").press("Enter")
         page.get_by_text("cancelled by alice").wait_for()
         assert state(site) is ChainState.CANCELLED
         assert page.get_by_role("button", name="Pause").count() == 0

@@ -131,9 +131,9 @@ def handed_over(late_s: int) -> TimelineHandover:
 @pytest.mark.parametrize(
     ("late_s", "cls", "said"),
     [
-        (0, "even", "link 2 came with neither interruption nor overlap"),
-        (900, "gap", "link 2 came with 0.25 h of interruption"),
-        (-900, "lap", "link 2 came with 0.25 h of overlap"),
+        (0, "even", "hand-over to link 2: neither interruption nor overlap"),
+        (900, "gap", "hand-over to link 2: 0.25 h of interruption"),
+        (-900, "lap", "hand-over to link 2: 0.25 h of overlap"),
     ],
 )
 def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(

@@ -119,7 +119,7 @@ def test_a_page_that_is_held_stays_as_it_is_until_it_is_let_go(
         page = visitor.page
         page.clock.install()
         visitor.open("/")
-        hold = page.get_by_role("button", name="Hold this page still")
+        hold = page.get_by_role("button", name="Freeze this page")
         hold.press("Enter")
         pause(site)
         assert asked_in(visitor, 5) == []
@@ -164,7 +164,9 @@ def test_a_service_that_is_gone_is_said(
         visitor.open("/")
         expect(page.locator("html")).to_have_attribute("data-events", "open")
         stack.close()
-        expect(page.locator("#live")).to_contain_text("Connection lost, as of", timeout=SOON_MS)
+        expect(page.locator("#live")).to_contain_text(
+            "Connection lost. This page shows the state of", timeout=SOON_MS
+        )
         expect(page.get_by_role("heading", name="Chains by risk")).to_be_visible()
 
 

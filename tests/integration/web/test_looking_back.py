@@ -46,7 +46,7 @@ def test_impact_shows_what_rest_tells_and_apart_what_is_estimated(
     seen = told(site, "/api/v1/impact")
     with visiting(browser, site.url) as visitor:
         visitor.open("/impact")
-        for part, heading in (("act", "measured"), ("shadow", "what would have been")):
+        for part, heading in (("act", "measured"), ("shadow", "would have saved")):
             section = visitor.page.locator(f"section:has(#h-{part})")
             assert heading in section.locator("h2").inner_text()
             section.locator("summary").click()
@@ -54,7 +54,7 @@ def test_impact_shows_what_rest_tells_and_apart_what_is_estimated(
             assert rows.count() == 4
             for row, saved in zip(rows.all(), seen[part]["saved"], strict=True):
                 assert format_hours(saved["interruption_saved_h"]) in row.inner_text()
-        assert "it is taken to have waited as long as it did" in visitor.page.inner_text("main")
+        assert "Mirage takes it to have waited as long as it did" in visitor.page.inner_text("main")
         first = visitor.page.locator("section:has(#h-chains) tbody tr a").first
         assert first.inner_text() == seen["chains"][0]["chain_id"]
 

@@ -62,10 +62,10 @@ def test_without_scripts_somebody_known_has_the_twin_asked(site: Site, browser: 
     with visiting(browser, site.url, cookie=cookie, scripts=False) as visitor:
         visitor.open("/queue?to=gpu&nodes=6&time=24:00:00&account=physics")
         assert "the nearest job" in visitor.page.locator(".told").inner_text()
-        visitor.page.get_by_role("button", name="Have the twin asked").click()
+        visitor.page.get_by_role("button", name="Simulate exactly this job").click()
         told = visitor.page.locator(".told").inner_text()
         assert "It has been asked for exactly yours" in told
-        assert not visitor.page.get_by_role("button", name="Have the twin asked").count()
+        assert not visitor.page.get_by_role("button", name="Simulate exactly this job").count()
     with site.store.read() as tx:
         (asked,) = [
             r for r in shape_forecasts.list_forecasts(tx, site.cluster_id, "gpu") if not r.at
@@ -150,7 +150,7 @@ def test_what_the_cluster_hides_is_not_on_the_page(private: tuple[Site, frozense
     look(site.store, site.cluster_id, held, *running, at=NOW)
     mine, admins = html(site, "/queue", "alice"), html(site, "/queue", "root")
     if "jobs" in words:
-        assert "the longest has waited" not in mine
+        assert "longest wait so far" not in mine
         assert "its owner holds it" not in mine
         assert "other reasons, each of few jobs" in mine
     else:
@@ -168,6 +168,6 @@ def test_waits_of_few_jobs_are_not_drawn_where_jobs_are_private(
         look(site.store, site.cluster_id, job(9_999_999, start=NOW - HOUR, nodes=300))
         wait_statistics.refresh_sums(site.store, site.cluster_id, budget_s=60)
         mine, admins = (html(site, "/queue?size=65-up", who) for who in ("alice", "root"))
-    assert "1 job started: too few to tell of." in mine
+    assert "1 job started: too few to show their waits." in mine
     assert "<circle class='dot'" not in mine
     assert "1 job started. One in ten" in admins

@@ -25,7 +25,8 @@ def test_a_name_that_somebody_has_pointed_here_reads_nothing(client: Client, pat
     told = answer.json()
     assert told["type"] == "/problems/misdirected"
     assert told["detail"] == (
-        "this service is not called 'evil.example:6480': its admins name it in service.origins"
+        "this service does not answer to the name 'evil.example:6480': "
+        "an admin can add the name to service.origins"
     )
     assert told["request_id"] == answer.headers["x-request-id"]
     assert client.get(told["type"]).status_code == 200
