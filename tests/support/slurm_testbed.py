@@ -214,12 +214,15 @@ class Testbed:
         return {key.strip(): value.strip() for key, value in pairs}
 
     def cancel_all(self) -> None:
-        """Cancel every job and wait until the nodes are free."""
+        """Cancel every job until the nodes are free.
+
+        Again at each look: a link that just ends may submit its cancelled successor once more.
+        """
+        self.wait_until(self._cancel_what_is_left, 300, "an empty queue")
+
+    def _cancel_what_is_left(self) -> bool:
         for state in ("PENDING", "SUSPENDED", "RUNNING"):
             self.run(["scancel", "--quiet", f"--state={state}"])
-        self.wait_until(self._queue_is_empty, 300, "an empty queue")
-
-    def _queue_is_empty(self) -> bool:
         return not self.run(["squeue", "-h", "-o", "%i"]).stdout.strip()
 
     def stop_ctld(self, *, kill: bool = False) -> None:

@@ -50,7 +50,8 @@ OF_EACH_LINK = {
     *("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR", "_"),
     *OF_ONE_JOB,
 }
-NOT_BY_REST = {"SLURM_SUBMIT_HOST"}
+NOT_BY_REST = {"SLURM_SUBMIT_HOST", "SLURM_PRIO_PROCESS"}
+# The host and the nice value of the process that submitted: a request has neither.
 ASKED_FOR = (
     *(
         "JobName",
