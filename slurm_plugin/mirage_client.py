@@ -51,7 +51,7 @@ def _query_peer(peer, method, path, body, environ, more):
 def _read_answer(stream, whole):
     """The answer's head, and where it is no welcome one its words too; or all of it."""
     answer = b""
-    while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and b" 2" == answer[8:10])):
+    while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and answer[8:10] == b" 2")):
         part = stream.recv(4096)
         if not part:
             break

@@ -31,7 +31,7 @@ class Forecast(object):
     def find_quantile(self, fractile):
         """The least wait at or above the fractile: nothing is interpolated."""
         ordered = sorted(self.waits)
-        return ordered[max(0, min(len(ordered), int(math.ceil(fractile * len(ordered)))) - 1)]
+        return ordered[max(0, min(len(ordered), math.ceil(fractile * len(ordered))) - 1)]
 
     def compute_missed(self, lead_s):
         """The interruption to be expected at this lead."""

@@ -268,7 +268,8 @@ def read_file(path):
 def sync_tree(path):
     """Bring a file, or a folder with all that is in it, to the disk."""
     if not os.path.isdir(path):
-        return _sync_file(path)
+        _sync_file(path)
+        return
     for folder, _, names in os.walk(path):
         for name in names:
             if not os.path.islink(os.path.join(folder, name)):
@@ -335,7 +336,7 @@ def _check_owner(path):
     try:
         found = os.lstat(path)
     except OSError as error:
-        raise HandoverError("%s: %s" % (path, error.strerror))
+        raise HandoverError("%s: %s" % (path, error.strerror)) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise HandoverError("%s is no directory of yours" % (path,))
     if found.st_mode & 0o022:

@@ -162,7 +162,7 @@ def _check_socket(path, environ):
         found = os.stat(path)
     except FileNotFoundError:
         told = "there is no %s on this host: start the service, or, where it is on another, %s"
-        raise Unreachable(told % (path, ADVICE))
+        raise Unreachable(told % (path, ADVICE)) from None
     if not stat.S_ISSOCK(found.st_mode):
         raise Unreachable("%s is no socket" % (path,))
     for uid in (found.st_uid, os.lstat(path).st_uid):
@@ -259,7 +259,7 @@ def _find_listeners(here, port):
             if path != tables[0][0]:
                 break  # a kernel without IPv6
             told = "who listens on port %d cannot be seen (%s: %s): %s"
-            raise Unreachable(told % (port, path, error.strerror, ADVICE))
+            raise Unreachable(told % (port, path, error.strerror, ADVICE)) from None
         for address in (exact, anywhere):
             found = {
                 (uid, inode) for where, uid, inode in rows if where == _format_address(address)

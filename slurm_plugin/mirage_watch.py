@@ -35,6 +35,7 @@ def ask_slurm(holder):
             stderr=subprocess.PIPE,
             env=dict(unfiltered, LC_ALL="C"),
             timeout=ASK_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return None

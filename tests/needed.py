@@ -32,7 +32,7 @@ PACKAGES = {
     "prometheus": "/usr/bin/promtool",
     "systemd": "/usr/bin/systemd-analyze",
     "groff-base": "/usr/bin/groff",
-    "shellcheck": "/usr/bin/shellcheck",
+    "lua-check": "/usr/bin/luacheck",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = DEPLOY / "testbed" / "testbed.py"

@@ -1,7 +1,8 @@
-"""Static checks of what is shipped and is no Python 3.11: `python -m tests.static` (make check).
+"""Static checks of what ruff and mypy do not read: `python -m tests.static` (make style).
 
-ruff's rules of security over the plugin, which is Python 3.6 and so outside ruff's own run, and
-shellcheck over all shell. Without shellcheck (Debian's package) that is said, and in CI a failure.
+shellcheck over all shell, luacheck over Slurm's hooks, the C compiler's warnings, and codespell. A
+program that is absent is named, and in CI that is a failure. `python -m tests.static lua` checks
+one kind alone: shell, lua, c or spelling.
 """
 
 import importlib
@@ -11,12 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.paths import CHECKOUT, PLUGIN
 
-_FOLDERS = (".ci", "deploy", "slurm_plugin", "tests")
+_FOLDERS = (".ci", "benchmarks", "deploy", "slurm_plugin", "tests")
 _PYTHON = re.compile(rb"#!.*\bpython3\b")
 _SHELL = re.compile(rb"#!\s*/(usr/)?bin/(env +)?(ba|da)?sh\b")
 
@@ -25,25 +27,43 @@ _CARRIER_STAYS = (
     "SC2030",  # what a subshell changes is meant for it alone
     "SC2031",
     "SC2317",  # functions that are called by a name in a variable
+    "SC2329",
+    "SC3067",  # every sh of Linux has `test -O`
 )
 _HEAD = ("append", "chain", "cwd", "dir", "links", "offset", "size")
 """Settings that stand above the core and that nothing in it sets; the wrapper writes them."""
+_SPANK = Path("/usr/include/slurm/spank.h")
+_WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
 
 
-def main() -> int:
-    failed = subprocess.run(security_argv(), cwd=CHECKOUT, check=False).returncode != 0
-    if shutil.which("shellcheck") is None:
-        sys.stderr.write("left out: shellcheck over the shell (Debian's package shellcheck)\n")
-        return int(failed or os.environ.get("CI") == "true")
-    said = [*complaints_of_scripts(), *complaints_of_carrier()]
-    sys.stderr.writelines(f"{line}\n" for line in said)
-    return int(failed or bool(said))
+@dataclass(frozen=True)
+class Check:
+    """One kind of check: its program, what brings that, and the complaints, a line each."""
+
+    program: str
+    brought_by: str
+    complaints: Callable[[], Iterator[str]]
 
 
-def security_argv() -> list[str]:
-    ruff = str(Path(sys.executable).with_name("ruff"))
-    options = ["--isolated", "--no-cache", "--select=S,RUF100", "--target-version=py37"]
-    return [ruff, "check", *options, *map(str, plugin_programs())]
+def main(kinds: Sequence[str] = ()) -> int:
+    """Print complaints and what is left out. Return 1 if there are any; left out counts in CI."""
+    failed = False
+    for kind in kinds or CHECKS:
+        check = CHECKS[kind]
+        if find_program(check.program) is None:
+            sys.stderr.write(f"left out: {check.program} ({check.brought_by})\n")
+            failed |= os.environ.get("CI") == "true"
+            continue
+        said = list(check.complaints())
+        sys.stderr.writelines(f"{line}\n" for line in said)
+        failed |= bool(said)
+    return int(failed)
+
+
+def find_program(name: str) -> str | None:
+    """Its path: that of this environment, whose version is pinned, before the machine's."""
+    folder = Path(sys.executable).parent
+    return shutil.which(name, path=str(folder)) or shutil.which(name)
 
 
 def plugin_programs() -> list[Path]:
@@ -56,8 +76,11 @@ def shell_scripts() -> list[Path]:
     return [path for path in _files() if _begins(path, _SHELL)]
 
 
-def complaints_of_scripts() -> Iterator[str]:
-    yield from _shellcheck(shell_scripts())
+def complaints_of_shell() -> Iterator[str]:
+    for path in shell_scripts():
+        told = _asked(["shellcheck", "--norc", "--format=gcc", str(path.relative_to(CHECKOUT))])
+        yield from told.splitlines()
+    yield from complaints_of_carrier()
 
 
 def complaints_of_carrier() -> Iterator[str]:
@@ -68,8 +91,8 @@ def complaints_of_carrier() -> Iterator[str]:
         piece = (PLUGIN / name).read_text().split("\n")
         lines += piece
         places += [(f"slurm_plugin/{name}", n) for n in range(1, len(piece) + 1)]
-    options = ["--exclude=" + ",".join(_CARRIER_STAYS), "--format=json", "-"]
-    for found in json.loads(_asked(options, "\n".join(lines))):
+    options = ["--norc", "--exclude=" + ",".join(_CARRIER_STAYS), "--format=json", "-"]
+    for found in json.loads(_asked(["shellcheck", *options], "\n".join(lines))):
         name, line = places[found["line"] - 1]
         yield f"{name}:{line}: {found['message']} [SC{found['code']}]"
 
@@ -84,19 +107,47 @@ def carrier_pieces() -> list[str]:
     return [*(f"carrier_{piece}.sh" for piece in pieces), "carrier.sh"]
 
 
-def _shellcheck(paths: Sequence[Path]) -> Iterator[str]:
-    for path in paths:
-        yield from _asked(["--format=gcc", str(path.relative_to(CHECKOUT))]).splitlines()
+def complaints_of_lua() -> Iterator[str]:
+    """By .luacheckrc."""
+    found = [str(path.relative_to(CHECKOUT)) for path in _files() if path.suffix == ".lua"]
+    yield from _asked(["luacheck", "--formatter=plain", "--codes", *found]).splitlines()
 
 
-def _asked(options: Sequence[str], text: str | None = None) -> str:
-    words = ["shellcheck", "--norc", *options]
-    done = subprocess.run(
-        words, cwd=CHECKOUT, input=text, capture_output=True, text=True, check=False
-    )
+def complaints_of_c() -> Iterator[str]:
+    for path in (path for path in _files() if path.suffix == ".c"):
+        name = str(path.relative_to(CHECKOUT))
+        if "slurm/" in path.read_text() and not _SPANK.exists():
+            sys.stderr.write(f"left out: {name} (Slurm's headers: Debian's package libslurm-dev)\n")
+            if os.environ.get("CI") == "true":
+                yield f"{name}: Slurm's headers are absent"
+            continue
+        done = _run(["cc", *_WARNINGS, name])
+        yield from done.stderr.splitlines()
+
+
+def complaints_of_spelling() -> Iterator[str]:
+    """By pyproject.toml's [tool.codespell]."""
+    done = _run(["codespell", "--toml", "pyproject.toml"])
+    yield from [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
+def _asked(words: Sequence[str], text: str | None = None) -> str:
+    done = _run(words, text)
     if done.returncode > 1:  # 1: there are complaints
-        raise RuntimeError(f"{words}: {done.stderr}")
+        raise RuntimeError(f"{words}: {done.stderr}{done.stdout}")
     return done.stdout
+
+
+def _run(words: Sequence[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = find_program(words[0])
+    return subprocess.run(
+        [program or words[0], *words[1:]],
+        cwd=CHECKOUT,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def _files() -> list[Path]:
@@ -109,5 +160,14 @@ def _begins(path: Path, line: re.Pattern[bytes]) -> bool:
         return line.match(file.readline(200)) is not None
 
 
+_DEV = "the extra dev: make .venv/.installed-dev"
+CHECKS = {
+    "shell": Check("shellcheck", _DEV, complaints_of_shell),
+    "lua": Check("luacheck", "Debian's package lua-check", complaints_of_lua),
+    "c": Check("cc", "Debian's packages gcc and libc6-dev", complaints_of_c),
+    "spelling": Check("codespell", _DEV, complaints_of_spelling),
+}
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

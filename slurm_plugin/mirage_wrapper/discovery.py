@@ -82,7 +82,7 @@ def _read_cache(path, real):
 
 
 def _parse_pair(line):
-    name, blank, kind = line.rpartition(" ")
+    name, _, kind = line.rpartition(" ")
     return (name, kind) if name.strip() and kind in (NOTHING, MAYBE, VALUE) else (None, None)
 
 
