@@ -1,4 +1,4 @@
-"""Compiles what models and the twin run, by running it.
+"""Compiles the simulator's functions for models and the twin, by running them once.
 
 `python -m mirage.services.models.kernel_warmup [FILE]`.
 
@@ -29,7 +29,7 @@ _NOW = 1000 * HOUR_S
 
 
 def main(words: Sequence[str]) -> int:
-    """Raises ConfigError for a cluster file that does not read."""
+    """Compile for the cluster file in `words`. Raises ConfigError if it cannot be read."""
     os.nice(19)
     if words:
         file = load_cluster_file(Path(words[0]))
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
-    """Foretell one hand-over on a cluster where a job runs and another one waits."""
+    """Forecast one hand-over on a cluster where one job runs and another one waits."""
     names = node_names or [f"n{number}" for number in range(params.nodes)]
     waits = _build_job(params, 1, _NOW - HOUR_S, JobState.PENDING)
     runs = _complete_job(_build_job(params, 2, _NOW - HOUR_S, JobState.RUNNING), 2 * HOUR_S)

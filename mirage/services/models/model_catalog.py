@@ -1,4 +1,4 @@
-"""Trained models as people are shown them: which there are, where they come from, which is used."""
+"""Lists trained models for people: name, origin, results, and whether a model is in use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,33 +20,33 @@ class ModelVersion:
     promoted: bool
     trained_on: str | None
     gap_closed: float | None
-    """Of the gap between plain Slurm and the best there could be, on later weeks."""
+    """The share of the gap between plain Slurm and the oracle that it closed on later weeks."""
     fault: str | None
-    """Why it is not used; None: it can be."""
+    """Why the version cannot be used; None if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDetail:
-    """A version with its card, and why versions of its name were promoted."""
+    """A version with its card, and the promotions of its name with their evidence."""
 
     line: ModelVersion
     card: Mapping[str, Any]
-    """Empty where it does not read."""
+    """The model card; empty if it cannot be read."""
     promotions: tuple[Mapping[str, Any], ...]
     """Newest first."""
 
 
 _LONG = ("seen", "metrics", "judged", "trained_on")
-"""The bounds of each number, and each hand-over, say nothing to a reader."""
+"""Long parts of a card that tell a reader nothing: ranges of inputs, and single hand-overs."""
 
 
 def list_versions(under: Path) -> list[ModelVersion]:
-    """All versions of all names."""
+    """Return all versions of all models."""
     return [_load_version_line(folder) for folder in registry.list_model_folders(under)]
 
 
 def load_version(model: str, under: Path) -> ModelDetail:
-    """Raises InputError where there is none."""
+    """Return a version with its card. Raises InputError if there is no such version."""
     folder = registry.resolve_folder(model, under)
     try:
         card = {k: v for k, v in read_card(folder).items() if k not in _LONG}
@@ -82,7 +82,7 @@ def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load_version_line(folder: Path) -> ModelVersion:
-    """A card that does not read is told, not skipped."""
+    """Return a version's line; if its card cannot be read, the line has the fault."""
     promoted = registry.find_promoted_version(folder.parent) == folder.name
     try:
         card = read_card(folder)

@@ -1,7 +1,6 @@
-"""Judges whether a model may take another's place, on days that neither has seen.
+"""Decides whether a model may replace another one, on days that neither was trained on.
 
-The command and the API both promote through `judge_promotion`. Each of them then writes its own
-result.
+The command and the API both call `judge_promotion`, and then carry the promotion out themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from mirage.ports import Policy
 class Comparison:
     """The costs of the new version and of the one in use, on the same hand-overs.
 
-    The costs are at the usual price.
+    The costs are means per hand-over in hours, at the default overlap price.
     """
 
     new: str
@@ -59,32 +58,32 @@ class Comparison:
         )
 
     def explain_refusal(self) -> str | None:
-        """Why the new version may not take the place, and what to do; None: it may."""
+        """Return why the new version may not be promoted, and what to do; None if it may."""
         found = self.difference
         if found.is_cheaper:
             return None
         if found.days < FEWEST_DAYS:
-            why = f"fewer than {FEWEST_DAYS} days tell nothing"
+            why = f"fewer than {FEWEST_DAYS} days are too few to compare"
         else:
-            why = "it is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
+            why = "the new version is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
         return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
 
 
 TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
-"""Gives tables the twin's answers where one of the policies wants them; raises InputError."""
+"""Adds the twin's answers to tables if one of the policies wants them; raises InputError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionReview:
-    """A judged promotion: what is to be done, and why."""
+    """The result of judging a promotion: whether to promote, and the evidence."""
 
     folder: Path
-    """The new version's."""
+    """The new version's folder."""
     new: str
     before: str | None
-    """The version in use until now; None: none was."""
+    """The version in use until now; None if there was none."""
     comparison: Comparison | None
-    """None: there was nothing to compare, or it was not asked for."""
+    """None if there was nothing to compare, or if the promotion is forced."""
     forced: bool
 
     @property
@@ -102,8 +101,8 @@ def judge_promotion(
 ) -> PromotionReview:
     """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
 
-    `force`: it may, whatever the one in use would do. Raises InputError if there is no such model,
-    if a model cannot be used, and if tables are missing or of no use.
+    With `force` it may, and nothing is compared. Raises InputError if there is no such model, if a
+    model cannot be used, or if tables are missing or unsuitable.
     """
     new = registry.load_model(model, under)
     folder = registry.resolve_folder(model, under)
@@ -120,13 +119,13 @@ def judge_promotion(
 def compare_models(
     new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: TwinTableFiller
 ) -> Comparison | None:
-    """On the tables of `paths`; None where both make the same decisions.
+    """Compare two models on the tables of `paths`; None if both always decide the same.
 
-    Raises InputError for no table, and for one that cannot be used.
+    Raises InputError if there is no table, or if one cannot be used.
     """
     ours, theirs = new.artefact.card, old.artefact.card
     if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
-        # Recalibrated: every decision is the same.
+        # Only the calibration of the forecast differs: every decision is the same.
         return None
     if not paths:
         raise InputError(
@@ -145,21 +144,30 @@ def compare_models(
 
 
 def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
-    """Raises InputError where one of the models was trained on later days than its first, where
-    `asked` is not for such chains (what stands in for it would be judged), and for a load that
-    never was."""
+    """Load an episode table to compare models on.
+
+    Raises InputError if one of the models was trained on the table's days or later ones, if `asked`
+    is not for such chains (its fallback would be compared), or if the load was scaled.
+    """
     table = EpisodeTable.load(path)
     if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
-        raise InputError(f"{path} holds no episode with this program's features")
+        raise InputError(
+            f"{path} has no episodes, or was made with other features than this release's: "
+            "make it again with `mirage episodes`"
+        )
     about = table.about
     if not about.has_logged_load:
-        raise InputError(f"{path} is of {about.load} times the load: no days that were")
+        raise InputError(
+            f"{path} was made at {about.load} times the logged load: give a table made without it"
+        )
     outside = asked.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
     if outside is not None:
-        raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")
+        raise InputError(f"{path} has no chains that {asked.name} decides for: {outside}")
     for served in (asked, *others):
         if served.artefact.scope.was_trained_after(str(about.cluster.get("name", "")), about.since):
-            raise InputError(f"{path} has days that {served.name} was trained on")
+            raise InputError(
+                f"{path} has days that {served.name} was trained on: give a table of later days"
+            )
     return table
 
 

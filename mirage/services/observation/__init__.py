@@ -1,1 +1,1 @@
-"""Show trained models and the twin the live cluster as they were trained to see it."""
+"""Observe the live cluster for trained models and the twin, as models saw it in training."""

@@ -1,7 +1,7 @@
-"""Builds what trained models see of the live cluster, once a model asks for it.
+"""Builds observations of the live cluster for trained models, once a model asks for one.
 
-An observation is made of this tick's queue and nodes, the cluster file, and what the history
-remembers. If something is missing there is no observation, and the decision says why.
+An observation is made from this tick's queue and nodes, the cluster file, and the stored history.
+If one of these is missing, there is no observation, and the decision says why.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from mirage.store.jobs.recent_jobs import read_recent_jobs
 from mirage.store.operations import clusters
 
 if TYPE_CHECKING:
-    # With them comes the compiler: half a second and 60 MiB, for nothing where rules decide.
+    # They import numba: half a second and 60 MiB, wasted if only rules decide.
     from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput as SeenLink
     from mirage.features.observation.feature_vector import SnapshotObserver
@@ -36,8 +36,10 @@ _log = structlog.get_logger(__name__)
 
 NO_FILE = "no cluster file is set (cluster.file)"
 _HIDDEN_SHARE = 0.1
-"""Busy nodes without a job to be seen: more of them, and jobs are hidden. The answer on nodes may
-be two minutes older than the queue, so a few such nodes mean nothing."""
+"""Jobs count as hidden if more than this share of the busy nodes shows no job.
+
+The list of nodes may be two minutes older than the queue, so a few such nodes mean nothing.
+"""
 
 
 _T = TypeVar("_T")
@@ -55,17 +57,18 @@ def _is_always_compiled() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Observes the cluster, with what is known of it beside what Slurm shows."""
+    """Observes the cluster, with data that Slurm's queue does not show."""
 
     params: Params
     node_names: Sequence[str] = ()
-    """By node number, as the cluster file has them; empty: sinfo's order is the file's."""
+    """The node names in the cluster file's order; empty if sinfo has the same order."""
     foresight: TwinCache = field(default_factory=TwinCache)
     lookback: ObservationWindow = field(default_factory=ObservationWindow)
     hides_jobs: Callable[[], bool] = _hide_no_jobs
-    """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
+    """Whether PrivateData hides jobs from users; raises ClusterError if that is not known."""
     is_compiled: Callable[[], bool] = _is_always_compiled
-    """Until then nothing is looked at: it would be compiled here, and the worker stand still."""
+    """Whether the simulator is compiled. Until then nothing is observed: the worker would stop for
+    the compilation."""
 
     def observe_cluster(
         self, tx: Transaction, cluster_id: int, snapshot: Snapshot
@@ -116,11 +119,11 @@ class TickObservations:
         self._observer, self._tx, self._cluster_id = observer, tx, cluster_id
         self._snapshot = snapshot
         self._looked: SnapshotObserver | str | None = None
-        """Or why nothing can be seen in this tick; None: nobody has asked."""
+        """The observer, or why there is none in this tick; None until somebody asks."""
         self._history: SubmissionHistory | None = None
 
     def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
-        """Float32[F] of `features.observation.spec`; or None, and why."""
+        """Return the observation, float32[F] of `features.observation.spec`; or None, and why."""
         look = self._get_look()
         if isinstance(look, str):
             return None, look
@@ -130,7 +133,7 @@ class TickObservations:
     def update_window(
         self, standby: Link, observation: NDArray[np.float32]
     ) -> NDArray[np.float32] | None:
-        """Float32[W, F]: the observations of this run so far, the present one last."""
+        """Return float32[W, F]: the observations of this run so far, the present one last."""
         if self._observer is None:
             return None
         now = self._snapshot.queue.taken_at
@@ -139,8 +142,11 @@ class TickObservations:
     def forecast_handover(
         self, predecessor: Link, standby: Link
     ) -> tuple[NDArray[np.int32] | None, bool]:
-        """Int32[19] of `features.twin_features`; or None, and whether its turn is still to come."""
-        # What may not be observed may not be simulated either: hidden jobs, an unknown history.
+        """Return the twin's quantiles, int32[19] of `features.twin_features`, in seconds.
+
+        If there are none, return None, and whether the twin is still to be asked.
+        """
+        # Without an observation there is no simulation: jobs are hidden, or history is missing.
         look = self._get_look()
         if self._observer is None or isinstance(look, str):
             return None, False
@@ -152,7 +158,7 @@ class TickObservations:
         return (None, False) if isinstance(found, str) else (found, found is None)
 
     def _get_look(self) -> "SnapshotObserver | str":
-        """Looked at once a tick."""
+        """Return the tick's observer, built once; or why there is none."""
         if self._looked is None:
             self._looked = _try_observing(self._build_look)
         return self._looked
@@ -174,7 +180,7 @@ class TickObservations:
         return self._observer.observe_cluster(self._tx, self._cluster_id, self._snapshot)
 
     def _build_link(self, predecessor: Link, standby: Link) -> "SeenLink":
-        """The hand-over as observations have it."""
+        """Return the hand-over in the form that observations take."""
         from mirage.features.handover_input import HandoverInput as SeenLink  # noqa: PLC0415 - see above
         from mirage.features.simulator_from_queue import build_submitted_job  # noqa: PLC0415
 
@@ -195,7 +201,7 @@ class TickObservations:
             gpus=job.gpus,
             job_id=job.job_id,
             submit=job.submit,
-            # In training it never stood behind a predecessor of its own.
+            # In training, a predecessor never waited for a predecessor of its own.
             predecessor_submit=max(predecessor.submit, predecessor.eligible or 0),
             predecessor_start=predecessor.start,
             predecessor_end=end,
@@ -204,10 +210,7 @@ class TickObservations:
 
 
 def _try_observing(make: Callable[[], _T]) -> _T | str:
-    """Return what `make` makes, or why it did not.
-
-    The rule that decides then needs nothing of what failed here.
-    """
+    """Return the result of `make`, or why it failed; a rule then decides without it."""
     try:
         return make()
     except MirageError as error:
@@ -229,7 +232,7 @@ def _count_unseen_nodes(snapshot: Snapshot) -> int:
 
 
 def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
-    """A day of it must be known: from accounting, or because the queue has been watched so long."""
+    """Raise InputError unless a day of history is known, from accounting or from the queue."""
     if clusters.read_history_until(tx, cluster_id) is not None:
         return
     first = snapshots.find_first_taken_at(tx, cluster_id)

@@ -1,9 +1,9 @@
-"""Keeps what was observed of each hand-over so far: the window of models that look back.
+"""Keeps the past observations of each hand-over, for models that use several of them.
 
 In training, observations lie ten minutes apart, and the last one is the present one. Here an
-observation is kept if it comes ten minutes or more after the one kept before. A service that starts
-anew begins with an empty window, and so does a hand-over that was not observed for a while. The
-model is told how far back is known.
+observation is kept if it comes ten minutes or more after the last one that was kept. The window is
+empty after a start of the service, and after a hand-over was not observed for a while. The model
+gets the length of the window.
 """
 
 from collections.abc import Hashable
@@ -15,9 +15,9 @@ from mirage.domain.arrays import Observation
 
 STEP_S = 600
 GAP_S = 2 * STEP_S
-"""Without an observation for longer, those before are forgotten."""
+"""Seconds without an observation after which the earlier ones are dropped."""
 LONGEST = 144
-"""Observations: a day."""
+"""The most observations of a window: one day of them."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class ObservationWindow:
     _tick: int = 0
 
     def update_window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
-        """float32[W, F]: what is kept of it, and the present observation [F] last."""
+        """Return float32[W, F]: the kept observations, and the present one [F] last."""
         if now != self._tick:
             self._forget_stale(now)
         kept = self._kept.setdefault(handover, [])
@@ -39,6 +39,6 @@ class ObservationWindow:
         return np.stack([*older[1 - LONGEST :], observation])
 
     def _forget_stale(self, now: int) -> None:
-        """Once a tick: who was not observed lately begins anew, or has handed over."""
+        """Drop, once a tick, the hand-overs that were not observed lately."""
         self._tick = now
         self._kept = {k: v for k, v in self._kept.items() if now - v[-1][0] <= GAP_S}

@@ -1,9 +1,9 @@
-"""The twin in the service: what it foretells of each hand-over, asked now and then.
+"""Keeps the twin's forecast of each hand-over, and asks the twin again now and then.
 
-An answer takes some 30 ms on a cluster of a hundred nodes, and seconds on one of thousands of jobs.
-It changes slowly, so a hand-over is asked for at most 48 times in its predecessor's run, and each
-tick brings a little time to ask in, which is saved up for an answer that takes longer. Who has
-waited longest for an answer, a new one or its first, is next. A service that starts anew asks anew.
+A forecast takes some 30 ms on a cluster of a hundred nodes, and seconds on one of thousands of
+jobs. It changes slowly, so the twin is asked at most 48 times in a predecessor's run. Each tick
+brings a little time to ask, which is saved up for forecasts that take longer. The hand-over that
+has waited longest for a forecast is next. The forecasts are lost when the service stops.
 """
 
 import time
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mirage.episodes.table.twin_forecasts import ASKED
 
 if TYPE_CHECKING:
-    # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
+    # It imports numba: half a second and 60 MiB, wasted if nobody asks the twin.
     from mirage.features.handover_input import HandoverInput
 
 GOOD_FOR = 4
@@ -35,20 +35,20 @@ TwinQuery = Callable[["HandoverInput"], Quantiles]
 
 @dataclass(slots=True)
 class TwinCache:
-    """The answers of late, and how much time there is to ask."""
+    """The recent forecasts, and the time that is left to ask for more."""
 
     budget_s: float = BUDGET_S
     clock: Callable[[], float] = time.perf_counter
     _answers: dict[Hashable, tuple[int, Quantiles]] = field(default_factory=dict)
     _turns: dict[Hashable, int] = field(default_factory=dict)
-    """Who waits to be asked for, longest first; and when that was last wanted."""
+    """The hand-overs that wait for a forecast, longest first, with when each was last wanted."""
     _tick: int = 0
     _saved_s: float = 0.0
     _cost_s: float = 0.0
-    """Of the last ask: the next one is taken to cost as much."""
+    """The seconds of the last forecast; the next one is expected to take as long."""
 
     def get_quantiles(self, link: "HandoverInput", now: int, ask: TwinQuery) -> Quantiles | None:
-        """[19], at `twin_features.LEVELS`, seconds; None: there was no time yet to ask."""
+        """Return int32[19], seconds at `twin_features.LEVELS`; None if the twin was not asked."""
         key = (link.job_id, link.predecessor_start)
         every_s = max(60, (link.predecessor_end - link.predecessor_start) // ASKED)
         at, answer = self._answers.get(key, (None, None))
@@ -73,10 +73,10 @@ class TwinCache:
             self._cost_s = min(took_s, LONGEST_SAVING * self.budget_s)
 
     def _begin_tick(self, now: int) -> None:
-        """A tick is an instant of the cluster. No more is saved than one answer costs."""
+        """Add a tick's time once for each instant; at most one forecast's time is saved up."""
         if now == self._tick:
             return
-        # Who was not heard of in the last tick has handed over.
+        # A hand-over that was not wanted in the last tick is over.
         self._turns = {k: at for k, at in self._turns.items() if at >= self._tick}
         most_s = max(self.budget_s, self._cost_s)
         self._tick, self._saved_s = now, min(max(self._saved_s, 0.0) + self.budget_s, most_s)

@@ -1,4 +1,4 @@
-"""Sets how long data that grows without end is kept; the worker tidies it up every hour."""
+"""Deletes old data that would otherwise grow without end; the worker runs this every hour."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,11 @@ from mirage.store.jobs import snapshots
 _log = structlog.get_logger(__name__)
 
 BATCH = 5000
-"""Rows of each kind that go in an hour: SQLite's one writer is held for a moment, and 120,000 a day
-are more than anybody may cause (`services.access.quotas`)."""
+"""The most rows of each kind that are deleted in an hour.
+
+SQLite's only writer is blocked for a moment. 120,000 rows a day are more than users can cause
+(`services.access.quotas`).
+"""
 
 _ASKED = "asked: "
 ROUTINE = EventFilter(
@@ -34,8 +37,11 @@ ROUTINE = EventFilter(
     ),
     of_owners=_ASKED,
 )
-"""What a chain's life leaves in the audit. All else, known here or not, is kept longer: what admins
-did, tokens and sessions, who was refused what, marks on others' jobs."""
+"""The audit's events of a chain's ordinary life.
+
+All other events are kept longer: changes by admins, tokens and sessions, refused requests, marks on
+the jobs of others.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,7 @@ class Retention:
 
 
 def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
-    """Once an hour. Each kind in a transaction of its own: none waits long for the next."""
+    """Delete expired rows; called once an hour. Each kind has its own, short transaction."""
     with store.begin() as tx:
         snapshots.thin_snapshots(tx, cluster_id, now)
     with store.begin() as tx:
@@ -63,4 +69,4 @@ def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> N
         before = now - max(keep.audit_days, keep.audit_admin_days) * DAY_S
         rows += pruning.prune_audit(tx, cluster_id, before, BATCH)
     if empty or rows:
-        _log.info("tidied", chains_without_links=empty, rows_of_the_audit=rows)
+        _log.info("expired rows were deleted", chains_without_links=empty, rows_of_the_audit=rows)

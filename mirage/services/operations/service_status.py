@@ -1,4 +1,4 @@
-"""The service on itself: is its worker alive, who acts, what it costs Slurm, what version it is."""
+"""Reports on the service: its worker, its lease, its cost for Slurm, its versions."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ _PACKAGE = "mirage-provisioner"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
     tick: WorkerTick | None
-    """None: no worker has made a round yet."""
+    """The worker's last tick; None if there was none yet."""
     lease_holder: str | None
     lease_until: int | None
     database_bytes: int
     schema: str | None
     schema_known: str
-    """What this program was made for."""
+    """The schema version that this program needs."""
     versions: Mapping[str, str]
 
 
@@ -61,9 +61,9 @@ class CallCost:
     failures: int
     seconds: float
     unread: int
-    """Rows of the answers that were left out, since they did not read; each answer counts."""
+    """Rows that could not be read and were left out, summed over all answers."""
     a_minute: float
-    """Calls, on average over the time asked about."""
+    """Calls per minute, on average over the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class PollingCost:
     until: int
     total: CallCost
     commands: tuple[CallCost, ...]
-    """The dearest first."""
+    """By kind of question; the one that took most seconds first."""
     hours: tuple[tuple[int, int], ...]
-    """Each hour with the calls in it, oldest first; those without any are left out."""
+    """Each hour (epoch seconds) with its calls, oldest first; hours without calls are left out."""
 
 
 def read_polling_cost(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> PollingCost:
@@ -114,18 +114,20 @@ def _build_cost(command: str, made: CallCounts, minutes: float) -> CallCost:
 
 
 class TickRecorder:
-    """Writes down each round of the worker, and what asking Slurm has cost since the one before."""
+    """Records each tick of the worker, and the cost of asking Slurm since the last one."""
 
     def __init__(self, holder: str, usage: Callable[[], Mapping[str, CallTotals]] | None) -> None:
-        """`usage`: of the whole process, since its start; None: nothing is asked of a Slurm."""
+        """`holder` names the worker. `usage` returns the process's calls since its start; None if
+        there is no Slurm."""
         self._holder, self._usage = holder, usage
-        self._version = get_own_version()  # once: it is a file, and descriptors may run out later
+        # Read once: it is in a file, and the process may run out of descriptors later.
+        self._version = get_own_version()
         self._counted: Mapping[str, CallTotals] = {}
 
     def record_tick(
         self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
     ) -> None:
-        """`error`: why the round came to nothing; empty: it did not."""
+        """Record a tick that took `took_s` seconds; `error` says why it failed, if it did."""
         tick = WorkerTick(
             at=now,
             took_s=took_s,

@@ -1,4 +1,4 @@
-"""Tells an admin, once and in the log, what to know of Slurm's own settings."""
+"""Warns the admin in the log, once, about settings of Slurm that matter to Mirage."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ _log = structlog.get_logger(__name__)
 
 
 def warn_about_site(ask: Callable[[], SiteConfig], cluster: str) -> None:
-    """`cluster`: the name that the history is kept under."""
+    """Log the warnings. `ask` returns Slurm's settings; `cluster` is Mirage's `cluster.name`."""
     try:
         site = ask()
     except ClusterError as error:
@@ -34,5 +34,5 @@ def warn_about_site(ask: Callable[[], SiteConfig], cluster: str) -> None:
             slurmdbd=site.accounting,
         )
     if not site.keeps_comments:
-        # Said, not warned of: links are then known by job id and submit line.
+        # No warning: Mirage then knows links by job id and submit line.
         _log.info("accounting keeps no comments", store_flags=sorted(site.store_flags))

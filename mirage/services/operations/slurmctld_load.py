@@ -1,6 +1,6 @@
-"""Records what Mirage's user has cost slurmctld, by slurmctld's own count.
+"""Records how many calls Mirage's user has made to slurmctld, by slurmctld's own count (sdiag).
 
-slurmctld is asked seldom, and its answer is kept for pages.
+slurmctld is asked seldom, and its answer is stored for pages.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ _KIND = "rpcs"
 _US = 1e6
 
 DiagnosisReader = Callable[[], tuple[Diagnosis, str]]
-"""slurmctld's count, and the user that Mirage is there."""
+"""Returns slurmctld's count, and the user as whom Mirage calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcUsage:
-    """The calls of the user that Mirage runs as, whoever made them, and those of all users."""
+    """The calls of the user that Mirage runs as, by whatever program, and those of all users."""
 
     at: int
     since: int | None
-    """None: since slurmctld started."""
+    """When the count began, in epoch seconds; None if it began with slurmctld's start."""
     user: str
     calls: int
     seconds: float
-    """That slurmctld took for them."""
+    """The seconds that slurmctld took for these calls."""
     all_calls: int
     all_seconds: float
 
@@ -60,13 +60,13 @@ def compute_usage(told: Diagnosis, user: str) -> RpcUsage:
 
 
 def read_last_usage(tx: Transaction, cluster_id: int) -> RpcUsage | None:
-    """None: slurmctld has not been asked yet."""
+    """Return the last stored usage; None if slurmctld has not been asked yet."""
     found = reports.find_last_report(tx, cluster_id, _KIND)
     return None if found is None else RpcUsage(**found.document)
 
 
 class LoadSensor:
-    """The worker's: it asks every so many seconds, whatever the answer was."""
+    """Asks slurmctld for its count every `every_s` seconds, whether or not it answered before."""
 
     def __init__(self, ask: DiagnosisReader, every_s: int) -> None:
         self._ask, self._every_s = ask, every_s
@@ -79,7 +79,7 @@ class LoadSensor:
         try:
             found = compute_usage(*self._ask())
         except ClusterError as error:
-            _log.warning("slurmctld does not say what it was asked", error=str(error))
+            _log.warning("slurmctld does not answer sdiag", error=str(error))
             return
         with store.begin() as tx:
             reports.put_report(tx, cluster_id, _KIND, asdict(found), at=found.at)

@@ -165,7 +165,7 @@ def test_a_model_that_is_better_is_promoted_with_its_evidence(client: Client, mo
 def test_without_enough_evidence_nothing_changes(client: Client, models: Path) -> None:
     refused = promote(client, "few.npz")
     assert refused.status_code == 409
-    assert "fewer than 6 days tell nothing" in refused.json()["detail"]
+    assert "fewer than 6 days are too few to compare" in refused.json()["detail"]
     assert promote(client).status_code == 422
     assert promote(client, "none.npz").status_code == 404
     assert promote(client, "../tables/calm.npz").status_code == 422

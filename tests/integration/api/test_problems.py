@@ -178,7 +178,7 @@ def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.Mo
     assert statuses == [201, 201, 201, 429]
     answer = client.post(CHAINS, made_up[3], who="alice")
     assert problem(answer)["type"] == "/problems/too-many"
-    assert "Slurm has shown no job" in answer.json()["detail"]
+    assert "have no job in Slurm yet" in answer.json()["detail"]
     assert client.post(CHAINS, made_up[0], who="alice").status_code == 201
     assert client.post(CHAINS, made_up[3], who="bob").status_code == 201
 

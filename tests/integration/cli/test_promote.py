@@ -76,11 +76,11 @@ def test_a_lower_mean_that_one_day_has_made_is_refused(home: Path) -> None:
 def test_few_days_are_refused_whatever_they_say(home: Path) -> None:
     answer = promote(home, [CALM] * 5)
     assert (answer.code, answer.out) == (1, "")
-    assert "fewer than 6 days tell nothing; models/made/1 stays in use" in answer.err
+    assert "fewer than 6 days are too few to compare; models/made/1 stays in use" in answer.err
 
 
 def test_one_that_is_dearer_is_refused(home: Path) -> None:
     registry.promote_version(home / "models" / "made" / "2")
     answer = promote(home, [CALM] * 8, version=1)
     assert (answer.code, answer.out) == (1, "")
-    assert "it is not cheaper; models/made/2 stays in use" in answer.err
+    assert "the new version is not cheaper; models/made/2 stays in use" in answer.err
