@@ -1,4 +1,4 @@
-"""A finding: a thing, how it stands, and what to do about it."""
+"""A finding of `mirage doctor`: the thing that was checked, the verdict, and what to do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mirage.errors import ConfigError, MirageError
 class Severity(StrEnum):
     GOOD = "good"
     WARNING = "warning"
-    """It works, and less well than it could."""
+    """The installation works, but less well than it could."""
     FAULT = "fault"
 
 

@@ -17,11 +17,11 @@ from mirage.errors import ClusterUnavailable
 from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
 SYSTEMD = Path("/run/systemd/system")
-"""Is there where systemd runs (sd_booted(3))."""
+"""This folder exists if systemd runs (sd_booted(3))."""
 
 PROC_MOUNTS = Path("/proc/self/mounts")
 _HIDDEN = frozenset({"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"})
-"""How /proc is mounted where processes are their owners' own; newer kernels print the words."""
+"""Mount options of /proc that hide users' processes from each other; new kernels print words."""
 
 _MIB = 1 << 20
 _LITTLE_MIB, _TOO_LITTLE_MIB = 2048, 200
@@ -34,7 +34,7 @@ _ASKED = ("LoadState", "ActiveState", "UnitFileState", "NRestarts", "NeedDaemonR
 
 
 def check_host(settings: Settings, *, user: bool) -> list[Finding]:
-    """`user`: of one's own service, which has no unit of the system's."""
+    """Run the checks of this host; `user`: for a user's own service, which has no system unit."""
     return [
         *([] if user else [run_check("unit", check_unit)]),
         run_check("disk", lambda: check_disk(settings.service.state_dir)),
@@ -47,7 +47,7 @@ def check_host(settings: Settings, *, user: bool) -> list[Finding]:
 
 
 def check_account(state_dir: Path) -> list[Finding]:
-    """Said where it is not the service's: what follows is then of another account's rights."""
+    """Warn if this account is not the service's, since the findings then hold for this account."""
     try:
         owner = state_dir.stat().st_uid
         if owner == os.geteuid():
@@ -55,9 +55,11 @@ def check_account(state_dir: Path) -> list[Finding]:
         whose = pwd.getpwuid(owner).pw_name
     except (OSError, KeyError):
         return []
-    told = f"{state_dir} is {whose}'s, and this runs as somebody else: "
+    told = f"{state_dir} is {whose}'s, but this command runs as another user: "
     how = (
-        "`mirage-as-service doctor`" if shutil.which("mirage-as-service") else f"run it as {whose}"
+        "run `mirage-as-service doctor`"
+        if shutil.which("mirage-as-service")
+        else f"run this command as {whose}"
     )
     return [Finding("account", Severity.WARNING, told + how)]
 
@@ -65,7 +67,9 @@ def check_account(state_dir: Path) -> list[Finding]:
 def check_unit() -> tuple[Severity, str]:
     """Check whether systemd knows the service, restarts it, and starts it with the host."""
     if not SYSTEMD.is_dir():
-        return Severity.GOOD, "systemd does not run here: what starts `mirage serve` again is yours"
+        return Severity.GOOD, (
+            "this host runs no systemd: make sure that something restarts `mirage serve`"
+        )
     asked = [f"--property={name}" for name in _ASKED]
     words = ["systemctl", "show", _UNIT, *asked]
     try:
@@ -73,7 +77,7 @@ def check_unit() -> tuple[Severity, str]:
             words, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Severity.WARNING, f"systemctl does not say: {error}"
+        return Severity.WARNING, f"systemctl does not answer: {error}"
     facts = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     return judge_unit(facts)
 
@@ -86,21 +90,28 @@ def judge_unit(facts: dict[str, str]) -> tuple[Severity, str]:
             "(docs/admin/install.md)"
         )
     if facts.get("NeedDaemonReload") == "yes":
-        return Severity.WARNING, "its file was changed: `systemctl daemon-reload`, then restart it"
+        return Severity.WARNING, (
+            "the unit's file was changed: run `systemctl daemon-reload`, then "
+            f"`systemctl restart {_UNIT}`"
+        )
     if facts.get("ActiveState") == "failed":
-        return Severity.FAULT, f"it has failed: `journalctl -u {_UNIT}` says why"
+        return Severity.FAULT, f"the service has failed: `journalctl -u {_UNIT}` says why"
     return _judge_loaded_unit(facts)
 
 
 def _judge_loaded_unit(facts: dict[str, str]) -> tuple[Severity, str]:
     state, restarts = facts.get("ActiveState", "?"), facts.get("NRestarts", "0")
     if state != "active":
-        return Severity.WARNING, f"it is {state}: `systemctl enable --now {_UNIT}`"
+        return Severity.WARNING, f"the service is {state}: run `systemctl enable --now {_UNIT}`"
     if restarts not in {"", "0"}:
-        return Severity.WARNING, f"started again {restarts} times: `journalctl -u {_UNIT}`"
+        return Severity.WARNING, (
+            f"systemd restarted the service {restarts} times: `journalctl -u {_UNIT}` says why"
+        )
     if facts.get("UnitFileState") != "enabled":
-        return Severity.WARNING, f"it ends with this host: `systemctl enable {_UNIT}`"
-    return Severity.GOOD, "it runs, and starts with this host"
+        return Severity.WARNING, (
+            f"the service does not start after a reboot: run `systemctl enable {_UNIT}`"
+        )
+    return Severity.GOOD, "the service runs, and starts with this host"
 
 
 def check_disk(state_dir: Path) -> tuple[Severity, str]:
@@ -108,12 +119,12 @@ def check_disk(state_dir: Path) -> tuple[Severity, str]:
     try:
         free_mib = shutil.disk_usage(state_dir).free // _MIB
     except OSError as error:
-        return Severity.FAULT, f"{state_dir} cannot be looked at: {error.strerror}"
+        return Severity.FAULT, f"{state_dir} cannot be read: {error.strerror}"
     told = f"{free_mib} MiB are free at {state_dir}"
     if free_mib < _TOO_LITTLE_MIB:
-        return Severity.FAULT, f"{told}: nothing can be stored soon, make room"
+        return Severity.FAULT, f"{told}: free some space before the database cannot grow any more"
     if free_mib < _LITTLE_MIB:
-        return Severity.WARNING, f"{told}: make room"
+        return Severity.WARNING, f"{told}: free some space"
     return Severity.GOOD, told
 
 
@@ -127,11 +138,11 @@ def check_nfs_mounts(mounts: str) -> tuple[Severity, str]:
     stale = sorted(place for place, options in nfs.items() if "nocto" in options)
     if stale:
         return Severity.WARNING, (
-            f"{', '.join(map(escape_unprintable, stale))}: mounted with nocto, so two links of a "
-            "chain whose directory is there may both believe that they may write: "
-            "take it out everywhere"
+            f"{', '.join(map(escape_unprintable, stale))}: mounted with nocto, so if a chain's "
+            "directory is there, two of its links may both write the checkpoint: remove nocto on "
+            "all hosts"
         )
-    return Severity.GOOD, f"{len(nfs)} of NFS here, none with nocto"
+    return Severity.GOOD, f"{len(nfs)} NFS mounts on this host, none with nocto"
 
 
 def check_clock() -> tuple[Severity, str]:
@@ -143,10 +154,11 @@ def check_clock() -> tuple[Severity, str]:
     told = ctypes.create_string_buffer(_TIMEX_BYTES)
     if ctypes.CDLL(None, use_errno=True).adjtimex(told) == _UNSYNCHRONIZED:
         return Severity.WARNING, (
-            "nothing keeps it (NTP): waits come out wrong, and MUNGE refuses credentials where "
-            "hosts differ by five minutes. Start chrony or systemd-timesyncd"
+            "no program synchronizes the clock (NTP): waits are measured wrongly, and MUNGE "
+            "refuses credentials if hosts differ by five minutes. Start chrony or "
+            "systemd-timesyncd"
         )
-    return Severity.GOOD, "it is kept"
+    return Severity.GOOD, "the clock is synchronized"
 
 
 def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
@@ -157,24 +169,24 @@ def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
     found = [line.split() for line in mounts.splitlines()]
     options = next((words[3].split(",") for words in reversed(found) if words[1] == "/proc"), [])
     if _HIDDEN & set(options):
-        return Severity.GOOD, "users see no processes of others"
+        return Severity.GOOD, "users do not see each other's processes"
     return Severity.WARNING, (
-        "users see the command lines of others, this service's included. Mirage relies on no "
-        "secret in one; other programs may: mount /proc with hidepid=2 (docs/admin/security.md)"
+        "users see each other's command lines. Mirage puts no secret into one, but other "
+        "programs may: mount /proc with hidepid=2 (docs/admin/security.md)"
     )
 
 
 def check_munge() -> tuple[Severity, str]:
-    """A credential made and read: what the wrapped sbatch and `mirage chain` are known by."""
+    """Create and decode a credential, as the wrapped sbatch and `mirage chain` need it."""
     payload = "mirage doctor"
     try:
         who = munge.authenticate_caller(munge.create_credential(payload), payload)
     except ClusterUnavailable as error:
         return Severity.WARNING, (
-            f"{error}: users of other hosts are not known, so their chains are not registered at "
-            "once. Install munge with the cluster's key, and start munged"
+            f"{error}: the service cannot identify users of other hosts, so it learns of their "
+            "chains late. Install munge with the cluster's key, and start munged"
         )
-    return Severity.GOOD, f"it vouches for {who.user}"
+    return Severity.GOOD, f"MUNGE works, and identifies {who.user}"
 
 
 def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
@@ -182,19 +194,22 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     sbatch = shutil.which("sbatch", path=path)
     ours = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:
-        return Severity.WARNING, "there is none on PATH: no chain can be submitted on this host"
+        return Severity.WARNING, (
+            "PATH has no sbatch: nobody can submit a chain on this host. Install Slurm's client "
+            "commands"
+        )
     folder = Path(sbatch).resolve().parent
     if not (folder / "mirage_service.py").exists():
         return Severity.GOOD, (
-            f"{sbatch} is Slurm's own: chains are asked for by `mirage chain submit`, or with "
+            f"{sbatch} is Slurm's own: users submit chains by `mirage chain submit`, or with "
             f"{ours} first on PATH"
         )
     if differing := sorted(_list_differing_files(folder, ours)):
         return Severity.WARNING, (
-            f"{sbatch} is of another Mirage than this one ({', '.join(differing[:3])} differ): "
-            f"copy {ours} there"
+            f"{sbatch} belongs to another version of Mirage ({', '.join(differing[:3])} differ): "
+            f"copy {ours} to {folder}"
         )
-    return Severity.GOOD, f"{sbatch} is this Mirage's, and asks for chains"
+    return Severity.GOOD, f"{sbatch} is the wrapped sbatch of this Mirage"
 
 
 def _list_differing_files(theirs: Path, ours: Path) -> Iterator[str]:

@@ -25,11 +25,11 @@ _SLURM = "Slurm"
 def run_checks(
     settings: Settings, *, config: Path | None, user: bool, moves: bool, url: str | None
 ) -> list[Finding]:
-    """Check everything, in the order in which a person mends it.
+    """Run all checks, in the order in which a person mends the faults.
 
-    `config`: the configuration file that was named, if one was. `user`: the service is one user's
-    own. `moves`: try what the account may do in Slurm, which costs two job numbers; not tried where
-    Slurm itself has a fault. `url`: where people reach the service.
+    `config`: the configuration file of the command's option. `user`: check a user's own service.
+    `moves`: try which jobs the account may change in Slurm, which uses up two job ids; left out if
+    Slurm has a fault. `url`: the address at which clients reach the service.
     """
     findings = [
         *host_checks.check_account(settings.service.state_dir),
@@ -56,7 +56,7 @@ def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severi
     """
     file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
     if not file.exists():
-        return Severity.GOOD, "there is no file: everything is as by default"
+        return Severity.GOOD, "there is no file: defaults are in force"
     secret = settings.database.url and mask_url(settings.database.url) != settings.database.url
     if secret and file.stat().st_mode & 0o004:
         return Severity.WARNING, (
@@ -75,16 +75,19 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
         with suppress(OSError, KeyError):
             owner = pwd.getpwuid(folder.stat().st_uid).pw_name
             if owner != pwd.getpwuid(os.geteuid()).pw_name:
-                return Severity.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
+                return Severity.WARNING, (
+                    f"the database is {owner}'s, who alone can read it: run "
+                    "`mirage-as-service doctor`"
+                )
     wiring.open_store(settings).close()
     wiring.check_path_security(settings)
     file = wiring.find_database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
         return (
             Severity.WARNING,
-            f"everybody may read {file}, whatever PrivateData says: chmod o= it",
+            f"everybody can read {file}, whatever PrivateData hides: run `chmod o= {file}`",
         )
-    return Severity.GOOD, "it has this program's schema"
+    return Severity.GOOD, "the database has this program's schema"
 
 
 def _check_mode(settings: Settings) -> tuple[Severity, str]:
@@ -112,7 +115,7 @@ def _check_policy(settings: Settings) -> tuple[Severity, str]:
     if isinstance(policy, AutoPolicy):
         models = sum(candidate.scope is not None for candidate in policy.candidates)
         rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
-        return Severity.GOOD, f"auto decides, among {models} models, {rules}"
+        return Severity.GOOD, f"auto decides, and chooses among {models} models, {rules}"
     if not isinstance(policy, ModelPolicy):
         return Severity.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card
@@ -132,11 +135,13 @@ def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
         )
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
-        told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
-        return Severity.WARNING, f"{told} (`mirage cluster import` writes one)"
+        told = (
+            "cluster.file is not set: if a link may not be pinned, auto uses no model and no twin"
+        )
+        return Severity.WARNING, f"{told}. `mirage cluster import` writes a cluster file"
     if policy.needs.observation:
         return Severity.WARNING, wiring.check_settings(settings)[0]
-    return Severity.GOOD, "none is set, and no rule needs one"
+    return Severity.GOOD, "cluster.file is not set, and the policy does not need it"
 
 
 def _check_authentication(settings: Settings) -> tuple[Severity, str]:
@@ -149,7 +154,9 @@ def _check_authentication(settings: Settings) -> tuple[Severity, str]:
     if auth.jwks_file is not None or auth.jwks_url is not None:
         told.append("JSON web tokens by public keys")
     if auth.jwt_key_file is not None:
-        told.append(f"JSON web tokens by {auth.jwt_key_file}, with which anybody's can be made")
+        told.append(
+            f"JSON web tokens by {auth.jwt_key_file}, a key that can forge a token of any user"
+        )
         return Severity.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
     return Severity.GOOD, ", ".join(told)
 

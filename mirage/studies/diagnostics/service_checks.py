@@ -22,7 +22,7 @@ _OK, _MISDIRECTED = 200, 421
 
 
 def check_service(settings: Settings, url: str | None) -> list[Finding]:
-    """`url`: where people reach it, through whatever is in between."""
+    """Run the checks of the service; `url` is its address for clients, such as a proxy's."""
     return [
         run_check("models", lambda: check_models(settings)),
         run_check("service", lambda: check_readiness(settings)),
@@ -46,7 +46,7 @@ def check_models(settings: Settings) -> tuple[Severity, str]:
     broken = list(_find_broken_models(names, settings))
     if broken:
         return Severity.FAULT, "; ".join(broken)
-    return Severity.GOOD, f"{len(names)} in {under}, each as its card says"
+    return Severity.GOOD, f"{len(names)} in {under}, each matches its card"
 
 
 def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
@@ -57,11 +57,12 @@ def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
         made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
     rows = {command: calls.unread for command, calls in made.items() if calls.unread}
     if not rows:
-        return Severity.GOOD, "every row of the last 24 h reads"
+        return Severity.GOOD, "Mirage could read every row of the last 24 h"
     told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
     return Severity.WARNING, (
-        f"rows of the last 24 h that did not read and were left out, each answer counted: {told}. "
-        "The service's log names each once; what they are about is neither forecast nor moved"
+        f"rows of the last 24 h that Mirage could not read, summed over all answers: {told}. "
+        "The service's log shows each row once. Mirage makes no forecast for the jobs of these "
+        "rows, and moves none of them"
     )
 
 
@@ -75,20 +76,22 @@ def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:
 
 
 def check_readiness(settings: Settings) -> tuple[Severity, str]:
-    """On TCP, and ready: the queue was read lately."""
+    """Check whether the service answers on TCP, and has read the queue lately."""
     given = settings.service
     host = f"[{given.host}]" if ":" in given.host else given.host
     if given.port == 0:
-        return Severity.GOOD, "service.port is 0, so only its log says where it is"
+        return Severity.GOOD, "service.port is 0: the service's log says which port it chose"
     url = f"http://{host}:{given.port}{given.root_path}"
     answer = _fetch_response(f"{url}/healthz")
     if isinstance(answer, str):
-        return Severity.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
+        return Severity.WARNING, (
+            f"no service answers at {url}: run `systemctl start mirage` ({answer})"
+        )
     ready = _fetch_response(f"{url}/readyz")
     if isinstance(ready, str) or ready.status_code != _OK:
         told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
-        return Severity.WARNING, f"it answers at {url} and is not ready: {told}"
-    return Severity.GOOD, f"it answers at {url}, and has read the queue lately"
+        return Severity.WARNING, f"the service answers at {url}, but is not ready: {told}"
+    return Severity.GOOD, f"the service answers at {url}, and has read the queue lately"
 
 
 def _check_socket(settings: Settings) -> list[Finding]:
@@ -101,9 +104,9 @@ def _check_socket(settings: Settings) -> list[Finding]:
         if isinstance(answer, str):
             return (
                 Severity.WARNING,
-                f"nobody listens at {path}: `systemctl start mirage` ({answer})",
+                f"no service listens at {path}: run `systemctl start mirage` ({answer})",
             )
-        return Severity.GOOD, f"it answers at {path}"
+        return Severity.GOOD, f"the service answers at {path}"
 
     return [run_check("socket", connect)]
 
@@ -157,7 +160,7 @@ def _find_root_path_fault(base: str) -> str:
 
 
 def _fetch_response(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
-    """The answer, or why there is none."""
+    """Return the response, or the reason why there is none."""
     try:
         with httpx.Client(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client:
             return client.get(url)

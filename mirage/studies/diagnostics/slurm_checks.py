@@ -18,7 +18,7 @@ _MASTERS = frozenset({"root", "slurm"})
 def check_slurm(settings: Settings) -> tuple[Severity, str]:
     """Check that Slurm answers, the way that the service asks it.
 
-    Raises ConfigError where commands are missing, ClusterUnavailable where nothing answers.
+    Raises ConfigError if commands are missing, and ClusterUnavailable if Slurm does not answer.
     """
     wiring.check_slurm_commands(settings)
     if settings.cluster.transport == "cli":
@@ -33,9 +33,9 @@ def _check_controller(settings: Settings) -> tuple[Severity, str]:
     name = settings.cluster.name
     if site.cluster_name != name:
         return Severity.WARNING, (
-            f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
-            f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
-            "service"
+            f"Slurm's ClusterName is {site.cluster_name}, and cluster.name is {name}: Mirage may "
+            f'mix the history of two clusters. Set cluster.name = "{site.cluster_name}", then '
+            "restart the service"
         )
     return Severity.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
 
@@ -43,7 +43,7 @@ def _check_controller(settings: Settings) -> tuple[Severity, str]:
 def _check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
     """Describe slurmrestd, and list what is lacking, a sentence each.
 
-    The check asks slurmrestd as the service would. Raises ClusterUnavailable where there is no
+    The check asks slurmrestd as the service would. Raises ClusterUnavailable if slurmrestd does not
     answer.
     """
     slurm = wiring.build_slurmrestd_client(settings)
@@ -51,11 +51,18 @@ def _check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
     told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
     lacking = []
     if not spoken.accounting:
-        lacking.append("serves no accounting (start it without -s, or name that plugin in -s too)")
+        lacking.append(
+            "slurmrestd serves no accounting: start it without -s, or name slurmdbd's plugin in -s"
+        )
     if slurm.commands is None:
-        lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
+        lacking.append(
+            "PATH has no scontrol: Mirage cannot hold jobs, and does not know slurm.conf. "
+            "Install Slurm's client commands"
+        )
     if not spoken.is_tested:
-        lacking.append(f"{spoken.version} was never tried: Mirage knows its documents alone")
+        lacking.append(
+            f"Mirage was never tried with {spoken.version}, which it knows from Slurm's documents"
+        )
     return told, [*lacking, *_check_token(settings)]
 
 
@@ -65,13 +72,13 @@ def _check_token(settings: Settings) -> Iterator[str]:
         return
     if file.load_token().user in _MASTERS:
         yield (
-            f"{file.path} is {file.load_token().user}'s and may act as anybody: "
-            "an Operator's will do"
+            f"the token in {file.path} belongs to {file.load_token().user}, who may act as any "
+            "user: use the token of an Operator instead"
         )
 
 
 def check_permissions(settings: Settings) -> list[Finding]:
-    """Try which moves the account may make, and for whom. Costs two job numbers."""
+    """Try which jobs the account may change in Slurm, and for whom. Uses up two job ids."""
     timeout_s = settings.cluster.command_timeout_s
     runner, cluster = CommandRunner(timeout_s=timeout_s), SlurmCli(timeout_s=timeout_s)
     try:
@@ -93,10 +100,10 @@ def check_permissions(settings: Settings) -> list[Finding]:
 
 
 def check_release(told: str, *, operator: bool | None) -> list[Finding]:
-    """Judge a release of Slurm. `told`: as scontrol shows SLURM_VERSION."""
+    """Judge a release of Slurm; `told` is SLURM_VERSION as scontrol prints it."""
     known = releases.parse_release(told)
     if known is None:
-        said = f"{told!r} names no release that Mirage knows"
+        said = f"Mirage knows no release {told!r} of Slurm"
         return [Finding("release", Severity.WARNING, said)]
     wrong = [
         *filter(None, [releases.describe_untested(known)]),
@@ -111,7 +118,7 @@ def check_release(told: str, *, operator: bool | None) -> list[Finding]:
 
 
 def _list_coordinated_accounts(cluster: SlurmCli) -> frozenset[str]:
-    """Accounts that this account coordinates; none where accounting does not say."""
+    """List the Slurm accounts that this user coordinates; none if accounting does not answer."""
     try:
         return compute_reach(get_own_name(), cluster.fetch_roster()).accounts
     except MirageError:

@@ -37,7 +37,7 @@ def test_an_operator_may_move_everybodys_jobs(site: Site) -> None:
         assert found[f"may {move}"] == ("good", "of everybody's jobs (Operator)")
     assert found["may queue"] == ("good", "of everybody's jobs")
     assert found["may sacct"][0] == found["may submit"][0] == "good"
-    assert "with which anybody's can be made" in found["identity"][1]
+    assert "a key that can forge a token of any user" in found["identity"][1]
     assert jobs(site) == before
 
 

@@ -27,12 +27,12 @@ RUNNING = {
 @pytest.mark.parametrize(
     ("differing", "verdict", "told"),
     [
-        ({}, GOOD, "it runs, and starts with this host"),
+        ({}, GOOD, "the service runs, and starts with this host"),
         ({"LoadState": "not-found"}, WARNING, "nothing starts the service with this host"),
         ({"ActiveState": "failed"}, FAULT, "journalctl -u mirage.service"),
         ({"ActiveState": "inactive"}, WARNING, "systemctl enable --now mirage.service"),
         ({"UnitFileState": "disabled"}, WARNING, "`systemctl enable mirage.service`"),
-        ({"NRestarts": "7"}, WARNING, "started again 7 times"),
+        ({"NRestarts": "7"}, WARNING, "restarted the service 7 times"),
         ({"NeedDaemonReload": "yes"}, WARNING, "systemctl daemon-reload"),
     ],
 )
@@ -60,8 +60,9 @@ def test_a_share_where_listings_may_be_old_is_told() -> None:
     local = "/dev/sda1 / ext4 rw,relatime 0 0\nnocto /nocto tmpfs rw,nocto 0 0\n"
     home = "srv:/home /home nfs4 rw,relatime,vers=4.2,acdirmax=60,proto=tcp 0 0\n"
     work = "srv:/work /my\\040work nfs rw,vers=3,nocto,proto=tcp 0 0\n"
-    assert host_checks.check_nfs_mounts(local) == (GOOD, "0 of NFS here, none with nocto")
-    assert host_checks.check_nfs_mounts(local + home) == (GOOD, "1 of NFS here, none with nocto")
+    said = "NFS mounts on this host, none with nocto"
+    assert host_checks.check_nfs_mounts(local) == (GOOD, f"0 {said}")
+    assert host_checks.check_nfs_mounts(local + home) == (GOOD, f"1 {said}")
     verdict, told = host_checks.check_nfs_mounts(local + home + work)
     assert verdict is WARNING
     assert told.startswith("/my\\040work: mounted with nocto")
@@ -115,9 +116,9 @@ def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Pa
         found = findings(config, slurm.path)
         assert found["service"] == (
             "good",
-            f"it answers at {service.url()}, and has read the queue lately",
+            f"the service answers at {service.url()}, and has read the queue lately",
         )
-        assert found["socket"] == ("good", f"it answers at {socket}")
+        assert found["socket"] == ("good", f"the service answers at {socket}")
         assert found["configuration"] == ("good", f"{config} is right")
         assert service.end() == 0
     found = findings(config, slurm.path)
@@ -168,7 +169,7 @@ def test_a_model_whose_file_was_changed_is_a_fault(tmp_path: Path) -> None:
     config.write_text(f'{config.read_text()}[provision]\nmodels_dir = "{tmp_path}/models"\n')
     assert findings(config)["models"] == (
         "good",
-        f"1 in {tmp_path}/models, each as its card says",
+        f"1 in {tmp_path}/models, each matches its card",
     )
     graph = folder / "policy.onnx"
     graph.write_bytes(graph.read_bytes() + b"\0")

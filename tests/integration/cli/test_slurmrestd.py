@@ -60,7 +60,7 @@ def test_the_doctor_says_what_slurmrestd_lacks(
     fake.answers("/openapi/v3", openapi("v0.0.38", accounting=False))
     verdict, said = told(rest_config, str(tmp_path))
     assert verdict == "warning"
-    for words in ("serves no accounting", "without scontrol"):
+    for words in ("serves no accounting", "PATH has no scontrol"):
         assert words in said
     (tmp_path / "token").chmod(0o644)
     verdict, said = told(rest_config, str(tmp_path))
@@ -74,14 +74,14 @@ def test_the_doctor_says_that_a_version_was_never_tried(
     fake.answers("/openapi/v3", openapi(version))
     fake.answers(f"/slurm/{version}/nodes", _NODES)
     _, said = told(rest_config, QuietSlurm(tmp_path / "slurm").path)
-    assert (f"{version} was never tried" in said) == warned
+    assert (f"never tried with {version}" in said) == warned
 
 
 def test_the_doctor_wants_no_token_of_a_master(rest_config: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(jwt("slurm", 4e9))
     verdict, said = told(rest_config, QuietSlurm(tmp_path / "slurm").path)
     assert verdict == "warning"
-    assert "may act as anybody: an Operator's will do" in said
+    assert "may act as any user: use the token of an Operator" in said
 
 
 def test_the_doctor_says_why_there_is_no_answer(rest_config: Path, fake: FakeRestd) -> None:

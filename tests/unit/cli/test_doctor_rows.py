@@ -22,7 +22,10 @@ def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
 
 
 def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
-    assert check_unread_rows(settings) == (Severity.GOOD, "every row of the last 24 h reads")
+    assert check_unread_rows(settings) == (
+        Severity.GOOD,
+        "Mirage could read every row of the last 24 h",
+    )
     now = int(time())
     with closing(Store(settings.database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
@@ -36,4 +39,4 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
         telemetry.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
     verdict, told = check_unread_rows(settings)
     assert verdict is Severity.WARNING
-    assert "left out, each answer counted: squeue 1,440. " in told
+    assert "could not read, summed over all answers: squeue 1,440. " in told
