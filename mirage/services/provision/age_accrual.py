@@ -1,4 +1,4 @@
-"""Says in words what a limit on earning age means for one standby.
+"""Explains in words what a limit on earning age means for one standby.
 
 `mirage chain explain` shows the words.
 """
@@ -20,12 +20,12 @@ def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> 
         return ""
     room, limit = min(left, key=lambda pair: pair[0])
     if room > 0:
-        return f"{limit.describe_limit()}: with more of them waiting the standby would earn none"
+        return f"{limit.describe_limit()}: if more jobs wait, the standby earns no age"
     return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
 
 
 def _count_competing_jobs(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
-    """Jobs that wait, could start, and are counted with the standby."""
+    """Count the eligible, waiting jobs that share the limit with the standby."""
     counted = queue.pending_mask & (queue.job_id != standby.job_id)
     counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
     if limit.qos:

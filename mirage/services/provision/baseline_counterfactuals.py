@@ -21,7 +21,7 @@ SLURM = _SLURM.name
 NAMES = (_AVERAGE.name, _FIXED.name, SLURM)
 
 CHANGED_S = 600
-"""An expected instant that moves by less is not stored anew."""
+"""An expected instant is stored anew if it moves by more than this many seconds."""
 
 WouldFree = tuple[ChainId, int, str, int]
 
@@ -33,7 +33,7 @@ class BaselineCounterfactuals:
         self._known = handover_outcomes.list_would_free(tx, links)
         self._leads: dict[tuple[str, int, float], Mapping[str, float]] = {}
         self.found: list[WouldFree] = []
-        """Chain, the standby's index, policy, instant."""
+        """New rows: chain, the standby's index, policy, instant."""
 
     def ask_rules(self, handover: OpenHandover, view: PolicyView) -> None:
         """Ask each rule when it would free the standby; what is new is added to `found`."""
@@ -41,11 +41,11 @@ class BaselineCounterfactuals:
             self._record_free_at(handover, policy, view.predecessor_end - round(lead_s), view.now)
 
     def record_free_now(self, handover: OpenHandover, policy: str, now: int) -> None:
-        """It would do so now, if it has not done so before."""
+        """Record that the policy would free the standby now, unless it already would have."""
         self._record_free_at(handover, policy, now, now)
 
     def get_slurm_wait_s(self, handover: OpenHandover) -> float | None:
-        """The wait that Slurm's own plan means for one that was asked about in this tick."""
+        """Return the wait by Slurm's own plan, in seconds; None if no rule was asked this tick."""
         standby = handover.standby
         like = (standby.partition, standby.nodes, handover.chain.overlap_price)
         return self._leads.get(like, {}).get(SLURM)
@@ -69,7 +69,7 @@ class BaselineCounterfactuals:
 
 
 def compute_leads_s(view: PolicyView) -> dict[str, float]:
-    """Seconds before the predecessor's end at which each rule frees; who waits is left out."""
+    """Return the lead of each rule that frees the standby, in seconds."""
     found: dict[str, float] = {}
     for rule in (_AVERAGE, _SLURM):
         forecast = rule.decide(view).forecast

@@ -1,4 +1,4 @@
-"""Decides each hand-over: prepares what a tick's policies are shown, and takes their answers."""
+"""Decides each hand-over of a tick: builds the policy view, asks the policy, applies limits."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -84,20 +84,20 @@ class Rules:
     """The rules of a tick: who decides, and within which limits."""
 
     policy: Callable[[str], Policy]
-    """By name; raises NotFound."""
+    """Returns the policy of that name; raises NotFound."""
     default: str
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
-    """What trained models are shown; None: nothing."""
+    """Makes the observations for trained models; None if there are none."""
     submit: Callable[[NextLink], bool] = _skip_submission
-    """Puts a link of a chain without standing jobs into the queue. Raises what moves raise; False:
-    the link that runs does it, when it asks next (`services.chains.submit_instruction`)."""
+    """Submits the next link of a chain of mode submit. Raises what moves raise. Returns False if
+    the running link is to submit it, when it asks next (`services.chains.submit_instruction`)."""
     accrues_always: Callable[[], bool] = _expect_no_accrual
-    """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
+    """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError if that is not known."""
     reach: Callable[[], MoveScope] = _permit_everybody
-    """Whose jobs may be moved here."""
+    """Whose jobs the service may move."""
     accrual: Callable[[], AccrueLimits] = _get_no_limits
-    """On how many waiting jobs earn age."""
+    """Limits on how many waiting jobs earn age."""
 
 
 class DecisionContext:
@@ -130,10 +130,13 @@ class DecisionContext:
         self._ordered = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
         }
-        """Links that are on their way: they are not submitted twice."""
+        """Links that are being submitted, so that none is submitted twice."""
 
     def decide_handover(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
-        """None where there is nothing to decide. `acts`: releases are planned in Slurm, too."""
+        """Return the decision; None if there is nothing to decide.
+
+        `acts` says that releases may be planned in Slurm.
+        """
         predecessor, standby = handover.predecessor, handover.standby
         if not self._can_be_moved(handover):
             return None
@@ -170,7 +173,7 @@ class DecisionContext:
         )
 
     def _add_accrual_note(self, decision: Decision, handover: OpenHandover) -> Decision:
-        """Add to the reason which limit on earning age the standby has, wherever it stands."""
+        """Add to the reason which limit on earning age the standby has, in any position."""
         shown = self._snapshot.queue.find_job(handover.standby.job_id)
         limits = self._rules.accrual()
         if shown is None or handover.submits or limits is NO_LIMITS:
@@ -181,8 +184,7 @@ class DecisionContext:
     def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
         """Return a wait if Slurm would refuse each move of the standby; None if it would not.
 
-        A link that is still to be submitted is not concerned: it is submitted by its user's own
-        hand.
+        A link that is still to be submitted has no such wait: it is submitted as its user.
         """
         standby, reach = handover.standby, self._rules.reach()
         if handover.submits or not can_move_early(standby, handover.predecessor):
@@ -192,7 +194,7 @@ class DecisionContext:
         return preconditions.build_out_of_reach(standby.account, reach)
 
     def decide_retreat(self, handover: OpenHandover) -> Decision | None:
-        """Return the move that takes Mirage's own back where it does not act any more; else None.
+        """Return the move that undoes Mirage's pin or plan if the mode is no longer act; else None.
 
         A standby that Mirage has pinned goes back behind its predecessor: Slurm alone could not let
         it off a node that does not come back. A standby whose release Mirage has planned waits for
@@ -230,8 +232,10 @@ class DecisionContext:
         )
 
     def _ask_policy(self, handover: OpenHandover, view: PolicyView) -> Decision:
-        """A policy that fails, or is gone since the chain named it, costs its own chains no more
-        than a wait, and the others nothing. A rule stands in for a model."""
+        """Return the policy's decision; if the policy fails, its fallback's, or a wait.
+
+        A policy may fail, or be gone since the chain named it. Other chains are not affected.
+        """
         name = handover.chain.policy or self._rules.default
         try:
             policy = self._get_policy(name)
@@ -246,7 +250,7 @@ class DecisionContext:
                     handover.predecessor, handover.standby
                 )
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
-                # A pinned one that comes here has to leave its nodes now.
+                # A pinned standby that comes here has to leave its nodes now.
                 if awaited and early and view.position is Position.HELD:
                     return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
                 view = replace(view, twin_s=foretold)
@@ -309,14 +313,14 @@ class DecisionContext:
             free_nodes=self._count_free_nodes(standby.partition),
             max_overlap_s=handover.chain.get_allowed_overlap_s(handover.predecessor),
             sent_back=standby.hindered == SENT_BACK,
-            # What is not submitted yet earns nothing anywhere.
+            # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),
         )
 
     @cached_property
     def _accrues_always(self) -> bool:
-        """Asked once a tick at most: a silent Slurm answers slowly."""
+        """Return whether held standbys earn age; asked once a tick, since Slurm may be slow."""
         try:
             return self._rules.accrues_always()
         except ClusterError:
@@ -363,13 +367,16 @@ class DecisionContext:
         return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
 
     def _record_spending(self, account: str, node_h: float) -> None:
-        """Count what this tick frees against what it frees next."""
+        """Add a freed standby's overlap to the spending that the tick's later decisions see."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:
-    """Raises what `Rules.policy` does; a model that cannot be used is stood in for."""
+    """Return the policy, or the fallback of a model that cannot be used.
+
+    Raises what `Rules.policy` raises.
+    """
     try:
         return rules.policy(name)
     except MirageError as error:

@@ -1,9 +1,9 @@
-"""Dependencies of a standby's own on jobs that slurmctld has forgotten.
+"""Handles a user's own dependencies of a standby on jobs that slurmctld has forgotten.
 
-Slurm drops a term once it is met, but only when it next looks at the job. Until then a move would
-repeat the term, and since 23.02 slurmctld refuses `afterok` and `afternotok` on a job that it does
-not know; before that it took them for met, whatever had become of the job. So accounting is asked
-what became of those jobs: terms that are met are left out of the move.
+Slurm drops a term of a dependency once it is met, but only when it next looks at the job. Until
+then a move would repeat the term. Since 23.02 slurmctld refuses `afterok` and `afternotok` on a job
+that it does not know; older releases take such a term for met. So Mirage asks accounting how those
+jobs ended, and leaves the met terms out of the move.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 def list_forgotten_jobs(dependency: str, queue: Queue) -> list[JobId]:
-    """The jobs of the list that the queue does not show."""
+    """Return the jobs of the dependency that the queue does not show."""
     named = (term.job_id for term in list_required_terms(dependency))
     return [
         job_id
@@ -30,10 +30,10 @@ def list_forgotten_jobs(dependency: str, queue: Queue) -> list[JobId]:
 
 
 def drop_met_terms(cluster: Cluster, dependency: str, queue: Queue) -> str:
-    """The list without the terms that were met by jobs of which slurmctld knows no more.
+    """Return the dependency without the met terms on jobs that slurmctld has forgotten.
 
-    A term of which nobody can tell stays, for Slurm to judge. Raises InputError for one that was
-    not met: some releases would take it for met.
+    A term stays if accounting cannot tell whether it was met: Slurm then decides. Raises InputError
+    for a term that was not met, because some releases of Slurm would take it for met.
     """
     unknown = list_forgotten_jobs(dependency, queue)
     if not unknown:
@@ -41,14 +41,16 @@ def drop_met_terms(cluster: Cluster, dependency: str, queue: Queue) -> str:
     try:
         records = cluster.fetch_job_records(unknown)
     except ClusterError as error:
-        _log.warning("no answer on the jobs of a dependency", jobs=unknown, error=str(error))
+        _log.warning(
+            "accounting did not tell how a dependency's jobs ended", jobs=unknown, error=str(error)
+        )
         return dependency
     last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
     return join_terms(_filter_unmet(list_required_terms(dependency), unknown, last, queue.taken_at))
 
 
 def explain_refusal(refusal: str, dependency: str, queue: Queue) -> str:
-    """Slurm's refusal of a dependency, with the jobs that may be its reason."""
+    """Return Slurm's refusal of a dependency, with the jobs that may be its reason."""
     if "dependency" not in refusal.lower() or "?" in dependency:
         return refusal
     unknown = ", ".join(map(str, list_forgotten_jobs(dependency, queue)))

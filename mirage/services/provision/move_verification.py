@@ -31,7 +31,7 @@ NOT_KEPT = "Slurm took the move, and its next queue does not show it"
 NOT_KEPT_AGAIN = "Slurm took the move twice and kept it neither time"
 _SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD, Action.PLAN})
 _LOOKED_BACK = 20
-"""Decisions of one link: more than are made of a standby between two moves that are not kept."""
+"""The last decisions of a link that are searched for an earlier move that Slurm did not keep."""
 
 
 def verify_moves(
@@ -41,7 +41,7 @@ def verify_moves(
     since: int | None,
     unread: frozenset[ChainId] = frozenset(),
 ) -> None:
-    """Look at the moves that Slurm took since the look before, at `since`; None: nobody knows it.
+    """Check the moves that Slurm took since the last look, at `since` (None: it is not known).
 
     Run after `link_sync.sync_links`, so the links show what `queue` shows; but not those of
     `unread`.
@@ -112,7 +112,7 @@ def _find_planner_before(standby: Link, past: list[DecisionRow]) -> Planner | No
 
 
 def _restore_link(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
-    """Return the standby where it still stands: held, or where the move before had put it."""
+    """Return the standby in its true position: held, or where the earlier move had put it."""
     if row.action is Action.PLAN:
         return replace(standby, planned_by=_find_planner_before(standby, past))
     if row.action is not Action.HOLD:

@@ -34,16 +34,20 @@ from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 
 _THIRD = 3
-"""A link asks again after that part of the time that it has left: it plans anew twice at most."""
+"""A link asks again after 1/_THIRD of its remaining time, and so plans anew at most twice."""
 _LATEST_S = 6 * 3600
 _RULES: dict[str, Policy] = {rule.name: rule for rule in (Average(), FixedLead(), Reactive())}
-"""What decides by stored waits alone. For the others, whose answer takes longer, `_INSTEAD`."""
+"""The policies that need stored waits only. `_INSTEAD` decides for the others: they take longer."""
 _INSTEAD = Quantile()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRelease:
-    """`lead_s`: before the asking link's end by its time limit; None: nothing is to be planned."""
+    """The answer to a link: the mode, the lead to plan, and the seconds until it asks again.
+
+    `lead_s` counts before the asking link's end by its time limit; None if nothing is to be
+    planned.
+    """
 
     mode: Mode
     lead_s: int | None = None
@@ -61,8 +65,11 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     now: int,
     tick_s: int,
 ) -> NextRelease:
-    """`index`: of the link that asks; None: the newest that has started. `default`: the policy of
-    chains that name none. `tick_s`: between two looks of the service at the queue."""
+    """Return which lead the running link is to plan for its successor.
+
+    `index` is the asking link's; None means the newest link that runs. `default` is the policy of
+    chains that name none. `tick_s` is the seconds between two looks at the queue.
+    """
     links = chains.list_links(tx, chain.chain_id)
     asks = _find_asking_link(links, index, now)
     modes = clusters.list_modes(tx, cluster_id)
@@ -129,7 +136,7 @@ def _has_started_alone(asks: Link) -> bool:
 
 
 def _get_standing_lead_s(standby: Link, end: int) -> int | None:
-    """The plan that stands, where it is not its owner's or past."""
+    """Return the lead of the standby's plan; None if it is the owner's, or past."""
     at = standby.planned_release
     if standby.position is not Position.HELD or standby.planned_by is Planner.USER or at is None:
         return None

@@ -23,7 +23,7 @@ from mirage.domain.time_units import HOUR_S
 
 
 def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
-    """The decision, or what the chain allows in its place."""
+    """Return the decision, or what the chain allows instead."""
     cap_s = view.max_overlap_s
     if decision.action is not Action.FREE or cap_s is None:
         return decision

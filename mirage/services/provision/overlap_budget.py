@@ -1,4 +1,4 @@
-"""Overlap that chains have spent lately, and that standbys which were freed may still cost."""
+"""Sums up the overlap that chains have spent lately, and that freed standbys may still cost."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,7 +12,7 @@ from mirage.store.database.engine import Transaction
 
 
 def read_spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
-    """Node-hours of the last 24 h."""
+    """Return the overlap of the last 24 h by account, in node-hours."""
     spent: dict[str, float] = {}
     for row in chains.list_handovers(tx, cluster_id, since=now - DAY_S):
         account = row.successor.account
@@ -25,7 +25,7 @@ def read_spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[st
 
 
 def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
-    """Running links whose successor runs beside them, or may since Mirage freed it."""
+    """Yield running links with a successor that runs beside them, or that Mirage has freed."""
     beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():
         for predecessor, successor in pairwise(links):

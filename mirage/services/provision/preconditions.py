@@ -1,4 +1,4 @@
-"""Decides what is settled of a hand-over before any policy is asked."""
+"""Decides hand-overs that need no policy: a guard settles them first."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ _NEVER_EARLY = Decision(
 _SUSPENDED = "its predecessor is suspended: nobody knows for how long"
 _THEIRS = Decision(
     action=Action.WAIT,
-    reason="its owner or an admin has changed when Slurm releases it: that is left as it is",
+    reason="its owner or an admin has planned its release in Slurm: Mirage leaves it as it is",
     policy=_GUARD,
 )
 _NO_END_YET = Decision(action=Action.WAIT, reason=_SUSPENDED, policy=_GUARD)
@@ -39,7 +39,10 @@ _OFF_ITS_NODES = Decision(
 def guard_handover(
     standby: Link, predecessor: Link, beside: Link | None, queue: Queue
 ) -> Decision | None:
-    """`beside`: an earlier link that still runs."""
+    """Return the decision that needs no policy; None if a policy is to decide.
+
+    `beside` is an earlier link that still runs.
+    """
     if not can_move_early(standby, predecessor):
         return _decide_without_policy(standby, predecessor)
     if standby.planned_by is Planner.USER:
@@ -56,7 +59,7 @@ def guard_handover(
 def _guard_unreleased(
     standby: Link, predecessor: Link, beside: Link | None, queue: Queue
 ) -> Decision | None:
-    """While it must not be early at all."""
+    """Return the decision while the standby must not start early; None if it may."""
     if beside is not None:
         return _wait_for_earlier_link(beside)
     shown, before = queue.find_job(standby.job_id), queue.find_job(predecessor.job_id)
@@ -94,7 +97,7 @@ def _decide_without_policy(standby: Link, predecessor: Link) -> Decision | None:
 
 
 def _take_plan_back(decision: Decision) -> Decision:
-    """Slurm shall not release it by itself either."""
+    """Return a HOLD that takes the plan back, so that Slurm does not release the standby."""
     reason = f"its plan is taken back: {decision.reason}"
     return replace(decision, action=Action.HOLD, reason=reason)
 

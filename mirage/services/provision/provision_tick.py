@@ -1,8 +1,8 @@
-"""One provision tick: look at each hand-over, decide, write it down, then tell Slurm.
+"""Runs one provision tick: decide each hand-over, store the decision, then give Slurm the command.
 
-The decision is durable before Slurm hears of it, and its effect after: a crash between leaves an
-intention, which `reconcile_intentions` settles by what the queue shows. Nothing is ever sent twice
-blindly.
+A decision is stored before Slurm gets the command, and its effect afterwards. After a crash in
+between, `reconcile_intentions` settles the open decision by what the queue shows. So no command is
+repeated without a look at the queue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -172,7 +172,7 @@ def _execute_move(
     planned: tuple[OpenHandover, Decision, int],
     tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
 ) -> bool:
-    """Tell Slurm, and write down what became of it; False where there was no answer."""
+    """Make the move in Slurm and store its effect; return False if Slurm did not answer."""
     handover, decision, decision_id = planned
     standby = handover.standby
     effect, error = tell(handover, decision)
@@ -205,7 +205,7 @@ def _execute_move(
 
 
 def format_audit_event(action: Action, effect: Effect) -> str:
-    """The audit's word for a move that Slurm was told."""
+    """Return the audit's event for a move and its effect."""
     return f"{action}: {effect}"
 
 
@@ -227,7 +227,7 @@ def apply_move(
 
 
 def apply_recorded_move(row: DecisionRow, standby: Link) -> Link:
-    """Return the standby as it stands after a move that is written down."""
+    """Return the standby as it stands after a stored move."""
     return apply_move(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
 
 
@@ -254,7 +254,7 @@ def _send_move(
     except InputError as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
-        # It may have been heard: the next queue tells, and `reconcile_intentions` settles it.
+        # Slurm may have got it: the next look tells, and `reconcile_intentions` settles it.
         return Effect.INTENDED, str(error)
     return Effect.DONE, ""
 
@@ -286,7 +286,10 @@ def _move_standby(
     minutes = compute_plan_minutes(decision, handover.predecessor)
     if minutes is not None:
         if before is None or before.start != handover.predecessor.start:
-            raise InputError("its predecessor does not run any more as it did when it was planned")
+            raise InputError(
+                "the predecessor was started anew after the plan was made: Mirage decides again at "
+                "the next tick"
+            )
         release = dependency.replace_with_plan(kept, predecessor, minutes)
         cluster.set_dependency(standby, owner=owner, dependency=release)
         return

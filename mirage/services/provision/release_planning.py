@@ -16,7 +16,7 @@ from mirage.services.control.limits import Limits, Spent, apply_limits
 from mirage.services.provision.overlap_bound import compute_max_lead_s
 
 _SOON_S = 600
-"""A plan that happens so soon is held to its bound by the minute."""
+"""A plan that happens within these seconds is held to its bound by the minute."""
 _RELEASE = 1
 """A touch that is kept."""
 _SWANSON = (0.3, 0.4, 0.3)
@@ -25,7 +25,7 @@ _SWANSON = (0.3, 0.4, 0.3)
 
 @dataclass(frozen=True, slots=True)
 class WantedRelease:
-    """The release that shall stand, None for none, and why."""
+    """The release that is wanted, and why; `at` is None for no planned release."""
 
     at: int | None
     why: str
@@ -134,7 +134,7 @@ def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: Poli
 
 
 def _take_plan_back(decision: Decision, why: str) -> Decision:
-    """Plain `afterany` again."""
+    """Return a HOLD that sets the plain `afterany` dependency again."""
     reason = f"{decision.reason}; its plan is taken back: {why}"
     return replace(decision, action=Action.HOLD, reason=reason)
 
