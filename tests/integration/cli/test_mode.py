@@ -128,5 +128,10 @@ def test_the_doctor_names_every_fault(config: Path, tmp_path: Path) -> None:
     # Wide enough for any folder of tests: a sentence is looked for in one line.
     answer = run("doctor", "--config", config, PATH=str(tmp_path), COLUMNS="600")
     assert answer.code == 1
-    for word in ("mirage db upgrade", "no squeue", "auto decides, and chooses among", "and no twin"):
+    for word in (
+        "mirage db upgrade",
+        "no squeue",
+        "auto decides, and chooses among",
+        "and no twin",
+    ):
         assert word in answer.out
