@@ -20,7 +20,7 @@ def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> 
         return ""
     room, limit = min(left, key=lambda pair: pair[0])
     if room > 0:
-        return f"{limit.describe_limit()}: if more jobs wait, the standby earns no age"
+        return f"{limit.describe_limit()}: if more jobs wait, the standby stops earning age"
     return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
 
 
