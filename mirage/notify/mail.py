@@ -1,4 +1,4 @@
-"""Mail through one SMTP server."""
+"""Sends mail through one SMTP server."""
 
 import smtplib
 import ssl
@@ -26,15 +26,15 @@ class Mailer:
     password_file: Path | None = None
 
     def send(self, to: str, subject: str, body: str) -> None:
-        """Raises DeliveryError, also for a recipient that the server refuses."""
+        """Send one mail. Raises DeliveryError, also if the recipient is refused."""
         message = EmailMessage(policy=SMTP)
         message["From"] = self.sender
         message["To"] = to
-        # A line's end in it would begin another header.
+        # The end of a line in the subject would begin another header.
         message["Subject"] = escape_unprintable(subject)
         message["Date"] = formatdate()
         message["Message-ID"] = make_msgid(domain=self.sender.partition("@")[2])
-        # So that vacation answers and lists leave it alone (RFC 3834).
+        # Vacation answers and mailing lists then do not reply (RFC 3834).
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(body)
         password = (

@@ -1,4 +1,4 @@
-"""Secrets of files, and their absence from what is said."""
+"""Reads secrets from files, and removes them from messages."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ _OTHERS = 0o077
 
 
 def read_secret(path: Path) -> str:
-    """The first line of a file that nobody else may read. Raises DeliveryError."""
+    """Return the first line of a file. Raises DeliveryError if other users may read the file."""
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:
@@ -21,12 +21,12 @@ def read_secret(path: Path) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise DeliveryError(f"{path} cannot be read: {why}") from None
     if not found:
-        raise DeliveryError(f"{path} is empty")
+        raise DeliveryError(f"{path} is empty: write the secret on its first line")
     return found
 
 
 def redact_secrets(said: object, *secrets: str) -> str:
-    """One line without the secrets, for a log and the database."""
+    """Return the text as one line without the secrets, for the log and the database."""
     text = str(said)
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")

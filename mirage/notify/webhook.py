@@ -1,4 +1,4 @@
-"""A webhook: JSON by POST, signed so that its receiver knows who sent it."""
+"""Sends JSON to a webhook by POST, signed so that the receiver knows the sender."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ TIMEOUT_S = 10.0
 SIGNATURE = "Mirage-Signature"
 """`t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared key."""
 DELIVERY = "Mirage-Delivery"
-"""The same for each try of one digest: who has it already may pass over it."""
+"""A header with the same value for each try of one digest, so a receiver can skip repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Webhook:
     secret_file: Path | None = None
 
     def send(self, body: Mapping[str, Any], *, delivery: str, now: int) -> None:
-        """Raises DeliveryError for any answer but 2xx: a redirect is not followed."""
+        """Send the body. Raises DeliveryError for any answer but 2xx; follows no redirect."""
         url = self.read_url()
         key = "" if self.secret_file is None else secret_files.read_secret(self.secret_file)
         content = json.dumps(body, separators=(",", ":")).encode()
@@ -35,7 +35,7 @@ class Webhook:
         if key:
             headers[SIGNATURE] = sign_body(key, content, now)
         try:
-            # Proxies and credentials of the environment are not for this.
+            # Ignore proxies and credentials of the environment.
             with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as http:
                 answer = http.post(url, content=content, headers=headers)
         except (httpx.HTTPError, OSError) as error:
@@ -47,21 +47,23 @@ class Webhook:
             raise DeliveryError(f"webhook at {url.host}: the answer was {answer.status_code}")
 
     def read_url(self) -> httpx.URL:
-        """Raises DeliveryError for one that would be sent to in the clear. Its path may be a
-        secret."""
+        """Return the address, whose path may be a secret.
+
+        Raises DeliveryError for an address that is not encrypted, unless it is on this host.
+        """
         return validate_url(secret_files.read_secret(self.url_file), str(self.url_file))
 
 
 def validate_url(text: str, where: str) -> httpx.URL:
-    """`where`: what messages call it."""
+    """Return the address in `text`; messages call it `where`. Raises DeliveryError."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:
-        raise DeliveryError(f"{where} holds no URL") from None
+        raise DeliveryError(f"{where} contains no URL") from None
     if url.scheme not in {"http", "https"} or not url.host:
-        raise DeliveryError(f"{where} holds no http address")
+        raise DeliveryError(f"{where} contains no http or https address")
     if url.userinfo:
-        raise DeliveryError(f"{where}: a name or password in the address goes into logs on its way")
+        raise DeliveryError(f"{where}: remove name and password, which logs would show")
     if url.scheme == "http" and not _is_this_host(url.host):
         raise DeliveryError(f"{where}: {url.host} is not this host, so the address must be https")
     return url

@@ -1,1 +1,1 @@
-"""Find what people must be told of their chains, and deliver it."""
+"""Finds news about chains that people must know, and delivers it."""

@@ -1,4 +1,4 @@
-"""One message on one chain: all that is new of it, oldest first."""
+"""Builds one message about one chain: all its new notices, oldest first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mirage.domain.sanitize import escape_unprintable
 from mirage.store.events.outbox import Notice
 
 _EARLIER = 40
-"""More lines nobody reads."""
+"""The most notices in one message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Digest:
 
     @property
     def delivery(self) -> str:
-        """The same for each try."""
+        """Return an id that is the same for each try."""
         return f"{self.first.cluster_id}-{self.notices[-1].id}"
 
     def format_subject(self) -> str:
@@ -36,14 +36,18 @@ class Digest:
         )
 
     def render_text(self) -> str:
-        """Times are UTC: whoever reads it may be anywhere."""
+        """Return the text of the message. Times are in UTC."""
         shown = self.notices[-_EARLIER:]
         left_out = len(self.notices) - len(shown)
         chain_id = self.first.chain_id
         lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
         lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
-        lines += ["", f"More: mirage chain show {chain_id}; mirage chain explain {chain_id}"]
+        lines += [
+            "",
+            f"Details: mirage chain show {chain_id}",
+            f"Reasons: mirage chain explain {chain_id}",
+        ]
         return "\n".join(escape_unprintable(line) for line in lines) + "\n"
 
     def build_body(self) -> dict[str, Any]:

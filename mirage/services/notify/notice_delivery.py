@@ -1,7 +1,8 @@
-"""Takes notices from the outbox to people, beside the loop: a dead mail server delays no tick.
+"""Delivers notices from the outbox in a thread of its own, so a dead mail server delays no tick.
 
-At least once: a digest is claimed for a while, sent, and settled; who dies in between is followed
-by another try. Limits count what the database says was sent, so a restart does not reset them.
+A digest is claimed for a while, sent, and settled. If the process dies in between, another try
+follows, so each digest is sent at least once. Limits count the digests that the database has as
+sent, so a restart does not reset them.
 """
 
 import threading
@@ -48,12 +49,12 @@ class Courier:
     cluster_id: int
     cluster: str
     senders: Mapping[str, Send]
-    """By channel; notices of others are given up."""
+    """How to send, by channel; notices for other channels are given up."""
     clock: Callable[[], int]
     pace: Pace = Pace()
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`; the digest under way is finished."""
+        """Deliver notices until `stop` is set; the present digest is still finished."""
         while not stop.is_set():
             try:
                 self.deliver_due(stop)
@@ -64,7 +65,7 @@ class Courier:
             stop.wait(_LOOK_EVERY_S)
 
     def deliver_due(self, stop: threading.Event | None = None) -> int:
-        """Send what is due, as far as the limits let it; the number of digests that went."""
+        """Send the due notices as far as the limits allow; return the number of digests sent."""
         now = self.clock()
         with self.store.read() as tx:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
@@ -105,7 +106,9 @@ class Courier:
         ids = [notice.id for notice in found]
         send = self.senders.get(channel)
         if send is None:
-            self._record_failure(found, f"no {channel} is configured any more", for_good=True)
+            self._record_failure(
+                found, f"the channel {channel} is not configured any more", for_good=True
+            )
             return False
         try:
             send(Digest(cluster=self.cluster, notices=found), self.clock())
@@ -114,7 +117,7 @@ class Courier:
             return False
         except Exception as error:  # its words might hold a secret; others' digests go on
             kind = type(error).__name__
-            self._record_failure(found, f"a mistake of Mirage's own ({kind})", for_good=False)
+            self._record_failure(found, f"an unforeseen error in Mirage ({kind})", for_good=False)
             return False
         now = self.clock()
         with self.store.begin() as tx:

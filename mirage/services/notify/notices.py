@@ -1,7 +1,8 @@
-"""Finds what people are told of chains, by comparing how each stands with how it stood.
+"""Finds news about chains by comparing each chain's situation with its situation before.
 
-It runs in the transaction that moves the chains on, so that a change and its notices are stored
-together. What users asked for in between (`lifecycle.request_state`) is found at the next tick.
+It runs in the transaction that updates the chains, so a change and its notices are stored
+together. A state that a user requested in between (`lifecycle.request_state`) is found at the next
+tick.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,8 @@ from mirage.store.events import outbox
 from mirage.store.events.outbox import Notice, Situation
 
 _NEW_S = 86400
-"""A chain that was made earlier and never looked at was there before notices were turned on:
-what it went through then is not news."""
+"""A chain that is older than this and unknown here existed before notices were turned on. Its past
+is no news."""
 
 
 class Channel(StrEnum):
@@ -47,7 +48,7 @@ URGENCY = {
     NoticeEvent.AT_RISK.value: 1,
     NoticeEvent.NORMAL.value: 2,
 }
-"""Where not all may go, the least goes first: nothing runs, something may not, all is well."""
+"""If the limits do not allow all notices, those with the lowest number go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Watch:
     interruption_s: float = HOUR_S
 
     def record_news(self, tx: Transaction, cluster_id: int, now: int) -> None:
-        """Write down what is new of the cluster's chains, once for each channel."""
+        """Store the news about the cluster's chains, once for each channel."""
         before = outbox.list_open_situations(tx, cluster_id)
         live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
         gone = [chain_id for chain_id in before if chain_id not in live]
@@ -97,7 +98,7 @@ class Watch:
 def build_situation(
     chain: Chain, idle_since: int | None, now: int, interruption_s: float = HOUR_S
 ) -> Situation:
-    """Return how the chain stands.
+    """Return the chain's situation.
 
     `idle_since`: when its last link ended; None while one runs, or if none has ended.
     """
@@ -112,7 +113,7 @@ def build_situation(
 def find_news(
     chain: Chain, was: Situation, now: Situation, interruption_s: float = HOUR_S
 ) -> list[tuple[NoticeEvent, str]]:
-    """(what happened, in a sentence), of one chain between two looks."""
+    """Return the news about one chain between two looks: the event, and a sentence on it."""
     found = []
     why = explanations.explain_cause(chain)
     if now.state is not was.state and now.state.is_over:
@@ -130,7 +131,7 @@ def find_news(
         found.append((NoticeEvent.INTERRUPTED, f"no link has run for more than {hours:g} h"))
     if not found and _is_troubled(was) and not _is_troubled(now) and not now.state.is_over:
         found.append(
-            (NoticeEvent.NORMAL, _join_sentence("a link runs, and nothing is at risk", why))
+            (NoticeEvent.NORMAL, _join_sentence("a link is running, and nothing is at risk", why))
         )
     return found
 

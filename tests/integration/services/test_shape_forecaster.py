@@ -127,7 +127,7 @@ def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> 
         submission_forecast.describe_forecast(site.told(near), site.cluster.read_clock())
     )
     assert "nearest job that the twin was asked about: 8 nodes" in words
-    assert "asked for exactly yours" in words
+    assert "asked about exactly your job" in words
     site.tick()
     found = site.told(near)
     assert (found.exact, found.waiting) == (True, False)

@@ -61,10 +61,10 @@ def test_without_scripts_somebody_known_has_the_twin_asked(site: Site, browser: 
     cookie = site.sessions["alice"]
     with visiting(browser, site.url, cookie=cookie, scripts=False) as visitor:
         visitor.open("/queue?to=gpu&nodes=6&time=24:00:00&account=physics")
-        assert "the nearest job" in visitor.page.locator(".told").inner_text()
+        assert "the most similar job" in visitor.page.locator(".told").inner_text()
         visitor.page.get_by_role("button", name="Simulate exactly this job").click()
         told = visitor.page.locator(".told").inner_text()
-        assert "It has been asked for exactly yours" in told
+        assert "The twin has been asked about exactly your job" in told
         assert not visitor.page.get_by_role("button", name="Simulate exactly this job").count()
     with site.store.read() as tx:
         (asked,) = [

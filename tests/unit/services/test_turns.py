@@ -69,7 +69,7 @@ def test_mail_says_so(chain_store: Store) -> None:
     is_now = build_situation(chain(chain_store), None, NOW)
     troubled = Situation(state=ChainState.ACTIVE, at_risk="NoStandby", interrupted=False)
     ((_, says),) = find_news(chain(chain_store), troubled, is_now)
-    assert says == f"a link runs, and nothing is at risk: {WAITS}"
+    assert says == f"a link is running, and nothing is at risk: {WAITS}"
 
 
 @pytest.mark.parametrize("style", [None, *(s for s in Style if s is not Style.SEQUENTIAL)])
