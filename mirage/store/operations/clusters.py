@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from sqlalchemy import delete, or_, select, update
 
 from mirage.domain.decision import Mode
-from mirage.errors import NotFound
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, leases, partition_modes
 from mirage.store.database.upsert import build_insert, put_row, put_row_if_absent
@@ -21,13 +20,6 @@ def ensure_cluster(tx: Transaction, name: str) -> int:
         put_row_if_absent(tx, clusters, {"name": name}, key=["name"])
         found = tx.execute(query).scalar_one()
     return int(found)
-
-
-def get_cluster_name(tx: Transaction, cluster_id: int) -> str:
-    found = tx.scalar(select(clusters.c.name).where(clusters.c.id == cluster_id))
-    if found is None:
-        raise NotFound(f"there is no cluster {cluster_id}")
-    return str(found)
 
 
 def list_cluster_names(tx: Transaction) -> dict[int, str]:

@@ -2,10 +2,7 @@
 
 import threading
 
-import pytest
-
 from mirage.domain.decision import Mode
-from mirage.errors import NotFound
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 
@@ -15,12 +12,7 @@ def test_a_name_has_one_id(store: Store) -> None:
         first = clusters.ensure_cluster(tx, "lab")
         assert clusters.ensure_cluster(tx, "lab") == first
         assert clusters.ensure_cluster(tx, "other") != first
-        assert clusters.get_cluster_name(tx, first) == "lab"
-
-
-def test_unknown_cluster_is_not_found(store: Store) -> None:
-    with store.read() as tx, pytest.raises(NotFound):
-        clusters.get_cluster_name(tx, 99)
+        assert clusters.list_cluster_names(tx)[first] == "lab"
 
 
 def test_mode_after_install_is_shadow(store: Store, cluster_id: int) -> None:
