@@ -123,7 +123,7 @@ for mirage_signal in $mirage_signals; do
     trap "mirage_on $mirage_signal" "$mirage_signal"
 done
 if [ -n "$mirage_alone" ]; then
-    mirage_say "this is the carrier of chain $mirage_chain without a link's own words: its script runs once, as a plain job"
+    mirage_say "this is the carrier of chain $mirage_chain, submitted by hand: the script runs once, as a plain job"
 elif [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
     mirage_usable=yes
     mirage_begin
@@ -134,7 +134,7 @@ else
 fi
 [ -n "$mirage_alone" ] || mirage_tell_script
 if ! mirage_unpack; then
-    mirage_say "no place to unpack the script"
+    mirage_say "the script cannot be unpacked: no folder has room for it (TMPDIR, /tmp, /var/tmp, /dev/shm)"
     mirage_end_loops
     exit 1
 fi

@@ -1,8 +1,8 @@
-# mirage-link, the part of a link that travels in its job. POSIX sh, run by dash and bash alike. Above
-# this stand the settings (mirage_{chain,links,dir,...}) and two functions with the user's own words;
-# below it come the other pieces, and last carrier.sh, which runs them. Whatever fails in here, the
-# user's script is run. `umask`, `cd` and `set` happen in subshells only: the script must find
-# everything as Slurm left it.
+# mirage-link, the part of a link that travels in its job: it submits the next link and runs the
+# user's script. POSIX sh, for dash and bash. Above stand the settings (mirage_{chain,links,dir,...})
+# and two functions with the user's own words. Below come the other pieces; the last one, carrier.sh,
+# runs them. Whatever fails in here, the user's script is run. `umask`, `cd` and `set` happen in
+# subshells only: the script must find everything as Slurm left it.
 
 # --- settings ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ mirage_may_begin() { # fails with the reason in mirage_why; asks of the predeces
         return 1
     fi
     mirage_later_links started
-    [ -z "$mirage_later" ] || { mirage_why="link ${mirage_later##* } has begun since" && return 1; }
+    [ -z "$mirage_later" ] || { mirage_why="link ${mirage_later##* } has begun meanwhile" && return 1; }
     if [ "$mirage_index" -gt 1 ]; then
         mirage_look_back
         mirage_goes_on "$mirage_previous" "$mirage_state" || return 1

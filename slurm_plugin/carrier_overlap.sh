@@ -20,7 +20,7 @@ mirage_too_early() { # sets mirage_behind, the job to stand behind, and mirage_w
     elif [ -z "$mirage_left" ]; then
         mirage_why="job $mirage_beside runs without a known end"
     elif [ "$mirage_left" -gt "$mirage_bound" ]; then
-        mirage_why="job $mirage_beside may run for $mirage_left s more, this chain overlaps by $mirage_bound s at most"
+        mirage_why="job $mirage_beside may run for $mirage_left s more, and links of this chain may overlap by $mirage_bound s at most"
     else
         return 1
     fi
@@ -91,7 +91,7 @@ mirage_step_back() { # put another job of this link behind that one; the caller 
     # can be given one: so the new job stands first, and this one goes after that.
     [ -z "$mirage_completing" ] && [ ! -e "$mirage_dir/requeued/$mirage_index" ] || return 1 # once
     mirage_stand_behind || return 1
-    mirage_why="$mirage_why: link $mirage_index now stands behind it as job $mirage_new"
+    mirage_why="$mirage_why: link $mirage_index now waits behind job $mirage_behind, as job $mirage_new"
 }
 
 mirage_stand_behind() { # submit another job of this link, behind that one: sets mirage_new
@@ -100,7 +100,7 @@ mirage_stand_behind() { # submit another job of this link, behind that one: sets
         2>"$mirage_dir/error.$mirage_job")
     mirage_number "${mirage_new%%;*}" ''
     if [ -z "$mirage_n" ]; then
-        mirage_say "not put behind job $mirage_behind: $(mirage_get "error.$mirage_job")"
+        mirage_say "link $mirage_index was not submitted behind job $mirage_behind: $(mirage_get "error.$mirage_job")"
         return 1
     fi
     rm -f "$mirage_dir/error.$mirage_job"

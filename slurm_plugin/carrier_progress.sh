@@ -2,7 +2,7 @@
 
 mirage_is_complete() { # has the chain all that was asked for? sets mirage_why
     if [ -n "$mirage_until" ] && [ -e "$mirage_until" ]; then
-        mirage_why="the file that ends the chain is there"
+        mirage_why="the file of --mirage-until-file exists"
     elif [ -n "$mirage_total" ] && mirage_sum_up && [ "$mirage_spent" -ge "$mirage_total" ]; then
         mirage_why="the chain's links have run $mirage_spent s of the $mirage_total s asked for"
     else
@@ -64,7 +64,7 @@ mirage_judge() { # was this link the second in a row that came to nothing? Then 
         return 1
     fi
     mirage_put paused "$mirage_why"
-    mirage_why="the chain is paused: $mirage_why; mirage-link resume $mirage_chain goes on"
+    mirage_why="the chain is paused: $mirage_why; to go on: mirage-link resume $mirage_chain"
 }
 
 mirage_found_nothing() { # did this link end well at once, after one that ran at least ten times as long?

@@ -107,7 +107,7 @@ mirage_put_standby() {
     elif [ "$mirage_mode" = submit ]; then
         mirage_start_loop mirage_ask_service
     elif ! mirage_stand "afterany:$mirage_job"; then
-        mirage_say "no standby for link $mirage_next yet: $(mirage_get "error.$mirage_job")"
+        mirage_say "link $mirage_next is not in the queue yet: $(mirage_get "error.$mirage_job")"
         mirage_start_loop mirage_stand_later
     fi
 }
@@ -124,7 +124,7 @@ mirage_stand_at_last() { # the link ends and none stands: the last moment to see
     [ "$mirage_index" -lt "$mirage_links" ] || return 0
     ! mirage_is_noted || mirage_is_lost || return 0
     ! mirage_stand "afterany:$mirage_job" || return 0
-    mirage_say "no link $mirage_next yet: $(mirage_get "error.$mirage_job"); if none comes: mirage-link resume $mirage_chain"
+    mirage_say "link $mirage_next is not in the queue yet: $(mirage_get "error.$mirage_job"); if the link does not come: mirage-link resume $mirage_chain"
     for mirage_pause in $((mirage_pace_s / 6)) $((mirage_pace_s / 2)); do
         sleep "$mirage_pause"
         ! mirage_stand "afterany:$mirage_job" || return 0
@@ -143,7 +143,7 @@ mirage_is_lost() { # was the next link cancelled before it began? It is made ane
         return 1
     fi
     mirage_put "lost.$mirage_next" "$mirage_id" || return 1
-    mirage_log "link $mirage_next, job $mirage_id, was taken away before it began: it is made anew"
+    mirage_log "link $mirage_next (job $mirage_id) was cancelled before it began: a new job is submitted for the link"
 }
 
 mirage_is_noted() { # has the next link been submitted?
@@ -162,7 +162,7 @@ mirage_take_back() { # the chain is over: cancel what stands in the queue for it
     [ -n "$mirage_jobs" ] || return 0
     # shellcheck disable=SC2086 # numbers
     mirage_slurm 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
-    mirage_log "taken back: job$mirage_jobs"
+    mirage_log "cancelled pending links: job$mirage_jobs"
 }
 
 mirage_requeued_before() { # a space before each job
@@ -191,7 +191,7 @@ mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eli
     mirage_next=$mirage_index mirage_err=2
     if [ "$mirage_mode" != submit ] || [ "$mirage_next" -gt "$mirage_links" ]; then
         mirage_why="the chain is of mode $mirage_mode, with $mirage_links links"
-        mirage_say "link $mirage_next is not to be submitted: $mirage_why"
+        mirage_say "link $mirage_next cannot be submitted: $mirage_why"
         return 1
     fi
     mirage_stand '' || {

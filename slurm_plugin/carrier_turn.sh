@@ -3,13 +3,13 @@
 mirage_has_to_wait() { # sets mirage_behind, the job to wait for, and mirage_why
     [ "$mirage_style" = sequential ] && [ "$mirage_index" -gt 1 ] || return 1
     if [ -n "$mirage_completing" ]; then
-        mirage_behind=$MIRAGE_PREV_JOBID mirage_why="it is about to end"
+        mirage_behind=$MIRAGE_PREV_JOBID mirage_why="the job is about to end"
     elif [ -n "$mirage_silent" ]; then
         mirage_behind=$MIRAGE_PREV_JOBID mirage_why="Slurm does not answer"
     elif [ -n "$mirage_state" ] && ! mirage_is_settled "$mirage_state"; then
-        mirage_behind=$MIRAGE_PREV_JOBID mirage_why="it still runs"
+        mirage_behind=$MIRAGE_PREV_JOBID mirage_why="the job still runs"
     elif mirage_find_beside; then # one before it
-        mirage_behind=$mirage_beside mirage_why="it still runs"
+        mirage_behind=$mirage_beside mirage_why="the job still runs"
     else
         return 1
     fi
@@ -65,13 +65,13 @@ mirage_has_claimed() { # two that claim at once look for each other after that, 
     [ -z "$mirage_must_wait" ] || return 1
     [ "$mirage_style" = sequential ] && [ "$mirage_index" -gt 1 ] || return 0
     mirage_later_links started
-    mirage_why="link ${mirage_later##* } has begun since"
+    mirage_why="link ${mirage_later##* } has begun meanwhile"
     [ -z "$mirage_later" ] || mirage_leave
     mirage_k=$mirage_previous
     mirage_find_previous
     [ "$mirage_previous" -eq "$mirage_k" ] && return 0
     mirage_behind=$MIRAGE_PREV_JOBID mirage_must_wait=yes
-    mirage_why="it has begun at this very moment"
+    mirage_why="the job has begun at this very moment"
     return 1
 }
 
@@ -80,7 +80,7 @@ mirage_has_claimed() { # two that claim at once look for each other after that, 
 mirage_await_end() { # of that job; also until nobody's word is to be had and it can run no more, until a
     # signal comes, or the chain is over
     mirage_put "waits/$mirage_index" "$mirage_rank $mirage_behind"
-    mirage_say "waits for link $mirage_rank (job $mirage_behind): $mirage_why; the script is waiting for its end"
+    mirage_say "waits for link $mirage_rank (job $mirage_behind): $mirage_why; the script starts after the job has ended"
     mirage_wait_since=$(date +%s)
     mirage_begin_looking
     until [ -n "$mirage_reason$mirage_warned" ] || mirage_is_halted_now || mirage_has_let_go; do
@@ -155,7 +155,7 @@ mirage_is_over() { # has that job ended in Slurm, or been put back into the queu
     mirage_silent=yes
     mirage_can_run_no_more || return 1
     mirage_outlived=$mirage_behind
-    mirage_say "Slurm does not answer, and job $mirage_behind can run no more"
+    mirage_say "Slurm does not answer, but the time limit of job $mirage_behind is over: the job can run no more"
 }
 
 mirage_is_settled() { # the state of a job that runs no more, or not now; of any other word that is not known
@@ -216,23 +216,23 @@ mirage_lose_itself() { # where all links stand the chain goes on with the one af
 mirage_pause_for_lost() { # who cancels a link twice before it begins means the chain
     mirage_why="link $1 was cancelled twice before it began"
     mirage_put paused "$mirage_why"
-    mirage_say "the chain is paused: $mirage_why; mirage-link resume $mirage_chain goes on"
+    mirage_say "the chain is paused: $mirage_why; to go on: mirage-link resume $mirage_chain"
 }
 
 mirage_stand_anew() {
     mirage_stand_behind || return 1
-    mirage_say "link $mirage_index, job $mirage_job, is ended before it began: it stands behind job $mirage_behind as job $mirage_new"
+    mirage_say "link $mirage_index (job $mirage_job) was ended before its script began: the link now waits behind job $mirage_behind, as job $mirage_new"
 }
 
 mirage_heed_warning() { # there is not the time left for the script, which has not heard of it: another job of
     # this link is to run it. Where that cannot be this one waits on
-    mirage_why="a signal (${mirage_warned# }) came before it began"
+    mirage_why="a signal (${mirage_warned# }) came before the script began"
     mirage_warned=
     mirage_is_halted || ! mirage_stand_behind || mirage_leave_behind
 }
 
 mirage_leave_behind() {
-    mirage_why="$mirage_why: link $mirage_index now stands behind job $mirage_behind as job $mirage_new"
+    mirage_why="$mirage_why: link $mirage_index now waits behind job $mirage_behind, as job $mirage_new"
     mirage_leave
 }
 

@@ -1,4 +1,4 @@
-"""Ask the Mirage service, or tell it something: one request for each call of this."""
+"""Send one request to the Mirage service, and check the answer."""
 
 import os
 
@@ -69,7 +69,7 @@ def _check_answer(answer):
 def _parse_code(answer):
     words = answer.split(b"\r\n", 1)[0].split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        raise Unreachable("the answer was not HTTP")
+        raise Unreachable("the answer there was not HTTP, so no Mirage service listens")
     return int(words[1])
 
 
@@ -104,7 +104,7 @@ def _make_credential(method, path, body, environ):
     os.close(feed)
     made = read_to_end(ours).strip()
     if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
-        raise Unreachable("munge gave no credential")
+        raise Unreachable("the command munge gave no credential: is munged running?")
     return made.decode("ascii")
 
 
@@ -132,4 +132,4 @@ def _find_command(command, environ):
         path = os.path.join(directory, command)
         if directory and os.access(path, os.X_OK):
             return path
-    raise Unreachable("there is no munge command")
+    raise Unreachable("the command munge is not installed on this host")

@@ -1,7 +1,7 @@
-"""Computes a link's forecast of its wait, and the lead that follows: no file, no command.
+"""Forecast the next link's wait, and compute the lead; reads no file and runs no command.
 
-It is the service's rule `quantile` (mirage/policy/rules/lead_rules.py) in the user's hands: the
-quantile of like jobs' waits that the price of overlap asks for. Standard library, Python 3.6.
+The rule is the service's `quantile` (mirage/policy/rules/lead_rules.py): the price of overlap
+chooses a quantile of the waits of similar jobs. Standard library, Python 3.6.
 """
 
 import math
@@ -118,8 +118,8 @@ def forecast_like_jobs(rows, nodes, limit_s, price):
     """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
     same = [row for row in rows if _is_near(row[0], nodes)]
     for alike, what in (
-        ([row for row in same if _is_near(row[1], limit_s)], "of like nodes and time limit"),
-        (same, "of like nodes"),
+        ([row for row in same if _is_near(row[1], limit_s)], "of similar nodes and time limit"),
+        (same, "of similar nodes"),
         (rows, "of the partition"),
     ):
         if len(alike) >= ENOUGH:

@@ -2,18 +2,19 @@
 
     handover = mirage_handover.Handover()
     if not handover.begin():            # waits until this link alone may write
-        sys.exit()                      # the chain is done, or a later link has it
+        sys.exit()                      # the chain is done, or a later link has begun
     for step in range(first, last):
         train(step)
-        if handover.should_release():   # almost free: the files are looked at once a second
+        if handover.should_release():   # almost free: it reads the files once a second
             with handover.checkpoint("model.pt") as name:
                 torch.save(state, name)
-            if handover.release():      # False: nobody came, and we have taken the lease back
+            if handover.release():      # False: no link took the lease; it is ours again
                 sys.exit()
     handover.done()
 
-Outside a chain (no MIRAGE_DIR) it begins at once, is never asked, and writes checkpoints whole.
-A job that has MIRAGE_DIR from a link that submitted it, and is no link, gets NotALink.
+Outside a chain (no MIRAGE_DIR) begin() returns True at once, should_release() is never True, and
+checkpoints are still written whole. A plain job that a link submits inherits MIRAGE_DIR without
+being a link: there Handover() raises NotALink.
 """
 
 import contextlib
@@ -31,17 +32,18 @@ BEAT_S = 5.0
 
 
 class Handover(object):
-    """This run's part in its chain. One process of a job has it: with several ranks, rank 0.
+    """This run's part in its chain. One process of a job makes it: with several ranks, rank 0.
 
-    style       switch: ask the predecessor to let go. wait: until it ends. serve: as switch, for a
-                server that is healthy when it calls `begin`. From MIRAGE_STYLE, else wait.
-    patience_s  after so long an unanswered request is withdrawn ...
-    on_timeout  ... and we `wait` for the predecessor's end, or `exit`: begin() gives False.
-    takeover_s  so long a released lease waits for the successor that asked; then we take it back.
-    stale_s     a beat that stands still so long is a reason to ask Slurm.
-    save_s      so long before the job's time limit should_release() is True of itself; at most a
-                tenth of the time that is left at begin().
-    poll_s      how often files are looked at (also MIRAGE_HANDOVER_POLL_S).
+    style       switch: ask the predecessor to release the lease. wait: wait for its end. serve:
+                like switch, for a server that calls begin() once it is healthy. Default:
+                MIRAGE_STYLE, else wait.
+    patience_s  a request without an answer is withdrawn after this time ...
+    on_timeout  ... then `wait` waits for the predecessor's end; with `exit`, begin() returns False.
+    takeover_s  how long a released lease waits for the link that asked; then we take it back.
+    stale_s     if the holder's heartbeat stands still for this long, this run asks Slurm.
+    save_s      this long before the job's time limit should_release() turns True by itself; at most
+                a tenth of the time left at begin().
+    poll_s      how often the files are read (also MIRAGE_HANDOVER_POLL_S).
     """
 
     def __init__(self, directory=None, style=None, patience_s=600.0, on_timeout="wait",
@@ -75,7 +77,7 @@ class Handover(object):
     # --- the successor's side ---------------------------------------------------------------------
 
     def begin(self, address=None):
-        """Wait until this run holds the lease. False: it has nothing to do and should end.
+        """Wait until this run holds the lease. False: the run has nothing to do and should end.
 
         `address` (host:port of a server that is ready) becomes what handover/address says.
         """
@@ -111,7 +113,7 @@ class Handover(object):
             elif asker.ask():
                 time.sleep(self._poll_s)
             elif self._on_timeout == "exit":
-                return "timed-out", "link %d did not let go" % (lease.holder.link,)
+                return "timed-out", "link %d did not release the lease" % (lease.holder.link,)
             else:
                 self._record_verdict("waits", "for the end of link %d" % (lease.holder.link,))
 
@@ -156,9 +158,9 @@ class Handover(object):
     def _find_refusal(self, lease):
         for marker in ("done", "stop"):
             if os.path.exists(os.path.join(self._chain, marker)):
-                return marker, "the chain has a %s marker" % (marker,)
+                return marker, "the chain's folder has the file %s" % (marker,)
         if lease is not None and lease.holder.link > self.me.link:
-            return "superseded", "link %d has had the lease" % (lease.holder.link,)
+            return "superseded", "the later link %d has held the lease" % (lease.holder.link,)
         return None
 
     def _hold_lease(self, verdict, why=""):
@@ -187,9 +189,9 @@ class Handover(object):
         return self._asked
 
     def should_release(self):
-        """True when it is time to save and let go. Call it at every step: it costs nothing.
+        """True when it is time to save and release the lease. Call it at every step: it is cheap.
 
-        Raises LeaseLost in a run whose lease another has taken.
+        Raises LeaseLost if another run has taken the lease.
         """
         now = time.monotonic()
         if now < self._look_at or self._leases is None:
@@ -211,7 +213,7 @@ class Handover(object):
         if self._leases is None:
             return
         if self._number is None:
-            raise LeaseLost("no lease is held: call begin() first, and end where it gives False")
+            raise LeaseLost("no lease is held: call begin() first, and end if it returns False")
         try:
             self._leases.check(self._number)
         except LeaseLost as error:
@@ -227,7 +229,7 @@ class Handover(object):
         """
         path = os.path.realpath(os.fspath(path))
         if os.path.isdir(path):
-            raise HandoverError("%s exists: folders are not replaced, add the step" % (path,))
+            raise HandoverError("%s exists: folders are not replaced, name it by step" % (path,))
         self.check()
         leases, number = self._leases or mirage_lease.NoLeases(), self._number
         try:
@@ -257,9 +259,9 @@ class Handover(object):
         return (self._leases.read_ready(self._number) or "").rstrip("\n") or None
 
     def release(self, drain_s=0.0):
-        """Let go, after saving. True: end now. False: nobody took the lease and we hold it again.
+        """Release the lease, after saving. True: end now. False: nobody took it; it is ours again.
 
-        A server goes on serving while it calls this: `drain_s` more, once the new address stands.
+        A server goes on serving during the call, and `drain_s` seconds after the new address.
         """
         if self._leases is None:
             return True
@@ -272,7 +274,7 @@ class Handover(object):
                 self._hold_lease("took-back", "since %s asked but did not come" % (self._asker,))
                 return False
             self._drain_server(drain_s)
-        self._record_verdict("handed-over", "lease %d is let go" % (self._number,))
+        self._record_verdict("handed-over", "lease %d is released" % (self._number,))
         self._number = None
         return True
 

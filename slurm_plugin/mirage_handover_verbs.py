@@ -1,7 +1,7 @@
 """`mirage-link handover VERB`: the hand-over for scripts that are not Python.
 
-In Python as the module that training code imports is: two implementations of one lease would differ
-where it matters. It needs nothing but /usr/bin/python3.
+The verbs use the module that training code imports, since a second implementation of the lease
+could differ. They need only /usr/bin/python3.
 """
 
 import argparse
@@ -25,7 +25,8 @@ A server:
   mirage-link handover release --when-asked --drain 30; kill $server
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 not this link's turn (the chain is done, a later link
-has the lease, or this job is no link), 4 timed out. What became of each link: $MIRAGE_DIR/handover/verdict/LINK.
+has the lease, or this job is no link), 4 timed out. The result of each link stands in
+$MIRAGE_DIR/handover/verdict/LINK.
 """
 
 
@@ -42,7 +43,7 @@ def main(words):
 
 
 def wait(given):
-    """wait: for the lease; with --asked: until the successor asks this link to let go."""
+    """wait: wait until this link holds the lease; with --asked, until the successor asks for it."""
     handover = _make_handover(given)
     if given.asked:
         return _wait_until_asked(handover)
@@ -50,13 +51,13 @@ def wait(given):
 
 
 def ready(given):
-    """ready: this server is healthy; take the lease, and publish its address."""
+    """ready: say that this server is healthy, take the lease, and publish the address."""
     given.style = given.style or mirage_lease.read_style(os.environ) or "serve"
     return _begin_turn(_make_handover(given), given, given.address)
 
 
 def release(given):
-    """release: saved; let go. With --when-asked: wait for a successor that asks, first."""
+    """release: release the lease after saving; with --when-asked, wait for a request first."""
     handover = _make_handover(given)
     while True:
         if given.when_asked:
@@ -66,11 +67,11 @@ def release(given):
         if handover.release(given.drain):
             return DONE
         if not given.when_asked:
-            return _report("nobody came: this link holds the lease again", TIMED_OUT)
+            return _report("no link took the lease: this link holds it again", TIMED_OUT)
 
 
 def request(given):
-    """request: ask whoever holds the lease to save and let go, from anywhere."""
+    """request: ask the holder of the lease to save and release it; works from anywhere."""
     leases = mirage_lease.Leases(_find_chain(given))
     first = leases.read_newest()
     if first is None or first.free:
@@ -84,11 +85,11 @@ def request(given):
             time.sleep(_get_poll_s())
     finally:
         asker.withdraw()
-    return _report("link %d has not let go" % (first.holder.link,), TIMED_OUT)
+    return _report("link %d has not released the lease" % (first.holder.link,), TIMED_OUT)
 
 
 def status(given):
-    """status: who holds the lease, who asks, the newest checkpoint, verdicts, address."""
+    """status: show who holds the lease, who asks, the newest checkpoint, verdicts, address."""
     leases = mirage_lease.Leases(_find_chain(given))
     lease = leases.read_newest()
     if lease is None:
@@ -183,13 +184,13 @@ def _build_parser():
         verb.add_argument("chain", nargs="?", metavar="CHAIN", help="a chain id or directory")
         _add_options(verb)
         if run is wait:
-            verb.add_argument("--asked", action="store_true", help="until asked to let go")
+            verb.add_argument("--asked", action="store_true", help="wait for a request instead")
         elif run is ready:
-            verb.add_argument("--address", metavar="HOST:PORT", help="where clients find it")
+            verb.add_argument("--address", metavar="HOST:PORT", help="the server, for clients")
         elif run is release:
-            verb.add_argument("--when-asked", action="store_true", help="wait to be asked first")
+            verb.add_argument("--when-asked", action="store_true", help="first wait for a request")
             verb.add_argument("--drain", type=float, default=0.0, metavar="S",
-                              help="stay so long after the new address stands")  # fmt: skip
+                              help="serve S more after the new address")  # fmt: skip
     return parser
 
 
@@ -197,9 +198,9 @@ def _add_options(verb):
     verb.add_argument("--style", choices=mirage_handover.STYLES)
     verb.add_argument("--on-timeout", choices=("wait", "exit"), default="wait")
     for name, seconds, what in (
-        ("patience", 600.0, "ask so long"),
-        ("takeover", 60.0, "a successor that asked has so long to come"),
-        ("stale", 20.0, "ask Slurm once the holder's beat has stood so long"),
-        ("save", 60.0, "be asked by the time limit so long before it"),
+        ("patience", 600.0, "withdraw an unanswered request after S seconds"),
+        ("takeover", 60.0, "how long a released lease waits for the link that asked"),
+        ("stale", 20.0, "ask Slurm if the holder's heartbeat stands still for S seconds"),
+        ("save", 60.0, "count as asked S seconds before the time limit"),
     ):
         verb.add_argument("--" + name, type=float, default=seconds, metavar="S", help=what)

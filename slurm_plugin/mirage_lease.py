@@ -1,8 +1,8 @@
-"""The write lease of a chain, in files that are safe on NFS: who alone may write its checkpoint.
+"""The lease of a chain: the right to write the chain's checkpoint, kept in files that work on NFS.
 
-Leases are numbered and never replaced; the newest counts. Lease N+1 is made with link(2), which one
-of several takers wins, once lease N is free or its holder is gone. A holder that was stopped and
-comes back finds a higher number than its own. Nothing here locks, and nothing goes by a clock.
+Leases are numbered and never replaced; the newest counts. Once lease N is free or its holder is
+gone, a link makes lease N+1 with link(2); of several links that try, one wins. A holder that was
+stopped and comes back finds a higher number than its own. There are no locks and no clocks.
 """
 
 import collections
@@ -47,8 +47,8 @@ def check_link(chain, holder):
     jobs = [word for word in [(read_file(place) or "").strip() for place in places] if word]
     if jobs and holder.job not in jobs:
         raise NotALink(
-            "job %s is no link of this chain, whose link %d is job %s: submit it with"
-            " `env -u MIRAGE_DIR sbatch ...`, and it runs as if alone"
+            "job %s is no link of this chain, whose link %d is job %s: to run the job outside the"
+            " chain, submit it with `env -u MIRAGE_DIR sbatch ...`"
             % (holder.job, holder.link, jobs[0])
         )
 
@@ -81,8 +81,9 @@ def suggest_style(chain, leases, holder, style):
     except OSError:
         return
     said = (
-        "this chain is sequential: its next link runs nothing before this one has ended or has let"
-        " go of the lease. For a hand-over between running links submit it with --mirage-style=%s"
+        "this chain is sequential: the next link runs nothing before this link has ended or"
+        " released the lease. For a hand-over between running links, submit the chain with"
+        " --mirage-style=%s"
         % (style or "switch",)
     )
     log_line(chain, holder, said)
@@ -161,7 +162,7 @@ class Leases(object):
         newest = self.read_newest_number()
         if newest != number:
             raise LeaseLost(
-                "lease %d is over, %d is the newest: this process must stop and write nothing"
+                "lease %d is over, lease %d was taken: this process must stop and write nothing"
                 % (number, newest)
             )
 
@@ -340,4 +341,4 @@ def _check_owner(path):
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise HandoverError("%s is no directory of yours" % (path,))
     if found.st_mode & 0o022:
-        raise HandoverError("others may write in %s: chmod 700 it" % (path,))
+        raise HandoverError("others may write in %s: chmod 700 %s" % (path, path))

@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
-"""Ask Mirage whether a chain's next link is to be submitted now: `now`, or `wait SECONDS`.
+"""Ask Mirage whether to submit a chain's next link now, and print `now` or `wait SECONDS`.
 
-For links of mode `submit`, from inside the job. Exit code 1 where there is no answer, and where it
-could be anybody's: a link acts on what it is told.
+A link of mode `submit` runs this inside its job. Exit code 1: no service answered, or the answer
+could be anybody's, and a link must not act on such an answer.
 """
 
 import os
@@ -20,7 +20,7 @@ def main(argv):
     try:
         print(format_answer(fetch_next_move(argv[1], os.environ)))
     except Exception as error:
-        sys.stderr.write("mirage: not reached (%s)\n" % (error,))
+        sys.stderr.write("mirage: the service was not reached (%s)\n" % (error,))
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Checks that nobody else could change a path's content, or put something in its place."""
+"""Check that no other user can change a path's content, or put something in its place."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ def _refuse_above(path, owners):
         if not {found.st_uid, os.lstat(path).st_uid} <= owners:
             raise PermissionError("%s belongs to somebody else" % (path,))
         if _is_open(found) and not found.st_mode & 0o1000:
-            raise PermissionError("others may write in %s" % (path,))
+            raise PermissionError("others may write in %s: `chmod go-w %s`" % (path, path))
         if path == os.path.dirname(path):
             return
         path = os.path.dirname(path)

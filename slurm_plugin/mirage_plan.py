@@ -1,10 +1,11 @@
 #!/usr/bin/python3 -IS
-"""Write into the next link's dependency when it is to become eligible: `afterany:P?after:P+N`.
+"""Plan the release of the next link: write `afterany:P?after:P+N` into the link's dependency.
 
-Then Slurm releases it N minutes after this link, P, has started, with nobody alive. The service is
-asked first; where none answers the link goes by what like jobs waited. Called by a link beside its
-script (carrier_plan.sh) with NAME=VALUE words; prints nothing. Exit code 0: plans/LINK begins with
-the instant at which to plan again, or 0; 3: look again later, nothing was planned.
+Slurm then makes the next link eligible N minutes after the start of this link's job P; no program
+of Mirage has to run for that. The link asks the service for the lead. If no service answers, the
+waits of similar jobs decide. A running link calls this beside its script (carrier_plan.sh) with
+NAME=VALUE words; it prints nothing. Exit code 0: the file plans/LINK begins with the instant of the
+next planning, or with 0; 3: nothing was planned, look again later.
 Standard library, Python 3.6.
 """
 
@@ -46,10 +47,10 @@ def plan_release(link, environ):
         return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))
     told = _ask_service(link, environ)
     if told.mode in ("observe", "shadow"):
-        return _drop_plan(link, before, environ, "the site's Mirage is in %s" % (told.mode,))
+        return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))
     if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
         return link.record_outcome(
-            before, link.schedule_after(told.again_s), "no plan of the service's: %s" % (told.why,)
+            before, link.schedule_after(told.again_s), "no plan: the service %s" % (told.why,)
         )
     if told.is_planned and link.wanted.lead_s is None:
         return _plan_by_service(link, before, environ, told.lead_s)
@@ -96,7 +97,7 @@ def parse_answer(link, code, is_known, body):
     if code >= 500:
         return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
     if code != 200:  # of one that is older, or does not follow this chain
-        return Told(True, "it answers %d" % (code,))
+        return Told(True, "answers %d" % (code,))
     try:
         import json
 
@@ -104,14 +105,14 @@ def parse_answer(link, code, is_known, body):
         mode, lead_s = said.get("mode"), said.get("lead_s")
         again_s = int(said["ask_again_s"])
     except (AttributeError, KeyError, TypeError, ValueError):
-        return Told(True, "its answer does not read")
+        return Told(True, "gives an unreadable answer")
     if mode in ("observe", "shadow"):
         link.record_mode(mode)
         return Told(True, mode, mode)
     link.forget_mode()
     is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
     if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
-        return Told(True, "it names no lead", mode, again_s=again_s)
+        return Told(True, "names no lead", mode, again_s=again_s)
     return Told(True, "", mode, int(lead_s), again_s)
 
 
@@ -128,7 +129,7 @@ def _plan_by_waits(link, before, environ):
             release = before.own.end if minutes is None else before.own.start + 60 * minutes
             said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)
             return link.record_outcome(
-                before, link.schedule_before(release), "as it stands: " + said
+                before, link.schedule_before(release), "the plan stays: " + said
             )
     seen = _look_at_jobs(link, before, environ)
     if seen is None:

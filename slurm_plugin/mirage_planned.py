@@ -1,4 +1,4 @@
-"""A link and the plan for its successor: what Slurm says of both, what was written, and the writing.
+"""A running link and its plan for the next link: read both jobs from Slurm, write the plan.
 
 Standard library, Python 3.6.
 """
@@ -124,7 +124,7 @@ class Link(object):
         given = [self.max_lead, mirage_service.read_configured("max_lead", environ)]
         most = [parse_duration(text) for text in given if text]
         if None in most:
-            return "max_lead in client.conf is no time"
+            return "max_lead in client.conf is not a time like 2:00:00"
         self.wanted.max_lead_s = min(most) if most else None
         return None
 
@@ -190,15 +190,15 @@ class Link(object):
     def look_at_jobs(self, environ):
         """Raises Unseen where squeue does not tell of both jobs."""
         if self.successor is None:
-            raise Unseen("the next link does not stand yet")
+            raise Unseen("the next link is not in the queue yet")
         others = [job for _, job in self.list_earlier_links()]
         rows = _fetch_rows([self.job, self.successor] + others, environ)
         own = rows.get(self.job)
         if own is None or self.successor not in rows:
-            raise Unseen("squeue does not tell of jobs %d and %d" % (self.job, self.successor))
+            raise Unseen("squeue does not show jobs %d and %d" % (self.job, self.successor))
         company = [job for job in others if job in rows and rows[job].state not in ENDED | WAITS]
         if own.start is None:
-            raise Unseen("squeue does not tell when job %d started" % (self.job,))
+            raise Unseen("squeue does not show when job %d started" % (self.job,))
         return Seen(own, rows[self.successor], company)
 
     # When to plan again, and what is said.
@@ -314,14 +314,14 @@ def find_hindrance(link, seen, before):
     if seen.company:
         return "job %d of an earlier link still runs" % (seen.company[0],)
     if os.path.exists(link.get_path("requeued", link.index + 1)):
-        return "the next link has started too early once"
+        return "the next link has already started too early once"
     if successor.state != "PENDING":
         return "the next link, job %d, is %s" % (link.successor, successor.state)
     stands = successor.dependency.replace("(unfulfilled)", "")
     if stands not in [
         format_dependency(link.job, minutes) for minutes in (before.minutes,) + before.was
     ]:
-        return "the dependency of job %d is not as this link wrote it: it is left alone" % (
+        return "somebody else changed the dependency of job %d, so Mirage leaves it alone" % (
             link.successor,
         )
     return None
@@ -376,9 +376,9 @@ def update_dependency(link, minutes, environ):
 
 def describe_plan(link, choice, forecast, minutes, own):
     """A sentence for people."""
-    known = "nothing is known of waits"
+    known = "no past waits are known"
     if choice.cut == mirage_forecast.SERVICE:
-        known = "as the service plans it"
+        known = "by the service's lead"
     elif forecast is not None:
         p10, p50, p90 = [forecast.find_quantile(level) // 60 for level in (0.1, 0.5, 0.9)]
         known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
@@ -389,7 +389,7 @@ def describe_plan(link, choice, forecast, minutes, own):
     if choice.cut is not None and choice.cut != mirage_forecast.SERVICE:
         known += ", cut to what %s allows" % (choice.cut,)
     if minutes is None:
-        return "link %d is left to become eligible at the end of job %d: %s" % (
+        return "link %d becomes eligible at the end of job %d: %s" % (
             link.index + 1, link.job, known)  # fmt: skip
     return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
         link.index + 1, link.successor, minutes, link.job,

@@ -1,9 +1,9 @@
-"""Finds the Mirage service, and checks that it is Mirage that answers there.
+"""Find the Mirage service, and check that Mirage itself answers there.
 
-Any user of a host may listen on a free port, and make a socket wherever they may write. So no
-secret is told to, and no answer is acted upon from, a peer that the system does not vouch for. The
-system vouches by the uid at the other end of a unix socket or of the listener on a port of this
-host, or by a certificate.
+Any user of a host may listen on a free port, or make a socket in a directory of their own. The
+plugin therefore tells no secret to an unknown peer, and acts on no answer of one. A peer is known
+by the user at the other end of a unix socket, by the user who listens on a port of this host, or
+by a certificate.
 
 Shared with `mirage chain` (mirage/cli/connection/transport.py). Standard library, Python 3.6.
 """
@@ -111,7 +111,7 @@ def connect(where, environ, limit_s):
     scheme, _, rest = where.partition("://")
     authority, slash, prefix = rest.partition("/")
     if scheme not in ("http", "https") or not authority:
-        raise Unreachable("MIRAGE_URL is no address: https://HOST, http://HOST or unix:///PATH")
+        raise Unreachable("the service's url is not https://HOST, http://HOST or unix:///PATH")
     host, port = _split_authority(authority, 443 if scheme == "https" else 80)
     if scheme == "https":
         stream, is_known = _connect_by_tls(host, port, limit_s), True
@@ -161,7 +161,7 @@ def _check_socket(path, environ):
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        told = "there is no %s on this host: start the service, or, where it is on another, %s"
+        told = "there is no %s on this host: start the service, or, if it runs elsewhere, %s"
         raise Unreachable(told % (path, ADVICE)) from None
     if not stat.S_ISSOCK(found.st_mode):
         raise Unreachable("%s is no socket" % (path,))
@@ -180,7 +180,7 @@ def _connect_plainly(host, port, environ, limit_s):
     """A connection, and whether its other end is known: on this host by who listens there."""
     import _socket
 
-    failed = OSError("no address of this name")
+    failed = OSError("this host name has no address")
     for family, kind, protocol, _, address in _socket.getaddrinfo(
         host, port, 0, _socket.SOCK_STREAM
     ):
@@ -228,7 +228,7 @@ def _to_local_address(packed):
 def _check_listeners(before, here, port, environ):
     """The listeners are those that were there before we connected, when another's may have been."""
     if not before or _find_trusted_listeners(here, port, environ) != before:
-        raise Unreachable("who listens on port %d cannot be seen from here: %s" % (port, ADVICE))
+        raise Unreachable("cannot see which user listens on port %d: %s" % (port, ADVICE))
 
 
 def _find_trusted_listeners(here, port, environ):
@@ -323,5 +323,5 @@ def _describe_stranger(what, uid, environ):
         who = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
     except KeyError:
         who = "uid %d" % (uid,)
-    told = "%s %s, who is neither root nor %s nor you: %s, or account = NAME where that is its own"
+    told = "%s %s, who is neither root nor %s nor you: %s, or account = NAME if that is its account"
     return told % (what, who, _get_account(environ), ADVICE)

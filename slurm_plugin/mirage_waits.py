@@ -1,7 +1,7 @@
-"""Knows how long like jobs waited, from sacct's answer or from this chain's own links.
+"""Read how long similar jobs waited: from sacct, or from the notes of this chain's own links.
 
-sacct is asked once an hour at most, and its answer is kept in the user's cache. If sacct gives
-none, the notes of this chain's own links are used. Standard library, Python 3.6.
+sacct is asked once an hour at most, and its answer is kept in the user's cache. If sacct does not
+answer, the notes of this chain's own links count. Standard library, Python 3.6.
 """
 
 import os

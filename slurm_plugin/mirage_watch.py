@@ -1,8 +1,8 @@
-"""Is the holder of a lease still there? Only Slurm's word makes it gone.
+"""Find out whether the holder of a lease still runs. Only Slurm's answer can say that it does not.
 
-A heartbeat that moves proves life and saves asking. One that stands still proves nothing: a step
-may be long, a process stopped, a file server slow. Stillness is measured on our own monotonic
-clock, by whether the beat changes, so clocks that differ between nodes do no harm.
+A heartbeat that changes proves that the holder runs, and saves a question to Slurm. A heartbeat
+that stands still proves nothing: a step may be long, a process stopped, a file server slow. Each
+node measures the standstill on its own monotonic clock, so the clocks of nodes may differ.
 """
 
 import os

@@ -1,6 +1,7 @@
--- cli_filter.lua: to /etc/slurm on every host where sbatch, salloc or srun runs; or, where the site
--- has one, call mirage.NAME from its functions as here. It loads Mirage's part, and where that is
--- absent or broken it does nothing: sbatch itself fails only if *this* file is absent or broken.
+-- cli_filter.lua: copy this file to /etc/slurm on every host where sbatch, salloc or srun runs. If
+-- the site has such a file already, call mirage.NAME from its functions as below. This file loads
+-- Mirage's part (mirage_cli.lua). If Mirage's part is absent or broken, nothing happens. sbatch fails
+-- only if *this* file is absent or broken.
 local HOOKS = "/opt/mirage/slurm_plugin/hooks"
 
 local loaded, mirage = pcall(loadfile(HOOKS .. "/mirage_cli.lua"), HOOKS)

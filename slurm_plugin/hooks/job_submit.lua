@@ -1,7 +1,7 @@
--- job_submit.lua: to /etc/slurm on the controllers; or, where the site has one, call mirage.submit
--- and mirage.modify from its functions as here. It loads Mirage's part, and where that is absent or
--- broken it lets every job pass. Slurm loads it again when *this* file is newer: touch it after an
--- upgrade of Mirage.
+-- job_submit.lua: copy this file to /etc/slurm on the controllers. If the site has such a file
+-- already, call mirage.submit and mirage.modify from its functions as below. This file loads Mirage's
+-- part (mirage_submit.lua). If Mirage's part is absent or broken, every job passes. Slurm loads the
+-- script again when *this* file is newer: touch this file after an upgrade of Mirage.
 local HOOKS = "/opt/mirage/slurm_plugin/hooks"
 
 local loaded, mirage = pcall(loadfile(HOOKS .. "/mirage_submit.lua"))
@@ -18,7 +18,7 @@ function slurm_job_submit(job, partitions, submit_uid)
   return slurm.SUCCESS
 end
 
--- Slurm 22.05 gives a modification no words of ours.
+-- Slurm 22.05 passes no message of a filter to the user who modifies a job.
 function slurm_job_modify(job, record, partitions, modify_uid)
   local asked, refused = pcall(function() return mirage.modify(job, record) end)
   if asked and refused == true then

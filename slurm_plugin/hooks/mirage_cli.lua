@@ -1,9 +1,10 @@
 -- mirage_cli.lua: chains for those who have no wrapper on PATH, by cli_filter/lua (Lua 5.1 to 5.4).
 --
--- A filter cannot change the script, and a chain is made of carriers: so where a call of sbatch asks
--- for a chain, it is run again through the wrapper beside this (mirage-rerun), which submits and
--- registers as ever, and this sbatch ends with its exit code. The only words that reach a shell
--- are the path of this directory and a number: mirage-rerun reads the words of sbatch from /proc.
+-- A filter cannot change the script, and each job of a chain needs a changed script (the carrier). If
+-- a call of sbatch asks for a chain, this filter therefore runs the call again through the wrapper
+-- (mirage-rerun). The wrapper submits and registers the chain, and this sbatch ends with the wrapper's
+-- exit code. Only the path of this directory and a number reach a shell: mirage-rerun reads the words
+-- of sbatch from /proc.
 local hooks = ...
 local PYTHON = "/usr/bin/python3"
 local RERUN = hooks .. "/mirage-rerun"
@@ -186,17 +187,17 @@ function mirage.pre_submit(options, offset)
   local words = words_of("self")
   if from_stdin and not script then
     if not within_wrapper(words) then
-      why = "its script came through a pipe, where a request inside it is seen too late"
+      why = "the script came through a pipe, where no hook can read the request in time"
     end
     return
   end
   rerun(words, from_stdin and "rewind" or "")
 end
 
--- What such a job is: nobody submits a next link for it.
+-- Tells the user that the job is no chain: nobody submits a next link for the job.
 function mirage.post_submit(offset, job_id)
   if why and offset == 0 and not quiet then
-    local line = "mirage: job %d is no chain: %s; it runs once, and Mirage does not know of it\n"
+    local line = "mirage: job %d is no chain: %s. The job runs once, and Mirage does not follow it\n"
     io.stderr:write(string.format(line, job_id, why))
   end
 end

@@ -1,6 +1,6 @@
 """Tell the Mirage service that a job has ended: mirage_push.py JOB. A second in all, or not at all.
 
-Whoever runs it is shown by MUNGE, or by the service's socket: on the controller that is SlurmUser.
+MUNGE or the service's socket proves who runs this: on the controller SlurmUser does.
 Standard library, Python 3.6.
 """
 
@@ -16,7 +16,7 @@ PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 def main(argv):
     if len(argv) != 2 or not argv[1].isdigit():
         return "usage: mirage_push.py JOB"
-    # Its default act is to end the process: nothing of ours can hold that up.
+    # SIGALRM's default action ends the process, and nothing here can delay it.
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     sys.path.insert(0, PLUGIN)
     import mirage_client

@@ -1,8 +1,8 @@
--- mirage_submit.lua: what slurmctld may say of a chain before it takes the job (Lua 5.1 to 5.4).
+-- mirage_submit.lua: lets slurmctld refuse a bad chain before it takes the job (Lua 5.1 to 5.4).
 --
--- It reads a job's comment, and of a comment without `mirage:` nothing more. It runs under
--- slurmctld's locks: no input or output, nothing kept but whose the recent chains are, and nothing
--- of the job is changed. `slurm.jobs` is not read: in 22.05 it may hold jobs that are gone.
+-- The script reads a job's comment, and does nothing more if the comment has no `mirage:`. It runs
+-- under slurmctld's locks: it does no input or output, changes nothing of the job, and keeps only the
+-- owners of recent chains. It does not read `slurm.jobs`, which in 22.05 may hold jobs that are gone.
 local MAX_LINKS = 1000
 local ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 local ID = string.rep("[0-9a-hjkmnp-tv-z]", 20)

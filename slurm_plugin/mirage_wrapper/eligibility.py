@@ -14,13 +14,13 @@ def check_eligibility(reading, said, environ, head, links):
     if links > 1 and has_shared_log(reading, said, environ):
         raise Refused(
             "--open-mode=truncate with one output file for all links: a link that starts early"
-            " would empty the log of the one before it. Put %j into its name, or append"
+            " would empty the log of the link before. Put %j into the file's name, or append"
         )
     pbs = _read_pbs_options(reading, environ, head)
     if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
         raise Refused("a job array cannot be a chain")
     if said.has_option("hold") or b"-h" in pbs:
-        raise Refused("the script's own --hold would hold every link: give it to sbatch instead")
+        raise Refused("the line #SBATCH --hold would hold every link: use `sbatch --hold` instead")
     if has("wait") or environ.get("SBATCH_WAIT") is not None:
         raise Refused("a job submitted with --wait cannot be a chain")
     if has("uid") or has("gid"):
@@ -28,11 +28,11 @@ def check_eligibility(reading, said, environ, head, links):
     if has("cluster-constraint") or environ.get("SBATCH_CLUSTER_CONSTRAINT"):
         raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
     if (reading.get_value("export-file") or "").isdigit():
-        raise Refused("--export-file=N is open for this call alone; a chain needs a file's name")
+        raise Refused("--export-file=N is open for this call alone: a chain needs a file's name")
     clusters = find_clusters(reading, said, environ)
     if "," in clusters or clusters == "all":
         raise Refused(
-            "a chain stays on one cluster; name one with -M, not %s" % format_word(clusters)
+            "a chain stays on one cluster: name one cluster with -M, not %s" % format_word(clusters)
         )
 
 

@@ -135,7 +135,8 @@ def _report_script_words(call, head):
         if word.startswith("--" + MIRAGE):
             shown = invocation.format_word(word)
             invocation.report(
-                call, "%s stands behind the script: the script gets it, not sbatch" % (shown,)
+                call,
+                "%s stands behind the script: the script gets the option, not sbatch" % (shown,),
             )
             return
 
@@ -156,12 +157,12 @@ def _can_carry(call):
         return False
     if reading.not_understood is not None:
         shown = invocation.format_word(reading.not_understood)
-        invocation.report(call, "%s is not known here, so this is no chain" % (shown,))
+        invocation.report(call, "sbatch does not list the option %s: no chain is made" % (shown,))
         return False
     if reading.get_value("wrap") is not None:
         return reading.script is None
     if reading.script is None or call.path is not None:
         return True
     if os.path.exists(reading.words[reading.script]):
-        invocation.report(call, "the script is not a plain file, so this is no chain")
+        invocation.report(call, "the script is not a plain file: no chain is made")
     return False

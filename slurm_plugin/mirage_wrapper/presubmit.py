@@ -21,7 +21,9 @@ def submit_later_links(chain, first):
         job, why = _submit_link(chain, link, jobs, environ)
         if job is None:
             invocation.report(
-                chain.call, "%d of %d links stand; %s" % (len(jobs), chain.settings.links, why)
+                chain.call,
+                "%d of %d links are in the queue, and the links submit the others: %s"
+                % (len(jobs), chain.settings.links, why),
             )
             return
         jobs.append(job)
@@ -38,7 +40,7 @@ def _submit_link(chain, link, jobs, environ):
     code, said, complaint = process.run_silently(chain.call.real, words, environ)
     job = process.parse_job_id(said) if code == 0 else None
     why = complaint.decode("utf-8", "replace").strip().split("\n")[0]
-    return job, why or "sbatch ended with %d and named no job" % (code,)
+    return job, why or "sbatch ended with %d and printed no job id" % (code,)
 
 
 def _record_job(chain, link, job):

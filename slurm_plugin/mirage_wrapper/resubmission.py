@@ -195,5 +195,5 @@ def _find_next_job(link):
     later = str(link.index + 1)
     job = link.read_first_line("jobs", later)
     if not job.isdigit():
-        return "", "Mirage submits link %s of this chain, which is not there yet" % (later,)
+        return "", "Mirage will submit link %s of this chain, which has no job yet" % (later,)
     return job, "link %s of this chain is job %s already" % (later, job)

@@ -192,7 +192,7 @@ def _parse_items(text, wrong):
             said[last] += "," + item
             continue
         elif not equals or name not in NAMES or name in FLAGS:
-            wrong.append("no such thing in --comment=mirage:...: %s" % (format_word(item),))
+            wrong.append("unknown setting in --comment=mirage:...: %s" % (format_word(item),))
             if name in ASKING:
                 said[name] = value
         else:
@@ -251,7 +251,7 @@ def _read_script(head, wrong):
             name, equals, value = word.lstrip("-").partition("=")
             dashes = word == "--" + word.lstrip("-")
             if not dashes or name not in NAMES or (name in FLAGS) == bool(equals):
-                wrong.append("no such thing in a #MIRAGE line: %s" % (format_word(word),))
+                wrong.append("unknown setting in a #MIRAGE line: %s" % (format_word(word),))
                 if name not in ASKING or not (dashes or equals):
                     continue
             _merge_settings(said, {name: value})
@@ -267,7 +267,7 @@ def _parse_links(text):
 
 def _check_name(text):
     if text is not None and not (text and len(text) <= 80 and NAME_CHARACTERS.issuperset(text)):
-        raise Refused("no policy can be called %s" % (format_word(text),))
+        raise Refused("%s is no name of a policy" % (format_word(text),))
     return text
 
 

@@ -41,7 +41,8 @@ def submit_chain(call, settings):
         name = invocation.format_word(chain.script.name)
         invocation.report(
             call,
-            "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,),
+            "%s calls sbatch on itself: inside a chain that call submits nothing, since Mirage"
+            " submits the next link" % (name,),
         )
     return call.code
 
@@ -93,22 +94,23 @@ def _register_chain(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
     settings = chain.settings
     if settings.service == "none":
-        told = "chain %s: %s, planned by its links alone%s"
+        told = "chain %s: %s, planned by its links without a service%s"
         invocation.report(
             chain.call, told % (chain.id, _format_length(settings), _describe_rule(settings))
         )
         return
     try:
         if job is None:
-            raise mirage_client.Unreachable("sbatch named no job")
+            raise mirage_client.Unreachable("sbatch printed no job id")
         registration.register_chain(
             chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
         )
     except Exception as error:
         invocation.report(
             chain.call,
-            "chain %s is not registered (%s); it runs all the same, its links plan by themselves,"
-            " until Mirage finds it by its comment%s" % (chain.id, error, _describe_rule(settings)),
+            "chain %s is not registered (%s). The chain runs all the same: its links plan by"
+            " themselves until the service finds the chain by its comment%s"
+            % (chain.id, error, _describe_rule(settings)),
         )
     else:
         invocation.report(chain.call, "chain %s: %s" % (chain.id, _format_length(chain.settings)))

@@ -1,38 +1,39 @@
-"""Holds the text of `sbatch --mirage-help`, and suggests which option was meant.
+"""Hold the text of `sbatch --mirage-help`, and suggest the option that a mistyped one may mean.
 
-Loaded when somebody asks, or errs.
+Loaded only when somebody asks for help or mistypes an option.
 """
 
 from mirage_wrapper.options import MIRAGE, MIRAGE_NAMES
 
 SETTINGS = (
     ("chain=N", "the script runs as N jobs in a row, 1 to 1000"),
-    ("total=TIME", "the chain ends when its links have run so long between them"),
+    ("total=TIME", "the chain ends when its links have run this long in all"),
     ("until-file=PATH", "the chain ends once this file exists"),
-    ("continue=STATES", "ends after which it goes on; all but CANCELLED unless given"),
-    ("min-runtime=TIME", "two links in a row that FAILED sooner pause it (10:00)"),
-    ("checkpoint=PATH", "two links in a row that leave nothing newer there pause it"),
-    ("policy=NAME", "who decides when the next link may start (the service's)"),
+    ("continue=STATES", "link ends after which the chain goes on (all but CANCELLED)"),
+    ("min-runtime=TIME", "two links in a row that FAILED sooner pause the chain (10:00)"),
+    ("checkpoint=PATH", "two links in a row without a newer file there pause the chain"),
+    ("policy=NAME", "rule or model that says when the next link may start"),
     ("overlap-price=X", "hours of interruption that an hour of overlap is worth"),
     ("max-overlap=TIME", "how long before its predecessor's end a link may start"),
-    ("lead=TIME", "release the next link so long before the end (0: at it)"),
-    ("service=site|none", "none: ask no Mirage service; links plan by what Slurm tells them"),
+    ("lead=TIME", "release the next link this long before the end (0: at the end)"),
+    ("service=site|none", "none: ask no Mirage service; the links plan by Slurm's answers"),
     ("never-overlap", "the same as --mirage-max-overlap=0"),
-    ("presubmit=next|all", "one link stands behind the running one, or all do from the start"),
+    ("presubmit=next|all", "queue one link behind the running one, or all from the start"),
     ("style=NAME", "sequential (one writer), concurrent, switch, wait or serve"),
-    ("mode=NAME", "standby, or submit: no link stands in the queue before its moment"),
-    ("help", "this"),
+    ("mode=NAME", "standby: queue the next link early; submit: when it may start"),
+    ("help", "this text"),
 )
 TEXT = """\
-The script runs as a chain of jobs, each in the queue before the one before it ends:
+The script runs as a chain of jobs (links). While one link runs, the next is already in the queue:
 
   sbatch --mirage-chain=8 [sbatch's options] job.sh
 
 %s
 
 Times are sbatch's: minutes, H:M:S, D-H. The options stand before the script; `#MIRAGE --chain=8` in
-it and MIRAGE_CHAIN=8 in the environment are the same. Then: mirage chain show, mirage-link status.
-`touch $MIRAGE_DIR/done` in the script: the work is finished. To end it: mirage chain cancel.
+the script and MIRAGE_CHAIN=8 in the environment do the same.
+To look: mirage chain show ID, or mirage-link status ID. To end the chain: mirage chain cancel ID.
+When the work is finished, the script says so with `touch $MIRAGE_DIR/done`.
 """
 
 

@@ -1,10 +1,10 @@
 /*
  * mirage_spank.c: `sbatch --mirage-chain=N` and `#SBATCH --mirage-chain=N` with no wrapper on PATH.
  *
- * It makes no chain itself: where a chain is asked for, sbatch becomes Mirage's wrapper (execv, the
- * same words), which makes the carrier and calls the real sbatch. So there is one implementation.
- * It acts in sbatch alone: in srun, salloc, slurmd and slurmstepd each function returns at once.
- * Whatever goes wrong, one line says so and sbatch goes on as if the plugin were not there.
+ * The plugin makes no chain itself. If a call asks for a chain, sbatch becomes Mirage's wrapper
+ * (execv with the same words). The wrapper makes the carrier and calls the real sbatch.
+ * The plugin acts in sbatch alone: in srun, salloc, slurmd and slurmstepd each function returns at
+ * once. After any failure one line says so, and sbatch goes on as if the plugin were not there.
  *
  * plugstack.conf:  optional mirage_spank.so [wrapper=/opt/mirage/slurm_plugin/sbatch]
  * Options must be registered in slurm_spank_init: sbatch ignores a static spank_options[] (22.05).
@@ -38,20 +38,20 @@ static int on_option(int index, const char *value, int remote);
 /* The wrapper's options (mirage_wrapper/options.py); it is the wrapper that reads and judges the values. */
 static struct spank_option options[] = {
 	{ "mirage-chain", "N", "run as a chain of N jobs (Mirage)", 1, 0, on_option },
-	{ "mirage-total", "time", "end the chain when its links have run that long", 1, 1, on_option },
+	{ "mirage-total", "time", "end the chain when its links have run this long in all", 1, 1, on_option },
 	{ "mirage-until-file", "path", "end the chain once this file exists", 1, 2, on_option },
-	{ "mirage-policy", "name", "what decides when the next link may start", 1, 3, on_option },
+	{ "mirage-policy", "name", "rule or model that says when the next link may start", 1, 3, on_option },
 	{ "mirage-overlap-price", "x", "price of an hour of overlap", 1, 4, on_option },
 	{ "mirage-never-overlap", NULL, "never let two links run at once", 0, 5, on_option },
 	{ "mirage-max-overlap", "time", "longest overlap of two links", 1, 6, on_option },
-	{ "mirage-presubmit", "next|all", "which links stand in the queue", 1, 7, on_option },
-	{ "mirage-style", "sequential|concurrent|switch|wait|serve", "how one link takes over from the other", 1, 8, on_option },
-	{ "mirage-mode", "standby|submit", "who puts the next link in the queue", 1, 9, on_option },
-	{ "mirage-continue", "states", "after which ends the chain goes on", 1, 10, on_option },
-	{ "mirage-min-runtime", "time", "a link that fails sooner is a fast failure", 1, 11, on_option },
-	{ "mirage-checkpoint", "path", "what a link must renew to have made progress", 1, 12, on_option },
-	{ "mirage-lead", "time", "how long before the end the next link is released", 1, 13, on_option },
-	{ "mirage-service", "site|none", "whether a Mirage service is asked", 1, 14, on_option },
+	{ "mirage-presubmit", "next|all", "queue one link behind the running one, or all from the start", 1, 7, on_option },
+	{ "mirage-style", "sequential|concurrent|switch|wait|serve", "how a link takes over from the link before it", 1, 8, on_option },
+	{ "mirage-mode", "standby|submit", "standby: queue the next link early; submit: when it may start", 1, 9, on_option },
+	{ "mirage-continue", "states", "link ends after which the chain goes on", 1, 10, on_option },
+	{ "mirage-min-runtime", "time", "two links in a row that fail sooner pause the chain", 1, 11, on_option },
+	{ "mirage-checkpoint", "path", "two links in a row without a newer file there pause the chain", 1, 12, on_option },
+	{ "mirage-lead", "time", "release the next link this long before the end", 1, 13, on_option },
+	{ "mirage-service", "site|none", "none: ask no Mirage service", 1, 14, on_option },
 };
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 enum { NEVER_OVERLAP = 5, MAX_OVERLAP = 6, STYLE = 8 };

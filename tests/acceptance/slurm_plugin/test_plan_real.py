@@ -55,7 +55,7 @@ def test_what_sacct_tells_of_like_jobs_is_the_forecast(alice: Alice) -> None:
     alice.until(lambda: len(ended(alice)) >= 20, "accounting", 4 * MINUTE)
     alice.asks_each_second()
     alice.submit(links=2)
-    alice.until(lambda: "of like nodes and time limit waited" in log(alice), "a forecast")
+    alice.until(lambda: "of similar nodes and time limit waited" in log(alice), "a forecast")
     second = alice.job(2)
     assert alice.testbed.job(second)["Dependency"] == f"afterany:{alice.job(1)}(unfulfilled)"
 

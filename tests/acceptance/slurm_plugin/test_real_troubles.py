@@ -116,6 +116,6 @@ def test_totals_links_in_vain_and_a_link_that_comes_back_late(
         assert "00:01:00" <= fate(total, second)[-8:] <= "00:05:00", "what is left of the total"
         assert len(total.lines()) == 2
 
-        gone = "mirage: link 2 has begun since; the script is not run"
+        gone = "mirage: link 2 has begun meanwhile; the script is not run"
         late.until(lambda: gone in late.output(), "link 1 to leave", HOUR_S)
         assert late.lines() == ["begin 1 after nothing", "begin 2 after COMPLETED"]

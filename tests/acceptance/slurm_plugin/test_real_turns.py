@@ -176,7 +176,7 @@ def test_a_warning_signal_sends_the_waiting_link_back(alice: Alice) -> None:
     alice.until(lambda: alice.says("jobs/2") not in {None, str(second)}, "another link 2", 600)
     anew = alice.job(2)
     assert alice.testbed.job(anew)["Dependency"] == f"afterany:{first}(unfulfilled)"
-    said = "a signal (USR1) came before it began"
+    said = "a signal (USR1) came before the script began"
     alice.until(lambda: said in (alice.says("log") or ""), "its word", 600)
     assert writers(alice) == ["1"]
     alice.let_end(1, 2)

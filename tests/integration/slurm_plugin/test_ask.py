@@ -208,7 +208,7 @@ def test_an_sbatch_that_says_nothing_leaves_the_table(slurm: FakeSlurm) -> None:
         slurm.sbatch(*words, "--mirage-chain=2", "job.sh")
     assert len(slurm.chains()) == 3
     done = slurm.sbatch("--unheard-of", "--mirage-chain=2", "job.sh")
-    assert b"'--unheard-of' is not known here, so this is no chain" in done.stderr
+    assert b"sbatch does not list the option '--unheard-of': no chain is made" in done.stderr
     asked = len(slurm.sbatch_was_asked())
     slurm.sbatch("--unheard-of", "job.sh")
     assert len(slurm.sbatch_was_asked()) == asked, "asked again at once"

@@ -122,8 +122,8 @@ def test_slurm_may_be_away_as_the_link_ends(chain: MakeChain) -> None:
     done = link.run(1)
     assert link.says("jobs/2") == "102"
     assert done.stderr.decode().splitlines()[1:] == [
-        "mirage: no link 2 yet: squeue does not answer; "
-        f"if none comes: mirage-link resume {link.chain.name}"
+        "mirage: link 2 is not in the queue yet: squeue does not answer; "
+        f"if the link does not come: mirage-link resume {link.chain.name}"
     ]
 
 

@@ -193,7 +193,7 @@ def test_a_standby_that_was_taken_away_is_made_anew(
     link.run(1)
     assert (submitted(link), link.says("jobs/2")) == (3, "103")
     assert "--dependency=afterany:101" in slurm.calls()[-1].argv
-    assert "it is made anew" in link.logged()
+    assert "a new job is submitted for the link" in link.logged()
 
 
 def test_a_standby_is_made_anew_once(slurm: FakeSlurm, chain: MakeChain) -> None:

@@ -166,7 +166,7 @@ def test_a_comment_that_is_not_ours_is_left_alone(slurm: FakeSlurm, comment: str
         ("--mirage-lead=", "--mirage-lead is a time as Slurm writes it"),
         ("--mirage-service=mine", "--mirage-service is site or none, not 'mine'"),
         ("--mirage-overlap-price=nan", "--mirage-overlap-price is a number from 0 to 100"),
-        ("--comment=mirage:chain=3,colour=red", "no such thing in --comment=mirage:...: 'colour"),
+        ("--comment=mirage:chain=3,colour=red", "unknown setting in --comment=mirage:...: 'colour"),
     ],
 )
 def test_a_bad_setting_is_refused_in_one_sentence(
@@ -211,12 +211,12 @@ def test_an_option_without_a_chain_is_refused(slurm: FakeSlurm) -> None:
     ("words", "lines", "said"),
     [
         ([], "#MIRAGE --style=wait\n", "--mirage-style means nothing without"),
-        ([], "#MIRAGE dataset v2\n", "no such thing in a #MIRAGE line: 'dataset'"),
-        ([], "#MIRAGE chain of thought\n", "no such thing in a #MIRAGE line: 'chain'"),
-        ([], "#MIRAGE --colour=red --style=wait\n", "no such thing in a #MIRAGE line: '--col"),
+        ([], "#MIRAGE dataset v2\n", "unknown setting in a #MIRAGE line: 'dataset'"),
+        ([], "#MIRAGE chain of thought\n", "unknown setting in a #MIRAGE line: 'chain'"),
+        ([], "#MIRAGE --colour=red --style=wait\n", "unknown setting in a #MIRAGE line: '--col"),
         (["--comment=mirage:style=wait"], "", "--mirage-style means nothing without"),
         (["--comment=mirage:mode=fast"], "", "--mirage-mode means nothing without"),
-        (["--comment=mirage:mode=fast,x"], "", "no such thing in --comment=mirage:...: 'x'"),
+        (["--comment=mirage:mode=fast,x"], "", "unknown setting in --comment=mirage:...: 'x'"),
         ([], "#SBATCH --comment='mirage:mode=fast'\n", "--mirage-mode means nothing without"),
     ],
 )

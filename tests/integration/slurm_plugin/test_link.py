@@ -188,9 +188,9 @@ def test_no_standby_never_stops_the_script(make: Callable[..., Link]) -> None:
     done = link.run(1)
     assert (done.returncode, done.stdout) == (0, b"link 1 of 3 after none\n")
     first, last = done.stderr.decode().splitlines()
-    assert first == "mirage: no standby for link 2 yet: squeue does not answer"
-    assert last.endswith(f"if none comes: mirage-link resume {link.chain.name}")
-    assert "no standby for link 2 yet" in link.log()
+    assert first == "mirage: link 2 is not in the queue yet: squeue does not answer"
+    assert last.endswith(f"if the link does not come: mirage-link resume {link.chain.name}")
+    assert "link 2 is not in the queue yet" in link.log()
 
 
 def test_done_within_a_link_takes_its_standby_back(make: Callable[..., Link]) -> None:

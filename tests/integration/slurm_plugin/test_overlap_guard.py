@@ -42,7 +42,7 @@ def test_a_link_begins_beside_its_predecessor_only_near_its_end(
     else:
         assert "--dependency=afterany:101" in call.argv
         assert call.argv[-1] == f"mirage:{link.chain.name}:2"
-        assert b"link 2 now stands behind it as job 102; the script is not run" in done.stderr
+        assert b"link 2 now waits behind job 101, as job 102; the script is not run" in done.stderr
         assert (link.says("jobs/2"), link.says("requeued/2")) == ("102", "101")
         assert not (link.chain / "started" / "2").exists()
 
@@ -58,7 +58,7 @@ def test_the_second_early_start_waits_for_the_end(chain: MakeChain) -> None:
     link.slurm.job_is(101, "COMPLETED")
     out, err = process.communicate(timeout=30)
     assert out == b"ran\n"
-    assert b"waiting for its end" in err
+    assert b"the script starts after the job has ended" in err
     assert link.end_of(2) == "exit 0"
 
 
@@ -67,11 +67,11 @@ def test_who_cannot_be_put_behind_waits_too(chain: MakeChain) -> None:
     beside(link, 3600)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.logged())
+    until(lambda: "the script starts after the job has ended" in link.logged())
     link.slurm.job_is(101, "TIMEOUT")
     out, err = process.communicate(timeout=30)
     assert out == b"ran\n"
-    assert b"not put behind job 101: sbatch: error: QOSMaxSubmitJobPerUserLimit" in err
+    assert b"not submitted behind job 101: sbatch: error: QOSMaxSubmitJobPerUserLimit" in err
 
 
 @pytest.mark.parametrize("end", ["CANCELLED", "stop"])
@@ -80,7 +80,7 @@ def test_while_it_waits_the_chain_may_end(chain: MakeChain, end: str) -> None:
     link.has("requeued/2", 101)
     beside(link, 3600)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.logged())
+    until(lambda: "the script starts after the job has ended" in link.logged())
     if end == "stop":
         link.has("stop", "by the user")
     else:
@@ -99,7 +99,7 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     (link.slurm.root / "slurm.down").touch()
     link.slurm.answers(stderr="sbatch: error: down\n", code=1)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.logged())
+    until(lambda: "the script starts after the job has ended" in link.logged())
     (link.slurm.root / "slurm.down").unlink()
     time.sleep(1.5)
     assert process.poll() is None
@@ -128,7 +128,7 @@ def test_a_link_that_took_over_cancels_its_requeued_predecessor(
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 101\n"
     again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})
     assert again.stdout == b""
-    assert b"link 2 has begun since" in again.stderr
+    assert b"link 2 has begun meanwhile" in again.stderr
 
 
 def test_the_cancelling_of_a_requeued_predecessor_is_not_the_users(chain: MakeChain) -> None:
@@ -161,7 +161,7 @@ def test_a_requeued_predecessor_that_begins_at_the_same_moment_is_waited_for(
     runs = "RUNNING None N/A N/A"
     link.slurm.command("scancel", f"#!/bin/sh\necho '{runs}' >{{home}}/state.101\n")
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.logged())
+    until(lambda: "the script starts after the job has ended" in link.logged())
     assert link.says("started/2") is None
     link.slurm.job_is(101, "COMPLETED")
     assert process.communicate(timeout=30)[0] == b"ran\n"

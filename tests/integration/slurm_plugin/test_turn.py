@@ -252,7 +252,7 @@ def test_a_link_behind_one_that_waits_goes_back_behind_it(pair: Pair) -> None:
     until(lambda: waits(link))
     link.slurm.job_is(102, "RUNNING")
     third = link.run(3)
-    assert b"link 2 has not begun: link 3 now stands behind it" in third.stderr
+    assert b"link 2 has not begun: link 3 now waits behind job" in third.stderr
     assert "--dependency=afterany:102" in link.slurm.calls()[-1].argv
     link.has("stop", "by the user")
     let_end(link, 1)

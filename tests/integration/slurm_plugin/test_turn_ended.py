@@ -90,7 +90,7 @@ def test_a_requeued_predecessor_is_taken_over(pair: Pair) -> None:
     assert finish(second)[0] == 0
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 101\n"
     again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})
-    assert b"link 2 has begun since" in again.stderr
+    assert b"link 2 has begun meanwhile" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["USR1", "TERM"])
@@ -104,7 +104,9 @@ def test_a_warning_during_the_wait_sends_the_link_back(pair: Pair, name: str) ->
     code, said = finish(second)
     new = link.says("jobs/2")
     assert code == 0
-    assert f"a signal ({name}) came before it began: link 2 now stands behind job 101" in said
+    assert (
+        f"a signal ({name}) came before the script began: link 2 now waits behind job 101" in said
+    )
     assert new not in {None, "102"}
     assert len(lines(link)) == 1
     link.slurm.job_is(101, "COMPLETED")
@@ -121,7 +123,7 @@ def test_where_it_cannot_be_put_back_a_warned_link_waits_on(pair: Pair) -> None:
     until(lambda: waits(link) and link.says("jobs/3") is not None)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     link.signal(second, "USR1")
-    until(lambda: "not put behind job 101" in link.logged())
+    until(lambda: "not submitted behind job 101" in link.logged())
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 1)
     finish(first)

@@ -70,7 +70,7 @@ def test_a_link_submits_nothing_on_a_forgers_word(
     assert len(slurm.calls()) == 2
     assert forger.heard() == ""
     assert not credentials(slurm)
-    assert "is made a standby: the service gave no answer" in link.logged()
+    assert "is submitted as a standby: the service gave no answer" in link.logged()
     assert f"uid {BOB}, who is neither root" in link.logged()
 
 

@@ -142,9 +142,9 @@ def test_an_absurd_length_is_refused_in_one_sentence(slurm: FakeSlurm, links: st
         (["-M", "a,b"], {}, SCRIPT, b"a chain stays on one cluster"),
         (["--uid=bob"], {}, SCRIPT, b"for somebody else"),
         (["--mirage-chains=2"], {}, SCRIPT, b"no option '--mirage-chains'"),
-        (["--mirage-policy=a b"], {}, SCRIPT, b"no policy can be called 'a b'"),
+        (["--mirage-policy=a b"], {}, SCRIPT, b"'a b' is no name of a policy"),
         (["--mirage-overlap-price=-1"], {}, SCRIPT, b"is a number from 0 to 100, not '-1'"),
-        ([], {}, "#!/bin/sh\n#MIRAGE --until=x\ntrue\n", b"no such thing in a #MIRAGE line"),
+        ([], {}, "#!/bin/sh\n#MIRAGE --until=x\ntrue\n", b"unknown setting in a #MIRAGE line"),
     ],
 )
 def test_what_cannot_be_a_chain_is_refused_and_not_submitted(
@@ -356,8 +356,8 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     (chain,) = slurm.chains()
     assert done.stderr.decode() == (
-        f"mirage: chain {chain.name} is not registered (429: {why}); it runs all the same, its"
-        " links plan by themselves, until Mirage finds it by its comment\n"
+        f"mirage: chain {chain.name} is not registered (429: {why}). The chain runs all the"
+        " same: its links plan by themselves until the service finds the chain by its comment\n"
     )
 
 

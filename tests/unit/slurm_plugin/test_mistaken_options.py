@@ -30,7 +30,7 @@ def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(
     done = slurm.sbatch(*words)
     assert slurm.chains() == []
     assert [call.argv for call in slurm.calls()] == [words]
-    assert done.stderr.count(b"stands behind the script: the script gets it") == lines
+    assert done.stderr.count(b"stands behind the script: the script gets the option") == lines
     assert done.stderr.count(b"\n") == lines
 
 

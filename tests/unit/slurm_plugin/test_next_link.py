@@ -54,7 +54,7 @@ def test_after_the_last_link_there_is_none(chain: MakeChain) -> None:
     link.has("started/2", "102")
     done = mirage_link(link, "next", link.chain.name)
     assert done.returncode == 1
-    assert "link 3 is not to be submitted" in done.stderr
+    assert "link 3 cannot be submitted" in done.stderr
 
 
 @contextmanager

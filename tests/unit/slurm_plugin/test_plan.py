@@ -27,7 +27,7 @@ def test_it_is_the_quantile_by_price_of_what_like_jobs_waited(planning: Planning
         f"update JobId={NEXT} Dependency=afterany:{OWN}?after:{OWN}+1420",
     ]
     assert "link 2, job 102, becomes eligible 1420 min after job 101 started" in planning.log()
-    assert "30 jobs of like nodes and time limit waited 3, 15 and 27 min" in planning.log()
+    assert "30 jobs of similar nodes and time limit waited 3, 15 and 27 min" in planning.log()
 
 
 @pytest.mark.parametrize(("price", "lead"), [("0.5", 20), ("2", 10), ("0.05", 29), ("0", 30)])
@@ -69,7 +69,7 @@ def test_an_answer_that_was_cut_is_not_used(planning: Planning, code: int) -> No
     planning.waited([HOUR] * 30, code=code)
     planning.plan()
     assert planning.minutes() is None
-    assert "nothing is known of waits" in planning.log()
+    assert "no past waits are known" in planning.log()
     planning.waited([HOUR] * 30)
     planning.plan(2)
     assert len(planning.asked_sacct()) == 1, "not again within the hour"
@@ -154,7 +154,7 @@ def test_where_jobs_start_at_once_the_standby_stays_as_it_is(planning: Planning)
     planning.waited([0] * 30)
     planning.plan()
     assert planning.updates() == []
-    assert "left to become eligible at the end of job 101" in planning.log()
+    assert "becomes eligible at the end of job 101" in planning.log()
 
 
 # --- what bounds it ------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_a_site_in_shadow_sees_no_plan_for_a_day(
     ask(says(mode), **told)
     asking_planning.plan(2, **told)  # nobody answers any more
     assert asking_planning.updates() == []
-    assert f"the site's Mirage is in {mode}" in asking_planning.log()
+    assert f"the site's Mirage is in mode {mode}" in asking_planning.log()
     asking_planning.has("told_mode", f"{mode} {int(time.time()) - DAY - 300}")
     asking_planning.plan(3, **told)
     assert asking_planning.lead_minutes() == (30 if told else 60)

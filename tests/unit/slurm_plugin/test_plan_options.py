@@ -35,7 +35,7 @@ def test_a_chain_without_a_service_says_so_in_its_comment_and_registers_nowhere(
     slurm: FakeSlurm,
 ) -> None:
     said = ask(slurm, "--mirage-chain=2", "--mirage-service=none", "--comment=mine")
-    assert "2 links, planned by its links alone" in said
+    assert "2 links, planned by its links without a service" in said
     (comment,) = [word for word in slurm.calls()[-1].argv if word.startswith("--comment=")][-1:]
     assert comment == f"--comment=mine mirage:service=none {tag(slurm)}"
 

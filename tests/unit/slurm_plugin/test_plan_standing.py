@@ -25,7 +25,7 @@ def test_a_dependency_that_somebody_changed_is_theirs(planning: Planning, stands
     planning.slurm.job_in_full(NEXT, "PENDING", dependency=stands)
     planning.plan()
     assert planning.updates() == []
-    assert "not as this link wrote it" in planning.log()
+    assert "somebody else changed the dependency of job" in planning.log()
     assert planning.again_at() == 0
 
 

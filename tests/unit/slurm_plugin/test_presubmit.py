@@ -37,7 +37,10 @@ def test_where_sbatch_refuses_the_links_go_on_by_themselves(slurm: FakeSlurm) ->
     sbatch.write_text(sbatch.read_text().replace("call=", limit + "call=", 1))
     done = slurm.sbatch("--mirage-chain=4", "--mirage-presubmit=all", "job.sh")
     assert (done.stdout, done.returncode) == (b"Submitted batch job 101\n", 0)
-    assert b"mirage: 2 of 4 links stand; sbatch: error: too many\n" in done.stderr
+    assert (
+        b"mirage: 2 of 4 links are in the queue, and the links submit the others:"
+        b" sbatch: error: too many\n" in done.stderr
+    )
     (chain,) = slurm.chains()
     assert sorted(path.name for path in (chain / "jobs").iterdir()) == ["2"]
 
