@@ -23,7 +23,8 @@ def test_a_link_that_starts_too_early_goes_behind_once_and_then_waits(alice: Ali
     alice.await_state(again, "RUNNING")
     third = alice.job(3)
     assert alice.testbed.job(third)["Dependency"] == f"afterany:{again}(unfulfilled)"
-    alice.until(lambda: "the script starts after the job has ended" in (alice.chain / "log").read_text(), "the wait")
+    waits = "the script starts after the job has ended"
+    alice.until(lambda: waits in (alice.chain / "log").read_text(), "the wait")
     assert alice.state(first) == "RUNNING"
     assert alice.lines() == ["begin 1 after nothing"]
     alice.let_end(1, 2, 3)
