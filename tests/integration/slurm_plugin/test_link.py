@@ -315,7 +315,7 @@ def test_begin_knows_a_link_from_a_job_that_it_submitted(make: Callable[..., Lin
     link = make(script=f"#!/bin/sh\n{begin}\nexport SLURM_JOB_ID=555\n{begin}\n")
     done = link.run(1)
     assert done.stdout == b"0\n1\n"
-    assert b"this job is no link; submit it with" in done.stderr
+    assert b"this job is no link: submit the script with" in done.stderr
 
 
 def test_status_tells_the_links_so_far(make: Callable[..., Link]) -> None:
