@@ -83,8 +83,7 @@ def suggest_style(chain, leases, holder, style):
     said = (
         "this chain is sequential: the next link runs nothing before this link has ended or"
         " released the lease. For a hand-over between running links, submit the chain with"
-        " --mirage-style=%s"
-        % (style or "switch",)
+        " --mirage-style=%s" % (style or "switch",)
     )
     log_line(chain, holder, said)
     sys.stderr.write("mirage: %s\n" % (said,))
