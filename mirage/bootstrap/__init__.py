@@ -1,1 +1,1 @@
-"""The composition root: settings become objects, these the running service, and systemd is told."""
+"""The composition root: builds the service from the settings, runs it, and informs systemd."""

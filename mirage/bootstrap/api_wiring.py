@@ -1,4 +1,4 @@
-"""The context of REST's routes and of the pages, made from a service."""
+"""Builds the context of REST's routes and of the pages from a service."""
 
 from mirage.bootstrap import wiring
 from mirage.bootstrap.wiring import Service
@@ -21,9 +21,9 @@ def build_api_context(
     known: SlurmPermissions | None = None,
     connections: int | None = None,
 ) -> ApiContext:
-    """Build what the routes may ask for.
+    """Build the context of the routes.
 
-    `known` has to be kept up to date; `connections` may be open at once.
+    The caller keeps `known` up to date. `connections`: how many may be open at once.
     """
     settings = service.settings
     known = known or wiring.build_slurm_permissions(service)

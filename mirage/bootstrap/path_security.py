@@ -15,7 +15,7 @@ def find_fault(path: Path) -> str | None:
     try:
         return _find_fault_at(path) or _find_fault_above(path)
     except OSError as error:
-        return f"{path} cannot be looked at: {error.strerror}"
+        return f"{path} cannot be read: {error.strerror}"
 
 
 def _find_fault_at(path: Path) -> str | None:
@@ -26,7 +26,9 @@ def _find_fault_at(path: Path) -> str | None:
         owner, own = _get_user_name(held.st_uid), _get_user_name(os.geteuid())
         return f"{path} belongs to {owner}, not to {own}"
     return (
-        f"others may write in {path}: `chmod go-w {path}`" if _is_writable_by_others(held) else None
+        f"others may write in {path}: run `chmod go-w {path}`"
+        if _is_writable_by_others(held)
+        else None
     )
 
 
@@ -41,7 +43,7 @@ def _find_fault_above(path: Path) -> str | None:
         if not all(map(_is_trusted, owners)) or (
             _is_writable_by_others(parent.stat()) and not sticky
         ):
-            return f"others may put something in the place of {path}: {parent}"
+            return f"others may replace {path}, since they may write in {parent}"
     return None
 
 
@@ -56,7 +58,7 @@ def _is_writable_by_others(held: os.stat_result) -> bool:
 
 
 def _is_shared_group(gid: int) -> bool:
-    """All groups but the user's own, which many sites give with a umask of 002."""
+    """Return whether the group is more than the user's own, which many sites use with umask 002."""
     try:
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

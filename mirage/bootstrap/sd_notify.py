@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 
 _AGAIN = 8
-"""A sign of life is passed on so many times in the time that systemd waits for one."""
+"""How many signs of life are sent in the time that systemd waits for one."""
 _MARGIN = 3
-"""Times the longest silence that is no fault; systemd waits at least so long."""
+"""systemd waits at least this many times the longest silence that is no fault."""
 
 
 class Notifier:
-    """Sends nothing where nobody listens: without systemd, or without a watchdog.
+    """Sends the service's state to systemd; without systemd or a watchdog it sends nothing.
 
-    `notify_alive` is called by the worker's thread alone, so that a worker that hangs is not heard
-    of.
+    The worker's thread alone calls `notify_alive`, so that systemd restarts a worker that hangs.
     """
 
     def __init__(
@@ -31,11 +30,11 @@ class Notifier:
         self._told_at: float | None = None
 
     def notify_ready(self, status: str) -> None:
-        """It serves. `status` stands in `systemctl status`."""
+        """Say that the service is ready. `systemctl status` shows `status`."""
         self._send_state(f"READY=1\nSTATUS={status}")
 
     def notify_alive(self) -> None:
-        """The worker gets on. Costs nothing where systemd was told a moment ago."""
+        """Say that the worker works, unless systemd was told a moment ago."""
         if self._watchdog_s is None:
             return
         now = self._clock()
@@ -44,14 +43,14 @@ class Notifier:
             self._send_state("WATCHDOG=1")
 
     def extend_watchdog(self, silence_s: float) -> None:
-        """Make systemd wait longer where a silence of so many seconds is no fault."""
+        """Make systemd wait longer, if a silence of so many seconds is no fault."""
         if self._watchdog_s is None or self._watchdog_s >= _MARGIN * silence_s:
             return
         self._watchdog_s = _MARGIN * silence_s
         self._send_state(f"WATCHDOG_USEC={round(self._watchdog_s * 1e6)}")
 
     def notify_stopping(self) -> None:
-        self._send_state("STOPPING=1\nSTATUS=finishing the tick under way")
+        self._send_state("STOPPING=1\nSTATUS=finishing the current tick")
 
     def _send_state(self, text: str) -> None:
         """Send a state to systemd, and ignore any failure.

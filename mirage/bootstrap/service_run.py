@@ -1,4 +1,4 @@
-"""The service as one process: its listeners, its threads and its end."""
+"""Runs the service as one process: listeners, threads and shutdown."""
 
 import gc
 import signal
@@ -49,7 +49,7 @@ interpreter dozens of times (each row, each packet): beside a tick they add up
 (docs/reference/rest.md)."""
 
 _GRACE_S = 10
-"""For requests under way when the service ends."""
+"""How long requests under way may take when the service ends, in seconds."""
 
 _ASKED_S = 5.0
 """For Slurm's word on who may do what, before the service answers."""
@@ -244,7 +244,7 @@ def _open_listener(host: str, port: int) -> socket.socket:
         listening.close()
         raise InputError(
             f"cannot listen on {host}, port {port}: {error.strerror}. "
-            "Set service.host and service.port, or end what listens there"
+            "Set service.host and service.port, or stop what listens there"
         ) from error
     return listening
 

@@ -1,4 +1,4 @@
-"""The one place where settings become objects."""
+"""Builds the service's objects from the settings, in one place."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def build_service(settings: Settings, cluster: Cluster | None = None) -> Service
 
 
 def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
-    """The way to Slurm that `cluster.transport` names."""
+    """Build the client of Slurm that `cluster.transport` names."""
     if settings.cluster.transport == "cli":
         return SlurmCli(timeout_s=settings.cluster.command_timeout_s)
     return build_slurmrestd_client(settings)
@@ -93,7 +93,7 @@ def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
 
 
 def build_token_file(settings: Settings) -> TokenFile | None:
-    """The service's own token for slurmrestd; None where the socket says who asks."""
+    """Return the service's token for slurmrestd; None if the socket identifies the service."""
     told = settings.cluster
     if told.rest_token_file is None:
         return None
@@ -139,7 +139,7 @@ def check_slurm_commands(settings: Settings) -> None:
 
 
 def open_store(settings: Settings) -> Store:
-    """The database, checked to be of this program's schema."""
+    """Open the database. Raises SchemaMismatch unless it has this program's schema."""
     if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
         raise StoreUnavailable(
             f"the state directory {settings.service.state_dir} does not exist: "
@@ -221,7 +221,7 @@ def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
 
 
 def get_cluster_file(settings: Settings) -> ClusterFile | None:
-    """Raises ConfigError for one that does not read."""
+    """Load the cluster file of the settings, if any. Raises ConfigError for a faulty file."""
     return None if settings.cluster.file is None else load_cluster_file(settings.cluster.file)
 
 
@@ -257,12 +257,12 @@ def _check_policy(settings: Settings) -> list[str]:
     policy = get_policy_loader(settings)(settings.provision.policy)
     folder = settings.provision.models_dir
     if folder is not None and not folder.is_dir():
-        return [f"provision.models_dir is no folder, so there are no models: {folder}"]
+        return [f"provision.models_dir is not a folder, so there are no models: {folder}"]
     # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
     alone = policy.needs.observation and not isinstance(policy, AutoPolicy)
     if get_cluster_file(settings) is None and alone:
         return [
-            f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "
+            f"{policy.name} gets no observations, so rules decide instead: set cluster.file "
             "(`mirage cluster import` writes one)"
         ]
     return []
@@ -327,7 +327,7 @@ def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
 
 
 def upgrade_database(settings: Settings) -> None:
-    """Make the database, or bring it to this program's schema."""
+    """Create the database, or upgrade it to this program's schema."""
     if _is_in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
     schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
@@ -335,7 +335,7 @@ def upgrade_database(settings: Settings) -> None:
 
 
 def find_database_file(settings: Settings) -> Path | None:
-    """SQLite's; None for a server."""
+    """Return the file of a SQLite database; None for a database server."""
     head, _, path = settings.database_url.partition(":///")
     return Path(path) if head.startswith("sqlite") else None
 
@@ -362,15 +362,15 @@ def make_user_state_dir(path: Path) -> None:
     make_state_dir(path, mode=0o700)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise StoreUnavailable(f"{path} is not a directory of yours: take it away")
+        raise StoreUnavailable(f"{path} is not a directory that you own: remove it or move it away")
     if found.st_mode & 0o077:
-        raise StoreUnavailable(f"others may look into {path}: `chmod go= {path}`")
+        raise StoreUnavailable(f"others may read {path}: run `chmod go= {path}`")
     if said := path_security.find_fault(path):
         raise StoreUnavailable(said)
 
 
 def check_path_security(settings: Settings) -> None:
-    """Raise ConfigError where others could pull the kill switch, or put another database there."""
+    """Raise ConfigError if other users could pull the kill switch or replace the database."""
     file = find_database_file(settings)
     places = {"service.state_dir": [settings.service.state_dir]}
     if file is not None:
@@ -386,5 +386,5 @@ def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(
-            f"state directory {path} cannot be made: {error.strerror}"
+            f"the state directory {path} cannot be created: {error.strerror}"
         ) from error

@@ -127,6 +127,7 @@ def _import_command(module: str) -> Any:
 class _LazyGroup(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        self.help = command_help.join_lines(self.help or "")
         for panel, names in PANELS.items():
             for name in names:
                 _, line = COMMANDS[name]

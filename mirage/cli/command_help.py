@@ -326,12 +326,15 @@ MANUAL: dict[str, HelpEntry] = {
 (tests/integration/cli/test_command_help.py)."""
 
 
+def join_lines(text: str) -> str:
+    """Join the lines of each paragraph, since the terminal breaks them at its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 def attach_manual_page(command: Any, words: str) -> None:
     """Show the entries of a command and of its subcommands below their options."""
     if command.help and "\n  " not in command.help and "\n- " not in command.help:
-        # Lines as they are in the source would break again at the terminal's width.
-        paragraphs = command.help.split("\n\n")
-        command.help = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+        command.help = join_lines(command.help)
     entry = MANUAL.get(words)
     if entry is not None:
         # A blank line ends a line of help: single ends are joined.

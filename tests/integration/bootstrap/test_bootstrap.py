@@ -114,14 +114,14 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
     [
         ("as made", ""),
         ("of its own group", ""),
-        ("open to all", "others may write in {state}: `chmod go-w {state}`"),
-        ("open to all and sticky", "others may write in {state}: `chmod go-w {state}`"),
-        ("open to a group", "others may write in {state}: `chmod go-w {state}`"),
+        ("open to all", "others may write in {state}: run `chmod go-w {state}`"),
+        ("open to all and sticky", "others may write in {state}: run `chmod go-w {state}`"),
+        ("open to a group", "others may write in {state}: run `chmod go-w {state}`"),
         ("somebody else's", "{state} belongs to nobody, not to root"),
-        ("below an open one", "others may put something in the place of {state}: {state.parent}"),
-        ("by a link of theirs", "others may put something in the place of {link}: {link.parent}"),
+        ("below an open one", "others may replace {state}, since they may write in {state.parent}"),
+        ("by a link of theirs", "others may replace {link}, since they may write in {link.parent}"),
         ("the file theirs", "{file} belongs to nobody, not to root"),
-        ("the file open", "others may write in {file}: `chmod go-w {file}`"),
+        ("the file open", "others may write in {file}: run `chmod go-w {file}`"),
     ],
 )
 def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str, told: str) -> None:

@@ -120,7 +120,7 @@ def test_serve_where_others_may_pull_the_kill_switch(
 ) -> None:
     assert run("db", "upgrade", "--config", str(config)).code == 0
     (tmp_path / "state").chmod(0o777)
-    sentence = f"others may write in {tmp_path}/state: `chmod go-w {tmp_path}/state`"
+    sentence = f"others may write in {tmp_path}/state: run `chmod go-w {tmp_path}/state`"
     answer = run("serve", "--config", str(config), PATH=slurm.path)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == f"mirage: service.state_dir: {sentence}\n"
@@ -163,11 +163,12 @@ def test_a_database_of_a_newer_schema(
 def test_a_state_directory_below_a_file(config: Path, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     sentence = said(run("db", "upgrade", "--config", str(config)), 4)
-    assert sentence == f"state directory {tmp_path}/state cannot be made: File exists"
+    assert sentence == f"the state directory {tmp_path}/state cannot be created: File exists"
     configured(tmp_path / "state" / "deeper", at=config)
     sentence = said(run("db", "upgrade", "--config", str(config)), 4)
     assert (
-        sentence == f"state directory {tmp_path}/state/deeper/state cannot be made: Not a directory"
+        sentence
+        == f"the state directory {tmp_path}/state/deeper/state cannot be created: Not a directory"
     )
 
 
@@ -191,7 +192,9 @@ def test_a_state_directory_that_may_not_be_written(closed: Path, config: Path) -
     )
     configured(closed / "none", at=config)
     sentence = said(run(*command, by_modes=True), 4)
-    assert sentence == f"state directory {closed}/none/state cannot be made: Permission denied"
+    assert (
+        sentence == f"the state directory {closed}/none/state cannot be created: Permission denied"
+    )
 
 
 def test_a_database_elsewhere_needs_no_state_directory(

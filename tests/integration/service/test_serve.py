@@ -150,7 +150,7 @@ def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, ready_config: P
         assert (second.code, second.out) == (2, "")
         assert second.err == (
             f"mirage: cannot listen on 127.0.0.1, port {port}: Address already in use. "
-            "Set service.host and service.port, or end what listens there\n"
+            "Set service.host and service.port, or stop what listens there\n"
         )
         assert len(slurm.calls("squeue")) == 1, "the second has asked nothing"
         assert first.end() == 0
