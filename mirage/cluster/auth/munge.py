@@ -28,7 +28,7 @@ def authenticate_caller(given: str, payload: str, *older: str) -> Caller:
     Raises NotIdentified, or ClusterUnavailable where munged does not answer.
     """
     if not _CREDENTIAL.fullmatch(given):
-        raise NotIdentified("that is no MUNGE credential")
+        raise NotIdentified("the credential is not a MUNGE credential: make one with `munge`")
     done = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
     head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
     facts = dict(_parse_fact(line) for line in head.splitlines())
@@ -36,12 +36,14 @@ def authenticate_caller(given: str, payload: str, *older: str) -> Caller:
         fault = _FAULTS.get(done.returncode)
         raise NotIdentified(
             f"the MUNGE credential {fault or 'is not valid here'}",
-            # munged has read those that come too late, and says who made them.
+            # munged can read a credential that has expired, and tells who made it.
             format_user_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
         )
     if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
+        raise ClusterUnavailable(
+            f"munged cannot check credentials: {why}; see `systemctl status munge`"
+        )
     uid = int(facts["UID"])
     if held not in {payload, *older}:
         raise NotIdentified(
@@ -61,7 +63,10 @@ def _explain_difference(held: str, payload: str) -> str:
 
 
 def create_credential(payload: str) -> str:
-    """One of the user who runs this, for one use; ClusterUnavailable where munged gives none."""
+    """Return a new credential of this process's user, for one use.
+
+    Raises ClusterUnavailable if munged gives none.
+    """
     done = _run_command(["munge"], payload)
     made = done.stdout.decode(errors="replace").strip()
     if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):

@@ -25,17 +25,23 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 def build_argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
-    """Exactly what the rule allows. Raises InputError for what cannot be meant."""
+    """Return the command that the sudo rule allows.
+
+    Raises InputError for root, and for a malformed user name or chain id.
+    """
     if not _USER.fullmatch(user) or user == "root":
-        raise InputError(f"no link is submitted as {user!r}")
+        raise InputError(f"Mirage submits no link as user {user!r}: root or not a user name")
     if not _CHAIN.fullmatch(chain_id):
         raise InputError(f"{chain_id!r} is no chain")
     return ["sudo", "-n", "-H", "-u", user, "--", str(link), VERB, chain_id]
 
 
 def submit_next_link(runner: CommandRunner, link: Path, asked: NextLink) -> bool:
-    """True: it is in the queue. Raises ClusterUnavailable, or ClusterRefused in the words of sudo
-    or sbatch, or InputError for an owner whom this host does not know by that number."""
+    """Submit the link as its owner through sudo; return True.
+
+    Raises ClusterUnavailable, ClusterRefused with the error of sudo or sbatch, and InputError if
+    this host does not know the owner by that uid.
+    """
     if _find_uid(asked.user) != asked.uid:
         raise InputError(f"{asked.user!r} is not uid {asked.uid} on this host")
     done = runner.run(build_argv(link, asked.user, asked.chain_id))

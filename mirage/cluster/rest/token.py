@@ -121,9 +121,13 @@ class TokenCommand:
         self._clock = clock
 
     def __call__(self, user: str) -> RestToken:
-        """Raises ClusterRefused for a token that is not that user's, or lives too long."""
+        """Return a token of the user.
+
+        Raises ClusterRefused if the command fails, or if its token belongs to another user or lives
+        too long.
+        """
         if _USER.fullmatch(user) is None:
-            raise ClusterRefused(f"no token is asked for a user named {user!r}")
+            raise ClusterRefused(f"no token is asked for {user!r}: it is not a user name")
         done = self._runner.run([*self._command, user])
         name = self._command[0]
         if done.code != 0:

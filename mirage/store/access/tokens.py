@@ -55,7 +55,7 @@ def revoke_token(tx: Transaction, token_id: str, *, now: int) -> Token:
     tx.execute(update(tokens).where(open_one).values(revoked_at=now))
     found = find_token(tx, token_id)
     if found is None:
-        raise NotFound(f"there is no token {token_id}: `mirage token list` shows them")
+        raise NotFound(f"there is no token {token_id}: `mirage token list` shows all tokens")
     return found
 
 

@@ -136,7 +136,9 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise InputError("the database URL does not read as one") from None
+        raise InputError(
+            "the database URL is malformed: write sqlite:///FILE or postgresql://USER@HOST/NAME"
+        ) from None
     name = parsed.drivername.partition("+")[0]
     if name == _SQLITE and parsed.database not in {None, "", ":memory:"}:
         return parsed.set(drivername="sqlite+pysqlite")
@@ -213,7 +215,7 @@ def _translate_errors(url: URL) -> Iterator[None]:
     except InterfaceError as error:
         raise build_unavailable_error(url, error) from error
     except PoolTimeout as error:
-        said = "all connections are in use: too much is asked at once"
+        said = "all connections are in use: there are too many requests at once; try again later"
         raise StoreUnavailable(f"cannot use {describe_database(url)}: {said}") from error
 
 

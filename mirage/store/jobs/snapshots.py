@@ -82,7 +82,7 @@ def read_queue(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
     """The queue as it was. Raises NotFound where it was never stored or has been thinned out."""
     packed = _read_packed(tx, cluster_id, taken_at, "queue")
     if packed is None:
-        raise NotFound(f"the queue at {taken_at} is not kept")
+        raise NotFound(f"no snapshot of the queue at {taken_at} is stored")
     unpacked = _unpack_json(packed)
     if unpacked.keys() < set(_COLUMNS):
         return _restore_old_queue(taken_at, unpacked)
