@@ -246,13 +246,13 @@ def _build_groups(
     keys = len(columns)
     under: dict[tuple[Any, ...], dict[str, PolicySums]] = {}
     for row in tx.execute(_select_policy_sums(columns, wanted)):
-        sums = PolicySums(*map(int, row[keys + 1 :]))
-        under.setdefault(tuple(row[:keys]), {})[row[keys]] = sums
-    return [
-        OutcomeGroup(key, OutcomeSums(*map(int, row[keys:]), under.get(key, {})))
-        for row in found
-        for key in [tuple(row[:keys])]
-    ]
+        of_policy = PolicySums(*map(int, row[keys + 1 :]))
+        under.setdefault(tuple(row[:keys]), {})[row[keys]] = of_policy
+    groups = []
+    for row in found:
+        key, sums = tuple(row[:keys]), [int(value) for value in row[keys:]]
+        groups.append(OutcomeGroup(key, OutcomeSums(sums[0], sums[1], sums[2], under.get(key, {}))))
+    return groups
 
 
 def _match_own(own: OwnRows) -> ColumnElement[bool]:
