@@ -9,7 +9,7 @@ list (Slurm's OpenAPI release notes). A reader takes either: the value says whic
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,12 +188,19 @@ def require_items(answer: Any, key: str) -> list[Any]:
     return expect_list(answer[key])
 
 
-def name_unread_job(what: str, value: Any) -> UnreadRow:
-    """A record that does not read, by its job."""
+def name_unread_job(
+    what: str, find_leader: Callable[[Payload], JobId | None], value: Any
+) -> UnreadRow:
+    """A record that does not read, by its job; a component by its leader, which lacks something
+    without it."""
     found = value if isinstance(value, Mapping) else {}
     job_id, uid = _try_parse_number(found.get("job_id")), _try_parse_number(found.get("user_id"))
     name = f"{what} {quote_cell(found.get('job_id'))}"
-    return UnreadRow(name, "", None if job_id is None else JobId(job_id), uid)
+    try:
+        leader = find_leader(found)
+    except MalformedText:
+        leader = None
+    return UnreadRow(name, "", leader or (None if job_id is None else JobId(job_id)), uid)
 
 
 def _try_parse_number(value: Any) -> int | None:

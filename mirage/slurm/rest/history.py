@@ -4,7 +4,7 @@ Records carry user names and no uids. A comment is there once the job has ended,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mirage.domain import tres
@@ -27,7 +27,7 @@ from mirage.slurm.rest.queue import parse_flagged_state
 from mirage.slurm.text import hostlist
 from mirage.slurm.text.delimited_rows import parse_text as unless_none
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
+from mirage.slurm.text.unread_rows import Unread, make_strict_unread
 
 NOTHING_FOUND = 9003
 """The error of an answer without records: no error to us (ESLURM_REST_EMPTY_RESULT)."""
@@ -62,7 +62,9 @@ def parse_records(answer: Any, unread: Unread | None = None) -> list[Job]:
     """
     left_out = make_strict_unread() if unread is None else unread
     told = require_items(answer, "jobs")
-    pairs = left_out.parse_rows(told, _parse_component, _name_record)
+    pairs = left_out.parse_rows(
+        told, _parse_component, partial(name_unread_job, "record", _find_leader)
+    )
     left_out.check_share(len(told))
     # A record may be listed twice when it changes while slurmdbd reads; the later one is newer.
     found = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
@@ -72,16 +74,6 @@ def parse_records(answer: Any, unread: Unread | None = None) -> list[Job]:
 def _parse_component(value: Any) -> tuple[Job, JobId | None]:
     payload = expect_mapping(value)
     return _parse_job(payload), _find_leader(payload)
-
-
-def _name_record(value: Any) -> UnreadRow:
-    """The record by its job; a component by its leader, which lacks something without it."""
-    found = name_unread_job("record", value)
-    try:
-        leader = _find_leader(expect_mapping(value))
-    except MalformedText:
-        leader = None
-    return replace(found, job_id=leader) if leader else found
 
 
 def _parse_job(payload: Payload) -> Job:

@@ -3,7 +3,7 @@
 Many times as long as squeue's text.
 """
 
-from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -31,7 +31,7 @@ from mirage.slurm.text.forged_answers import iter_job_owners, refuse_two_owners
 from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.holds import HoldState
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
+from mirage.slurm.text.unread_rows import Unread, make_strict_unread
 
 _ASKED = "required_nodes"
 _FLAGS = (
@@ -67,20 +67,12 @@ def parse_jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
     """
     left_out = make_strict_unread() if unread is None else unread
     told = require_items(answer, "jobs")
-    found = left_out.parse_rows(told, _parse_component, _name_job)
+    found = left_out.parse_rows(
+        told, _parse_component, partial(name_unread_job, "job", _find_leader)
+    )
     refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
     left_out.check_queue(len(told))
     return merge_components(drop_incomplete_jobs(found, left_out))
-
-
-def _name_job(value: Any) -> UnreadRow:
-    """The record by its job; a component by its leader, which lacks something without it."""
-    found = name_unread_job("job", value)
-    try:
-        leader = _find_leader(expect_mapping(value))
-    except MalformedText:
-        leader = None
-    return replace(found, job_id=leader) if leader else found
 
 
 def parse_requested_nodes(answer: Any) -> str:
