@@ -48,7 +48,7 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
         states.add_metric([state.value], number)
     yield states
     risky = GaugeMetricFamily(
-        "mirage_chains_at_risk", "Chains at risk, by what of.", labels=["reason"]
+        "mirage_chains_at_risk", "Chains at risk, by reason.", labels=["reason"]
     )
     for reason, number in chain_counts.count_chains_at_risk(tx, given.cluster_id).items():
         risky.add_metric([reason], number)
@@ -90,7 +90,7 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
     yield from _collect_slurmctld_metrics(slurmctld_load.read_last_usage(tx, given.cluster_id))
     unread = GaugeMetricFamily(
         "mirage_slurm_unread_rows",
-        "Rows of Slurm's answers in the last 24 hours that did not read and were left out.",
+        "Rows of Slurm's answers in the last 24 hours that could not be read and were left out.",
         labels=["command"],
     )
     since = given.clock() - DAY_S

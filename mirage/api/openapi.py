@@ -20,15 +20,18 @@ _IF_NONE_MATCH = {
     "in": "header",
     "required": False,
     "schema": {"type": "string", "maxLength": 255},
-    "description": "The ETag of the answer at hand: 304 where it is the newest still.",
+    "description": "The ETag of the answer that you have; 304 if nothing has changed.",
 }
-_TAG = {"description": "Of this very answer.", "schema": {"type": "string"}}
+_TAG = {"description": "The tag of this answer.", "schema": {"type": "string"}}
 _NEXT = {
     "description": 'Where the next page is: `<...>; rel="next"`; none on the last one.',
     "schema": {"type": "string"},
 }
-_AGAIN = {"description": "When to ask again; seconds.", "schema": {"type": "integer"}}
-_UNCHANGED = {"description": "The answer at hand is the newest still.", "headers": {"ETag": _TAG}}
+_AGAIN = {"description": "After how many seconds to try again.", "schema": {"type": "integer"}}
+_UNCHANGED = {
+    "description": "The answer that you have is still the newest.",
+    "headers": {"ETag": _TAG},
+}
 
 
 def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:

@@ -131,7 +131,7 @@ def register_chain(
     tx: Writing,
     key: Idempotency,
 ) -> chain_schemas.ChainView:
-    """Register a chain whose first link has been submitted. The same again changes nothing."""
+    """Register a chain whose first link is submitted. Repeating the request changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
     kept = new if _should_keep_recipe(given, request) else new.model_copy(update={"recipe": None})
     return key.run_once(
@@ -155,7 +155,7 @@ def _register_new_chain(
     tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Principal
 ) -> chain_schemas.ChainView:
     if who.uid == NOBODY_UID:
-        raise NotAllowed("a chain is a user's: this token is of none")
+        raise NotAllowed("this token belongs to no user, and a chain needs one")
     if new.policy is not None:
         _check_policy(given, new.policy)
     registration = Registration(

@@ -86,8 +86,10 @@ def ask_forecast(
     tx: Writing,
     key: Idempotency,
 ) -> schemas.ForecastAsked:
-    """Have the twin asked for exactly this job: the worker answers within some minutes, and
-    getForecast tells then."""
+    """Have the twin forecast exactly this job.
+
+    The worker makes the forecast within some minutes. Then getForecast returns it.
+    """
 
     by = Requester(who.uid, given.quotas.forecasts_asked)
 

@@ -116,8 +116,10 @@ def set_mode(
 def stop_acting(
     given: Context, who: AdminWriter, tx: Writing, key: Idempotency
 ) -> cluster_schemas.Modes:
-    """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
-    touched."""
+    """Pull the kill switch: mode act works like shadow until the release.
+
+    Running jobs are not touched.
+    """
 
     def pull_kill_switch() -> cluster_schemas.Modes:
         kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)

@@ -26,26 +26,27 @@ class PulledView(WireModel):
 
 
 class KillSwitch(WireModel):
-    """While it is pulled by any way nothing acts, and no mode can be set to act."""
+    """While any way pulls the switch, Mirage changes nothing in Slurm, and no mode can be `act`."""
 
     pulled: bool = Field(examples=[True])
     ways: list[PulledView] = Field(description="Earliest first.")
     file: str | None = Field(
-        description="Of the way `file`: put there, it pulls.", examples=["/var/lib/mirage/shadow"]
+        description="The file that pulls the switch while it exists.",
+        examples=["/var/lib/mirage/shadow"],
     )
 
 
 class Release(RequestBody):
     act_again: bool = Field(
         False,
-        description="What acted until it was pulled acts again; else all stays in shadow.",
+        description="Set what was in mode act back to act; otherwise all stays in shadow.",
         examples=[False],
     )
 
 
 class LimitView(WireModel):
     name: str = Field(examples=["max_touches"])
-    value: float = Field(description="In force; of a yes or no 1 or 0.", examples=[6])
+    value: float = Field(description="The value in force; 1 or 0 for yes or no.", examples=[6])
     unit: str = Field(examples=["node-hours"])
     meaning: str = Field(examples=["Moves that one hand-over may cost."])
     set_by: str = Field(
@@ -61,7 +62,7 @@ class LimitList(WireModel):
 
 class NewLimit(RequestBody):
     value: float | None = Field(
-        ge=0, le=1e9, description="Null: the configuration's again.", examples=[4]
+        ge=0, le=1e9, description="Null: back to the configured value.", examples=[4]
     )
 
 
@@ -97,7 +98,7 @@ class Promote(RequestBody):
 
     version: str = Field(pattern=WORD, max_length=64, examples=["3"])
     tables: list[TableName] = Field(default_factory=list, max_length=64)
-    force: bool = Field(False, description="Whatever the one in use would do.", examples=[False])
+    force: bool = Field(False, description="Promote without a comparison.", examples=[False])
 
 
 class Evidence(WireModel):
@@ -126,7 +127,7 @@ class CostView(WireModel):
     failures: int = Field(examples=[0])
     seconds: float = Field(examples=[86.4])
     unread_rows: int = Field(
-        description="Rows of its answers that did not read and were left out; each answer counts.",
+        description="Rows of its answers that could not be read and were left out.",
         examples=[0],
     )
     calls_a_minute: float = Field(examples=[1.0])
@@ -144,9 +145,13 @@ class SlurmctldView(WireModel):
     since: datetime | None = Field(
         description="Its count began then; null: when slurmctld started.", examples=[_NOON]
     )
-    user: str = Field(description="Whoever runs what as that user.", examples=["mirage"])
+    user: str = Field(
+        description="The user whose calls are counted, Mirage's or not.", examples=["mirage"]
+    )
     calls: int = Field(examples=[1980])
-    seconds: float = Field(description="That slurmctld took for them.", examples=[21.4])
+    seconds: float = Field(
+        description="The time that slurmctld took for these calls.", examples=[21.4]
+    )
     all_calls: int = Field(examples=[48210])
     all_seconds: float = Field(examples=[913.0])
 
@@ -157,7 +162,7 @@ class PollingView(WireModel):
     since: datetime = Field(examples=[_NOON])
     until: datetime = Field(examples=[_NOON])
     total: CostView
-    commands: list[CostView] = Field(description="The dearest first.")
+    commands: list[CostView] = Field(description="The most time first.")
     hours: list[HourView] = Field(description="Those with calls, oldest first.")
     slurmctld: SlurmctldView | None = Field(
         description="Its own count, asked each `polling.diag_s`; null: not asked yet, or at all."
@@ -170,7 +175,7 @@ class TickView(WireModel):
     took_s: float = Field(examples=[0.8])
     good_at: datetime | None = Field(description="The last without an error.", examples=[_NOON])
     worker: str = Field(description="HOST:PID.", examples=["slurm1:4711"])
-    error: str = Field(description="Why it came to nothing.", examples=[""])
+    error: str = Field(description="Why the tick failed; empty: it did not.", examples=[""])
     version: str = Field(description="The worker's.", examples=["0.1.0"])
 
 
@@ -185,5 +190,7 @@ class StatusView(WireModel):
     lease: LeaseView | None = Field(description="Null: no worker holds it.")
     database_bytes: int = Field(examples=[1048576])
     schema_version: str | None = Field(examples=["0050"])
-    schema_known: str = Field(description="What this program is made for.", examples=["0050"])
+    schema_known: str = Field(
+        description="The schema version that this program needs.", examples=["0050"]
+    )
     versions: dict[str, str] = Field(examples=[{"mirage": "0.1.0"}])

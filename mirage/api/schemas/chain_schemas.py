@@ -35,7 +35,9 @@ class Answer(WireModel):
     as_of: datetime | None = Field(
         None, description="When the cluster was last looked at.", examples=[_NOON]
     )
-    stale: bool = Field(description="That is more than three polls ago.", examples=[False])
+    stale: bool = Field(
+        description="Whether `as_of` is more than three polls ago.", examples=[False]
+    )
 
 
 class Page(Answer):
@@ -82,7 +84,7 @@ class NewRecipe(RequestBody):
 
 
 class NewChain(RequestBody):
-    """Nothing is believed of the jobs: the links are those that Slurm shows for the caller."""
+    """A registration of a chain. Its links are the jobs that Slurm shows for the caller."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -138,7 +140,7 @@ class NewChain(RequestBody):
 
 
 class AtRisk(WireModel):
-    """Its next link may start late for a reason that no forecast cures."""
+    """Why the chain's next link may start late, whatever the queue does."""
 
     reason: str = Field(
         description="One word: Slurm's, or NoStandby, StandbyVanished, SubmitRefused, LinkUnknown, "
@@ -154,9 +156,11 @@ class ChainSummary(WireModel):
     user: str = Field(examples=["alice"])
     uid: int = Field(examples=[1000])
     state: ChainState
-    note: str = Field(description="Why it is so, or at risk, in words for people.", examples=[""])
+    note: str = Field(
+        description="Why the chain is in this state or at risk, in words for people.", examples=[""]
+    )
     actor: Actor | None = Field(
-        description="Who brought it into this state. Null: it just goes on.", examples=[None]
+        description="Who brought the chain into this state; null: nobody.", examples=[None]
     )
     reason: Reason | None = Field(description="Why, as one word.", examples=[None])
     links_planned: int | None = Field(
@@ -190,7 +194,7 @@ class LinkView(WireModel):
     index: int = Field(description="1 is the chain's first job.", examples=[3])
     job_id: int = Field(examples=[4711])
     state: LinkState
-    position: Position = Field(description="Where it stands, or stood, as a standby.")
+    position: Position = Field(description="The link's position in the queue as a standby.")
     partition: str = Field(examples=["gpu"])
     account: str = Field(examples=["physics"])
     nodes: int = Field(examples=[4])
@@ -221,7 +225,7 @@ class LinkView(WireModel):
     end_state: JobState | None = Field(examples=[None])
     reason: str = Field(description="Why it waits, in Slurm's word.", examples=["Priority"])
     hindered: str = Field(
-        description="What of its wait no forecast could know; such a wait is held against none.",
+        description="A cause of the wait that no forecast could know; empty: none.",
         examples=[""],
     )
     planned_start: datetime | None = Field(
@@ -229,7 +233,8 @@ class LinkView(WireModel):
         examples=[None],
     )
     waits_for: int | None = Field(
-        description="It runs, and its script waits for the end of this link.", examples=[None]
+        description="The link runs, and its script waits until this other link has ended.",
+        examples=[None],
     )
 
 
@@ -271,13 +276,16 @@ class NextLinkView(WireModel):
 
 
 class CompletionEvent(RequestBody):
-    """A job has ended. Nothing but its number is believed, and that only to look sooner."""
+    """A report that a job has ended. Mirage then reads the queue sooner, and trusts only Slurm."""
 
     job_id: int = Field(gt=0, le=_LARGEST, examples=[4711])
 
 
 class CompletionView(WireModel):
-    looks: bool = Field(description="It is a link: the queue is looked at soon.", examples=[True])
+    looks: bool = Field(
+        description="Whether the job is a link, so that Mirage reads the queue soon.",
+        examples=[True],
+    )
 
 
 class ChainPage(Page):
@@ -296,7 +304,9 @@ class ForecastView(WireModel):
 class DecisionView(WireModel):
     id: int = Field(examples=[17])
     at: datetime = Field(examples=[_NOON])
-    last_at: datetime = Field(description="Repeated alike until then.", examples=[_NOON])
+    last_at: datetime = Field(
+        description="The same decision was repeated until then.", examples=[_NOON]
+    )
     repeats: int = Field(examples=[59])
     chain_id: str = Field(examples=[_CHAIN_ID])
     link: int = Field(description="The standby's index.", examples=[3])
@@ -338,7 +348,7 @@ class JobView(WireModel):
     submit: datetime = Field(examples=[_NOON])
     eligible: datetime | None = Field(examples=[_NOON])
     start: datetime | None = Field(
-        description="When it began to run. Null: it has not, or never did.", examples=[_NOON]
+        description="When the job began to run; null: it has not begun.", examples=[_NOON]
     )
     end: datetime | None = Field(
         description="When it ended, whether it had run or not.", examples=[None]
@@ -347,7 +357,7 @@ class JobView(WireModel):
         description="When Slurm plans to start it, while it waits.", examples=[None]
     )
     cancelled_at: datetime | None = Field(
-        description="When it was taken out of the queue without having run.", examples=[None]
+        description="When the job was cancelled without having run.", examples=[None]
     )
     wait_s: int | None = Field(
         description="From when it was submitted and eligible to its start, of a job that has "

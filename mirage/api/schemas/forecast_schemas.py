@@ -48,8 +48,10 @@ class WaitForecast(Answer, ForecastView):
         description="twin: futures simulated from the queue; quantile: what like jobs waited."
     )
     foretold_at: datetime = Field(examples=[_NOON])
-    exact: bool = Field(description="Foretold of exactly this job.", examples=[True])
-    used: ShapeView = Field(description="The job that it was foretold of.")
+    exact: bool = Field(
+        description="Whether the forecast was made for exactly this job.", examples=[True]
+    )
+    used: ShapeView = Field(description="The job for which the forecast was made.")
     calibrated: bool = Field(
         description="p10, p50 and p90 are corrected by how the last weeks' forecasts came out.",
         examples=[True],
@@ -71,7 +73,7 @@ class WaitForecast(Answer, ForecastView):
 
 
 class NewForecast(RequestBody):
-    """A job that the twin shall be asked about."""
+    """A job for which the twin is to make a forecast."""
 
     model_config = ConfigDict(
         frozen=True,

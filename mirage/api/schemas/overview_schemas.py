@@ -15,7 +15,10 @@ class StartRangeView(WireModel):
     """The range of instants in which a link may start, by a forecast of its wait."""
 
     since: datetime = Field(description="The wait is counted from then.", examples=[_NOON])
-    eligible: bool = Field(description="It is; false: were it so at `since`.", examples=[False])
+    eligible: bool = Field(
+        description="Whether the link is eligible; false: if it were at `since`.",
+        examples=[False],
+    )
     p10: datetime = Field(examples=[_NOON])
     p50: datetime = Field(examples=[_NOON])
     p90: datetime = Field(examples=[_NOON])
@@ -26,7 +29,9 @@ class UpcomingView(WireModel):
 
     chain_id: str = Field(examples=["k3v9x2m7q1zt"])
     link: int = Field(description="The successor's index.", examples=[3])
-    submits: bool = Field(description="The successor is no job yet.", examples=[False])
+    submits: bool = Field(
+        description="Whether the successor is not submitted yet.", examples=[False]
+    )
     predecessor_end: datetime | None = Field(
         description="By its time limit while it runs; null: it has none.", examples=[_NOON]
     )

@@ -55,7 +55,7 @@ class QueueView(Answer):
 
 
 class SpreadView(WireModel):
-    """Seconds; null where too few jobs started to tell without telling whose."""
+    """Waits in seconds; null if so few jobs started that the figures would show whose they are."""
 
     jobs: int = Field(description="That started.", examples=[120])
     p10_s: float | None = Field(examples=[60.0])
