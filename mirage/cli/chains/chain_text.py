@@ -250,7 +250,7 @@ def _describe_inputs(row: Mapping[str, Any]) -> Iterator[str]:
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
         low, high = format_duration(forecast["p10_s"]), format_duration(forecast["p90_s"])
         spread = f" ({low} to {high} in 8 of 10 cases)"
-    source = f", from {forecast['samples']} past waits" if forecast["samples"] else ""
+    source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
     yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 
 
