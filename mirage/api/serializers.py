@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.api.schemas.handover_schemas import HandoverItem
-from mirage.domain import script_turns
+from mirage.domain import overlap_price, script_turns
 from mirage.domain.chain import Chain, Link, LinkState
 from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
@@ -32,6 +32,7 @@ def serialize_chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schema
         running=[link.job_id for link in links if link.state is LinkState.RUNNING],
         policy=chain.policy,
         overlap_price=chain.overlap_price,
+        overlap_price_why=overlap_price.describe_price(chain),
         total_s=chain.total_s,
         max_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
         presubmit=chain.presubmit,

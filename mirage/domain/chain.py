@@ -140,6 +140,13 @@ class Chain:
     policy: str | None = None
     """None: the cluster's default."""
     overlap_price: float = OVERLAP_PRICE
+    """What an hour of overlap costs, in hours of interruption."""
+    asked_price: float | None = None
+    """The price that its user gave; None: that of its style (`domain.overlap_price`)."""
+    start_up_s: int | None = None
+    """Of a link that switches, as the chain's own hand-overs show it; None: none has yet."""
+    missed_s: int | None = None
+    """The interruption that its worked-out price expects; None: no price has been worked out."""
     total_s: int | None = None
     """The chain ends when its links have run for so long; None: its number of links decides."""
     max_overlap_s: int | None = None
@@ -176,9 +183,12 @@ class Chain:
         """
         if self.max_overlap_s is not None:
             return self.max_overlap_s
+        limit_s = None if predecessor is None else predecessor.time_limit_s
+        if self.style is Style.SWITCH and limit_s is not None and limit_s != UNLIMITED:
+            return limit_s  # nothing runs twice: as early as its predecessor starts
         if self.style is None:  # its links are from before there was a default for each time limit
             return MAX_OVERLAP_S if self.is_registered else 0
-        return get_default_overlap_s(None if predecessor is None else predecessor.time_limit_s)
+        return get_default_overlap_s(limit_s)
 
     def move_to(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:

@@ -107,7 +107,11 @@ class NewChain(RequestBody):
     links: int = Field(ge=1, le=MAX_LINKS)
     policy: str | None = Field(None, max_length=80, description="Default: the service's.")
     overlap_price: float | None = Field(
-        None, ge=0, le=100, description="Hours of interruption that an hour of overlap is worth."
+        None,
+        ge=0,
+        le=100,
+        description="Hours of interruption that an hour of overlap is worth. Default: 0.5; of "
+        "style switch: (start-up + expected interruption) / time limit, from 0.01 to 0.1.",
     )
     total_s: int | None = Field(
         None, ge=1, le=_TEN_YEARS_S, description="The chain ends when its links have run so long."
@@ -117,7 +121,8 @@ class NewChain(RequestBody):
         ge=0,
         le=_TEN_YEARS_S,
         description="How early a link may start before its predecessor's end; 0: never. "
-        "Default: the smaller of four hours and a quarter of the predecessor's time limit.",
+        "Default: the smaller of four hours and a quarter of the predecessor's time limit; of "
+        "style switch the time limit.",
     )
     presubmit: Presubmit | None = Field(
         None, description="Links in the queue beforehand. Default: next."
@@ -169,11 +174,18 @@ class ChainSummary(WireModel):
     links_started: int = Field(examples=[3])
     running: list[int] = Field(description="Jobs that run now.", examples=[[4711]])
     policy: str | None = Field(description="Null: the service's default.", examples=[None])
-    overlap_price: float = Field(examples=[0.5])
+    overlap_price: float = Field(
+        description="Hours of interruption that an hour of overlap costs.", examples=[0.5]
+    )
+    overlap_price_why: str = Field(
+        description="Where the price comes from, in words for people.",
+        examples=["the default: nodes of two links are held"],
+    )
     total_s: int | None = Field(description="Null: its number of links decides.", examples=[None])
     max_overlap_s: int = Field(
         description="How early its next link may start; 0: its links never overlap. Where nobody "
-        "said: the smaller of four hours and a quarter of the newest link's time limit; 0 of a "
+        "said: the smaller of four hours and a quarter of the newest link's time limit; of style "
+        "switch that limit; 0 of a "
         "chain that was never registered.",
         examples=[14400],
     )

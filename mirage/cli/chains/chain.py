@@ -164,7 +164,11 @@ def explain_decisions(
         _print_json(found)
         return
     chain = service.get(f"/chains/{chain_id}")
-    for sentence in (*chain_text.describe_risk(chain), *chain_text.describe_unregistered(chain)):
+    for sentence in (
+        *chain_text.describe_price(chain),
+        *chain_text.describe_risk(chain),
+        *chain_text.describe_unregistered(chain),
+    ):
         typer.echo(f"{sentence}\n")
     if not found:
         typer.echo(

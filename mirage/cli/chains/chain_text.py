@@ -138,6 +138,7 @@ def render_chain_page(
     yield render_chain_table([chain], width)
     if chain["note"] and chain.get("at_risk") is None:
         yield escape(escape_unprintable(chain["note"]))
+    yield from map(escape, describe_price(chain))
     yield from drawn
     yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
@@ -189,6 +190,13 @@ def _describe_wait(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
     until = link.get("planned_release") if link["position"] == "held" else None
     at_most = "" if until is None else f", until {format_day_and_time(until)} at the latest"
     return f"{link['position']}{at_most}{told}"
+
+
+def describe_price(chain: Mapping[str, Any]) -> Iterator[str]:
+    """Describe what an hour of overlap costs, and why; yields nothing for an older service."""
+    why = chain.get("overlap_price_why")
+    if why is not None:
+        yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption: {why}."
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:

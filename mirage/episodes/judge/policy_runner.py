@@ -124,10 +124,10 @@ class _PolicyRun:
 
     def _follow_plan(self, i: int) -> int:
         """Return the place of the instant at which the plan of the i-th link is carried out."""
-        instants = self._table.instants[i]
+        instants = [int(at) for at in self._table.instants[i]]
         end = int(self._table.predecessor_end[i])
-        release, looks, look_at = end, 0, int(instants[0])
-        for k, now in enumerate(map(int, instants[:-1])):
+        release, looks, look_at = end, 0, instants[0]
+        for k, now in enumerate(instants[:-1]):
             if looks < OWN_LOOKS and now >= look_at:
                 wanted = self._plan_release(i, k, now)
                 if end in {wanted, release} or abs(wanted - release) >= OWN_MOVED_S:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, is_made_for
 from mirage.domain.job import Job
+from mirage.domain.overlap_price import get_first_price
 from mirage.domain.snapshot import Queue
 from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
 from mirage.store.chains import chains
@@ -97,7 +98,8 @@ def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
         mode=wished.mode or chain.mode,
         presubmit=wished.presubmit or chain.presubmit,
         policy=wished.policy,
-        overlap_price=chain.overlap_price if wished.overlap_price is None else wished.overlap_price,
+        overlap_price=get_first_price(wished.style, wished.overlap_price),
+        asked_price=wished.overlap_price,
         total_s=wished.total_s,
         min_runtime_s=wished.min_runtime_s,
     )

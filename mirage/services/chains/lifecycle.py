@@ -15,8 +15,8 @@ from mirage.domain.chain import (
     is_made_for,
 )
 from mirage.domain.chain_cause import Actor, build_user_cause
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId
+from mirage.domain.overlap_price import get_first_price
 from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.chains.chain_ownership import REGISTERED
@@ -83,7 +83,8 @@ def register_chain(
         known or fresh,
         links_planned=new.links,
         policy=new.policy,
-        overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
+        overlap_price=get_first_price(new.style, new.overlap_price),
+        asked_price=new.overlap_price,
         total_s=new.total_s,
         max_overlap_s=new.max_overlap_s,
         presubmit=new.presubmit or Presubmit.NEXT,

@@ -307,7 +307,7 @@ class DecisionContext:
             nodes=standby.nodes,
             time_limit_s=standby.time_limit_s or 0,
             overlap_price=handover.chain.overlap_price,
-            jobs=self._read_job_waits(standby.partition),
+            jobs=self.read_job_waits(standby.partition),
             handovers=self._read_handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._count_free_nodes(standby.partition),
@@ -343,7 +343,7 @@ class DecisionContext:
             self._free_nodes[partition] = count_free_nodes(self._snapshot.nodes, partition)
         return self._free_nodes[partition]
 
-    def _read_job_waits(self, partition: str) -> Waits:
+    def read_job_waits(self, partition: str) -> Waits:
         if partition not in self._jobs:
             now = self._snapshot.queue.taken_at
             self._jobs[partition] = job_history.read_waits(

@@ -26,6 +26,7 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
 from mirage.services.control.limits import Limits, Spent
+from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.provision.release_planning import Planning
 from mirage.store.chains import chains
@@ -86,7 +87,7 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
         return NextRelease(
             mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
         )
-    view = _build_view(tx, cluster_id, chain, asks, now)
+    view = _build_view(tx, cluster_id, chain, links, asks, now)
     policy = _RULES.get(chain.policy or default, _INSTEAD)
     spent = read_spent_by_account(tx, cluster_id, now)
     account = Spent(account=spent.get(asks.account, 0.0), cluster=sum(spent.values()))
@@ -156,8 +157,11 @@ def _build_next_link(asks: Link) -> Link:
     )
 
 
-def _build_view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) -> PolicyView:
+def _build_view(
+    tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link], asks: Link, now: int
+) -> PolicyView:
     partition = asks.partition
+    jobs = job_history.read_waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS)
     return PolicyView(
         now=now,
         predecessor_end=asks.get_planned_end() or now,
@@ -165,8 +169,8 @@ def _build_view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now:
         partition=partition,
         nodes=asks.nodes,
         time_limit_s=asks.time_limit_s or 0,
-        overlap_price=chain.overlap_price,
-        jobs=job_history.read_waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS),
+        overlap_price=price_chain(chain, links, jobs, asks).overlap_price,
+        jobs=jobs,
         handovers=chains.read_handover_waits(
             tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
         ),

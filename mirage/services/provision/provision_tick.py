@@ -23,6 +23,7 @@ from mirage.services.chains.link_sync import list_unread_chains
 from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
 from mirage.services.control.limits import find_excess_error
 from mirage.services.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
+from mirage.services.provision.chain_price import price_handovers
 from mirage.services.provision.decision_context import DecisionContext, Rules, resolve_policy
 from mirage.services.provision.forgotten_dependencies import drop_met_terms, explain_refusal
 from mirage.services.provision.release_planning import compute_plan_minutes
@@ -59,9 +60,14 @@ def provision_handovers(
             for handover in list_open_handovers(tx, cluster_id, state)
             if handover.chain.chain_id not in unread
         ]
+        before = {one.chain.chain_id: one.chain for one in open_ones}
         desk = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
+        open_ones = price_handovers(tx, open_ones, desk.read_job_waits)
         made = list(_decide_handovers(tx, cluster_id, desk, open_ones))
     with store.begin() as tx:
+        for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
+            if chain != before[chain.chain_id]:
+                chains.save_price(tx, cluster_id, chain)
         planned = list(_record_decisions(tx, cluster_id, made, desk.foregone))
     for move in planned:
         tell = partial(_send_move, cluster, rules, snapshot)

@@ -97,6 +97,18 @@ def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 
+def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
+    """Store what the chain's overlap costs now, and what that was worked out from, alone.
+
+    Who changes its state meanwhile is not overwritten.
+    """
+    names = ("overlap_price", "start_up_s", "missed_s")
+    table = tables.chains
+    values = {name: getattr(chain, name) for name in names}
+    tx.execute(update(table).where(table.c.chain_id == chain.chain_id).values(values))
+    changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
+
+
 def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
     """`lock`: nobody else changes it before this transaction ends."""
     query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0180"
+SCHEMA = "0190"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -116,6 +116,9 @@ chains = Table(
     Column("links_planned", BigInteger),
     Column("policy", Text),
     Column("overlap_price", Float, nullable=False),
+    Column("asked_price", Float),  # NULL: nobody gave one (overlap_price.py)
+    Column("start_up_s", BigInteger),
+    Column("missed_s", BigInteger),
     Column("total_s", BigInteger),
     Column("max_overlap_s", BigInteger),  # NULL: nobody said (Chain.allowed_overlap_s)
     Column("presubmit", Text, nullable=False),

@@ -7,6 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
+from mirage.domain.overlap_price import describe_price
 from mirage.http.chain_access import ChainPath, StateRequest, get_visible_chain
 from mirage.http.dependencies import Context
 from mirage.services.chains import explanations, link_risks
@@ -58,6 +59,7 @@ def show_chain(
         course=forecast_chart.draw_forecast_course,
         advice=link_risks.get_advice,
         notes=explanations,
+        price_why=describe_price(chain),
         allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
     )
 

@@ -209,8 +209,8 @@ def test_outcomes_of_policies_become_rows_and_columns_again(empty_database_url: 
     ]
     told, untold = list(range(10)), [None] * 10
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
-        cluster_id = clusters.ensure_cluster(tx, "lab")
-        chains.save_chain(tx, cluster_id, CHAIN)
+        clusters.ensure_cluster(tx, "lab")
+        tx.execute(_OLDER_CHAIN, {"chain_id": CHAIN.chain_id, "price": 0.5})
         insert = text(
             f'INSERT INTO outcomes (cluster_id, chain_id, "index", at, "partition", account, '  # noqa: S608
             f'"user", uid, nodes, kind, interruption_s, overlap_s, {", ".join(names)}) VALUES '
@@ -234,3 +234,23 @@ def test_outcomes_of_policies_become_rows_and_columns_again(empty_database_url: 
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         query = text(f'SELECT {", ".join(names)} FROM outcomes ORDER BY "index"')  # noqa: S608
         assert [list(row) for row in tx.execute(query)] == [told, untold]
+
+
+_OLDER_CHAIN = text(
+    'INSERT INTO chains (chain_id, cluster_id, uid, "user", state, overlap_price, presubmit, mode, '
+    "created_at, at_risk) VALUES (:chain_id, 1, 1, '', 'active', :price, 'next', 'standby', 0, '')"
+)
+
+
+def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: str) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0180")
+    prices = {"abcdefgh": 0.5, "abcdefgi": 0.05}
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        for chain_id, price in prices.items():
+            tx.execute(_OLDER_CHAIN, {"chain_id": chain_id, "price": price})
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        found = {name: chains.get_chain(tx, ChainId(name)) for name in prices}
+    assert {name: chain.overlap_price for name, chain in found.items()} == prices
+    assert [found[name].asked_price for name in prices] == [None, 0.05]

@@ -1,0 +1,72 @@
+"""What an hour of overlap costs a chain by default, which depends on its style.
+
+Where the links of a chain *switch*, nothing runs twice. An hour that a link is released too early
+only makes more hand-overs, and each has its start-up and its interruption. So the price is
+(start-up + expected interruption) / time limit, within two bounds. slurm_plugin/mirage_forecast.py
+is the same rule in the user's hands.
+"""
+
+from collections.abc import Iterable
+
+from mirage.domain.chain import Chain, Link, Style
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.time_units import MINUTE_S
+
+LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE = 0.01, 0.1
+START_UP_S = 600
+"""Of a link, until hand-overs of its chain tell it."""
+_OLD_S = 86400
+"""A start-up that took longer is no start-up."""
+
+
+def compute_switch_price(start_up_s: float, missed_s: float, limit_s: float) -> float:
+    """The price in hours of interruption for an hour of overlap. All of them are seconds."""
+    return min(MOST_SWITCH_PRICE, max(LEAST_SWITCH_PRICE, (start_up_s + missed_s) / limit_s))
+
+
+def get_first_price(style: Style | None, asked: float | None) -> float:
+    """The price of a chain of which no link is known yet. `asked`: its user's."""
+    if asked is not None:
+        return asked
+    return MOST_SWITCH_PRICE if style is Style.SWITCH else OVERLAP_PRICE
+
+
+def has_worked_out_price(chain: Chain) -> bool:
+    """Return whether the price is worked out: its links switch, and its user gave no price."""
+    return chain.style is Style.SWITCH and chain.asked_price is None
+
+
+def measure_start_up_s(links: Iterable[Link]) -> int | None:
+    """The median start-up of a switch chain's links, in seconds; None: none is known yet.
+
+    A link that starts beside its predecessor takes the lease when that one has ended: so long its
+    start-up took. One that starts later says nothing of it.
+    """
+    by_index = {link.index: link for link in links}
+    taken = sorted(
+        before.end - link.start
+        for link in by_index.values()
+        if link.start is not None
+        and (before := by_index.get(link.index - 1)) is not None
+        and before.end is not None
+        and before.end > link.start
+        and before.end - link.start <= _OLD_S
+    )
+    return taken[len(taken) // 2] if taken else None
+
+
+def describe_price(chain: Chain) -> str:
+    """Say in words where the price of a chain comes from."""
+    if chain.asked_price is not None:
+        return "as its user asked"
+    if not has_worked_out_price(chain):
+        return "the default: nodes of two links are held"
+    if chain.missed_s is None:
+        return "links that switch run nothing twice; its first hand-over will tell more"
+    start_up_s = START_UP_S if chain.start_up_s is None else chain.start_up_s
+    whence = "assumed" if chain.start_up_s is None else "measured"
+    return (
+        f"links that switch run nothing twice: {start_up_s / MINUTE_S:.0f} min of start-up "
+        f"({whence}) and {chain.missed_s / MINUTE_S:.0f} min of expected interruption, divided by "
+        f"the time limit, at least {LEAST_SWITCH_PRICE:g} and at most {MOST_SWITCH_PRICE:g}"
+    )

@@ -1,0 +1,19 @@
+"""The price of overlap where links switch, from what like jobs have waited."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.overlap_price import compute_switch_price
+from mirage.policy.rules.lead_rules import compute_best_fractile, compute_quantile
+
+
+def estimate_missed_s(waits: NDArray[np.int64], start_up_s: float, limit_s: float) -> float:
+    """The interruption to be expected, in seconds, at the lead that the start-up alone asks for.
+
+    `waits`: seconds, of like jobs; 0 where there are none.
+    """
+    if not len(waits):
+        return 0.0
+    first = compute_switch_price(start_up_s, 0.0, limit_s)
+    lead_s = compute_quantile(waits, compute_best_fractile(first))
+    return float(np.maximum(0.0, waits - lead_s).mean())

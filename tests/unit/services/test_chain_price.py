@@ -1,0 +1,104 @@
+"""What an hour of overlap costs a chain by its style: here and in the links' own rule."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mirage.domain import overlap_price
+from mirage.domain.chain import Chain, ChainId, Link, Style
+from mirage.domain.decision import Waits
+from mirage.domain.job import JobId
+from mirage.services.provision.chain_price import price_chain
+from tests.support.paths import PLUGIN
+
+HOUR = 3600
+CHAIN = ChainId("a" * 20)
+
+
+def chain(**fields: Any) -> Chain:
+    given: dict[str, Any] = {"chain_id": CHAIN, "uid": 1, "style": Style.SWITCH}
+    return Chain(**given | fields)
+
+
+def link(index: int, start: int | None = None, end: int | None = None, hours: int = 24) -> Link:
+    return Link(
+        chain_id=CHAIN,
+        index=index,
+        job_id=JobId(index),
+        submit=0,
+        start=start,
+        end=end,
+        time_limit_s=hours * HOUR,
+    )
+
+
+def waited(*seconds: int) -> Waits:
+    count = len(seconds)
+    return Waits(
+        start=np.arange(count, dtype=np.int64),
+        wait_s=np.array(seconds, dtype=np.int64),
+        nodes=np.ones(count, dtype=np.int64),
+        time_limit_s=np.full(count, 24 * HOUR, dtype=np.int64),
+    )
+
+
+def price(*seconds: int, hours: int = 24, links: tuple[Link, ...] = ()) -> float:
+    found = price_chain(chain(), links, waited(*seconds), link(1, 0, hours=hours))
+    return found.overlap_price
+
+
+def test_it_is_the_start_up_and_the_expected_interruption_over_the_time_limit() -> None:
+    assert price(hours=5) == pytest.approx(600 / (5 * HOUR), abs=5e-4)
+    assert price(hours=240) == overlap_price.LEAST_SWITCH_PRICE == 0.01
+    assert price(hours=1) == overlap_price.MOST_SWITCH_PRICE == 0.1
+
+
+def test_the_start_up_is_measured_from_the_chains_own_hand_overs() -> None:
+    # Link 2 begins 20 min before link 1 ends, link 3 after link 2: no word of it.
+    links = (link(1, 0, 9000), link(2, 7800, 20_000), link(3, 21_000))
+    assert overlap_price.measure_start_up_s(links) == 1200
+    assert price(hours=10, links=links) == pytest.approx(1200 / (10 * HOUR), abs=5e-4)
+    assert overlap_price.measure_start_up_s(links[1:]) is None
+
+
+@pytest.mark.parametrize("fields", [{"asked_price": 0.3, "overlap_price": 0.3}, {"style": None}])
+def test_a_price_that_was_given_wins_and_other_styles_keep_theirs(fields: dict[str, Any]) -> None:
+    given = chain(**fields)
+    assert price_chain(given, (), waited(60), link(1)) == given
+
+
+def test_it_is_said_where_a_price_comes_from() -> None:
+    asked = chain(asked_price=0.3, overlap_price=0.3)
+    assert overlap_price.describe_price(asked) == "as its user asked"
+    assert "the default" in overlap_price.describe_price(chain(style=Style.WAIT))
+    worked = price_chain(chain(), (), waited(*range(0, 60 * 100, 60)), link(1))
+    assert "10 min of start-up (assumed)" in overlap_price.describe_price(worked)
+
+
+def test_max_overlap_binds_a_switch_chain_only_where_its_user_gave_it() -> None:
+    assert chain().get_allowed_overlap_s(link(1)) == 24 * HOUR
+    assert chain(max_overlap_s=HOUR).get_allowed_overlap_s(link(1)) == HOUR
+    assert chain(style=Style.WAIT).get_allowed_overlap_s(link(1)) == 4 * HOUR
+
+
+@pytest.mark.parametrize("hours", [2, 10, 24, 100])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("start_up_s", [None, 60, 1800])
+def test_links_work_out_the_same_price(
+    monkeypatch: pytest.MonkeyPatch, hours: int, seed: int, start_up_s: int | None
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    own = importlib.import_module("mirage_forecast")
+    seconds = np.random.default_rng(seed).integers(0, 30 * HOUR, size=150).tolist()
+    limit_s = hours * HOUR
+    rows = [(1, limit_s, wait) for wait in seconds]
+    alike = own.forecast_like_jobs(rows, 1, limit_s, own.PRICE)
+    known_s = own.START_UP_S if start_up_s is None else start_up_s
+    theirs = own.choose_lead(alike, limit_s, known_s, own.Wanted("switch")).price
+    jobs = waited(*seconds)
+    jobs.time_limit_s[:] = limit_s
+    links = () if start_up_s is None else (link(1, 0, 9000), link(2, 9000 - start_up_s))
+    ours = price_chain(chain(), links, jobs, link(1, hours=hours)).overlap_price
+    assert ours == pytest.approx(theirs, abs=5e-4)
