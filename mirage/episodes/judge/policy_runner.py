@@ -137,7 +137,7 @@ class _PolicyRun:
                 looks += 1
             if now >= release:
                 return k
-        return self._last
+        return len(instants) - 1
 
     def _plan_release(self, i: int, k: int, now: int) -> int:
         """Return the release that the link would plan now: its own end where nothing is known."""
