@@ -129,7 +129,7 @@ _NEXT_CHAIN: dict[ChainState, frozenset[ChainState]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Owned by the uid that Slurm reports for its jobs."""
+    """A chain; its owner is the uid that Slurm reports for its jobs."""
 
     chain_id: ChainId
     uid: int
@@ -148,7 +148,8 @@ class Chain:
     missed_s: int | None = None
     """The interruption that its worked-out price expects; None: no price has been worked out."""
     total_s: int | None = None
-    """The chain ends when its links have run for so long; None: its number of links decides."""
+    """The chain ends when its links have run for this many seconds in total; None: it ends after
+    `links_planned` links."""
     max_overlap_s: int | None = None
     """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
     never overlap; None: nobody said (`get_allowed_overlap_s`)."""

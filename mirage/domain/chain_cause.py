@@ -1,7 +1,7 @@
-"""Holds who brought a chain into its state and why, and what the chain is at risk of.
+"""Values for who brought a chain into its state, why, and what the chain is at risk of.
 
-These are values, no sentences: what Mirage does depends on them. `services/chains/explanations.py`
-puts them into words when somebody looks.
+What Mirage does depends on these values. `services/chains/explanations.py` puts them into sentences
+when somebody reads them.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from mirage.domain.job import JobId
 
 class Actor(StrEnum):
     USER = "user"
-    """Somebody asked for it: the owner, or whoever may."""
+    """The owner, or another user with the right to, asked for it."""
     MIRAGE = "mirage"
-    """It was concluded from what became of the links."""
+    """Mirage concluded it from the states of the links."""
 
 
 class Reason(StrEnum):
@@ -22,7 +22,7 @@ class Reason(StrEnum):
 
     ASKED = "asked"
     NEVER_SEEN = "never-seen"
-    """Slurm has never shown a job of it."""
+    """Slurm has never shown a job of the chain."""
     NEVER_STARTED = "never-started"
     """Its jobs were cancelled while they waited."""
     LINK_CANCELLED = "link-cancelled"
@@ -35,9 +35,9 @@ class Reason(StrEnum):
     BRIEF = "links-brief"
     """Links in a row ran for less than a minute."""
     TURNED_AWAY = "link-turned-away"
-    """Its own guard ended the link after others had failed."""
+    """The link's own guard ended it after earlier links had failed."""
     STANDBY_GONE = "standby-gone"
-    """For the second time. `Cause.detail` is the state that the job ended in."""
+    """The standby is gone for the second time. `Cause.detail` is the state of its job."""
     OWN_LIMIT = "own-limit"
     """An active chain's standby waits for a limit that its predecessor takes up. `Cause.detail` is
     Slurm's word."""
@@ -57,24 +57,28 @@ class Risk(StrEnum):
     REFUSED = "SubmitRefused"
     """`ChainRisk.detail` has Slurm's words."""
     HINDERED = "Hindered"
-    """Slurm does not start it, for a reason that no forecast cures. `ChainRisk.detail` is it
-    (`slurm.text.pending_reasons`)."""
+    """Slurm does not start the link, for a reason that has nothing to do with the queue.
+    `ChainRisk.detail` is Slurm's word for the reason (`slurm.text.pending_reasons`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
+    """Who brought a chain into its state, and why."""
+
     actor: Actor
     reason: Reason
     by: str = ""
     """The name of the user who asked."""
     link: int | None = None
-    """The link that it is about, and its job."""
+    """The link that the cause names, and its job."""
     job_id: JobId | None = None
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRisk:
+    """What a chain is at risk of, with the link and the job."""
+
     of: Risk
     link: int | None = None
     job_id: JobId | None = None
@@ -82,7 +86,7 @@ class ChainRisk:
 
     @property
     def word(self) -> str:
-        """One word, of a bounded set: Slurm's own where Slurm gives one."""
+        """Return the risk as one word of a fixed set: Slurm's word if Slurm gives one."""
         return self.detail if self.of is Risk.HINDERED else self.of.value
 
 

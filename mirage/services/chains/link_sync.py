@@ -130,10 +130,7 @@ def parse_marks(
 
 
 def list_missing_jobs(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
-    """Return the jobs of open links that the queue has not shown for GRACE_S.
-
-    Accounting may know how they ended.
-    """
+    """Return the jobs of open links that the queue has not shown for GRACE_S."""
     return [li.job_id for li in list_open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
@@ -145,10 +142,7 @@ def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
 
 
 def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
-    """Return the chains with a link whose row in the queue cannot be read.
-
-    The state of that link is not known, so Mirage does nothing about the chain after this look.
-    """
+    """Return the chains with a link whose row cannot be read: nothing is done about them now."""
     if not queue.unread:
         return frozenset()
     found = list_open_links(tx, cluster_id)
@@ -265,10 +259,7 @@ def _mark_replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
 
 
 def _restart_link(link: Link, job: Job) -> Link:
-    """Return the link of a job that was requeued, as it waits anew.
-
-    Slurm gives a requeued job a new submit time. A job that has ended may be requeued as well.
-    """
+    """Return the link of a job that was requeued, perhaps after its end, as it waits anew."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
     fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
     fresh = replace(fresh, freed_at=None, freed_by=None)
@@ -276,10 +267,7 @@ def _restart_link(link: Link, job: Job) -> Link:
 
 
 def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
-    """Return whether the record is older than the known link, or may not replace its job.
-
-    Another job may not take the place of a job that ran, unless that job's guard ended it.
-    """
+    """Return whether the record is older than the link, or of a job that may not replace it."""
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
         has_run = known.start is not None and not in_vain
@@ -294,11 +282,7 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
 
 
 def _is_turned_away(known: Link, job: Job) -> bool:
-    """Return whether the guard of the known job ended it before its script, and `job` replaces it.
-
-    The guard does so if the job started too early beside its predecessor, or if the chain was
-    paused. In the second case the owner's resume submits the new job.
-    """
+    """Return whether the known job's guard ended it before its script, and `job` replaces it."""
     if known.end_state is not JobState.COMPLETED or known.start is None or job.state.has_ended:
         return False
     brief = (known.end or known.start) - known.start < GRACE_S
@@ -363,20 +347,13 @@ def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
 
 
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
-    """Return whether the job already is another link: its comment was rewritten after that.
-
-    The first mark of a job counts.
-    """
+    """Return whether the job already is another link: the first mark of a job counts."""
     if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
         return False
     other = chains.find_link_of_job(tx, cluster_id, link.job_id, link.submit)
     if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
         return False
-    _log.warning(
-        "a job's mark was rewritten: the job stays with its first chain",
-        chain_id=link.chain_id,
-        job_id=link.job_id,
-    )
+    _log.warning("a job's first mark counts", chain_id=link.chain_id, job_id=link.job_id)
     return True
 
 
