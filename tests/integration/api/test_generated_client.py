@@ -18,7 +18,7 @@ from mirage.store.access.tokens import Token
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from tests.support.api.openapi_document import COMMITTED
-from tests.support.api.rows import add_chain, add_decision, add_links, job, look
+from tests.support.api.rows import add_chain, add_decision, add_links, job, look, record
 from tests.support.api.running import CHAIN, NOW, USERS, Stage
 
 SETTINGS = """
@@ -61,7 +61,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         add_decision(tx, cluster_id)
-        job_history.upsert_jobs(tx, cluster_id, [job(n) for n in range(1, 25)])
+        job_history.upsert_jobs(tx, cluster_id, [record(n) for n in range(1, 25)])
     with stage.serving(replace(context)) as client:
         yield client.url
 

@@ -13,6 +13,7 @@ from mirage.services.chains import lifecycle as chain_service
 from mirage.store.chains import chains
 from mirage.store.jobs import job_history
 from tests.support.api.running import NOW
+from tests.support.slurm.printed_jobs import reread_record
 from tests.support.web.credentials import session_of
 from tests.support.web.seeded import LOOKED_AT, Size
 from tests.support.web.seeded_chain import chain_id
@@ -131,7 +132,7 @@ def test_its_owner_is_told_where_the_logs_are(few: Site) -> None:
         first, *_ = chains.list_links(tx, chain_id(0))
         (job, *_) = job_history.list_jobs(tx, few.cluster_id, limit=1)
         line = "sbatch -o out-%j.txt job.sh"
-        known = replace(job, job_id=first.job_id, submit=first.submit, submit_line=line)
+        known = reread_record(job, job_id=first.job_id, submit=first.submit, submit_line=line)
         job_history.upsert_jobs(tx, few.cluster_id, [known])
     held = {"Cookie": f"mirage_session={session_of(few.store, few.cluster_id, 'alice')}"}
     answer = few.client.raw("GET", f"/api/v1/chains/{chain_id(0)}/timeline", headers=held).json()

@@ -13,25 +13,30 @@ from mirage.store.chains.decisions import NewDecision
 from mirage.store.database.engine import Store, Transaction
 from tests.support.api.running import CHAIN, NOW, USERS
 from tests.support.chains import make_chain, make_link
-from tests.support.jobs import make_job
+from tests.support.slurm.printed_jobs import read_queue_job, read_record
 
 HOUR = 3600
 
 
+_LIKE = {
+    "submit": NOW - 10 * HOUR,
+    "eligible": NOW - 10 * HOUR,
+    "state": JobState.RUNNING,
+    "start": NOW - 9 * HOUR,
+    "uid": USERS["alice"],
+    "nodes": 2,
+    "time_limit_s": 12 * HOUR,
+}
+
+
 def job(job_id: int, **more: Any) -> Job:
-    """One of alice's that runs."""
-    values: dict[str, Any] = {
-        "submit": NOW - 10 * HOUR,
-        "eligible": NOW - 10 * HOUR,
-        "state": JobState.RUNNING,
-        "start": NOW - 9 * HOUR,
-        "user": "alice",
-        "uid": 1001,
-        "partition": "gpu",
-        "nodes": 2,
-        "time_limit_s": 12 * HOUR,
-    }
-    return make_job(job_id, **(values | more))
+    """One of alice's that runs, in squeue; `more` as `JobValues` has them."""
+    return read_queue_job(job_id=job_id, **{**_LIKE, **more})
+
+
+def record(job_id: int, **more: Any) -> Job:
+    """One of alice's that runs, in sacct; `more` as `JobValues` has them."""
+    return read_record(job_id=job_id, **{**_LIKE, **more})
 
 
 def look(store: Store, cluster_id: int, *jobs: Job, at: int = NOW) -> None:

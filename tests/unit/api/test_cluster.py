@@ -1,6 +1,5 @@
 """The cluster over HTTP: its sums, its jobs, and how long one would wait."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.api.rows import HOUR, job, look
 from tests.support.api.running import NOW, Client
+from tests.support.slurm.printed_jobs import reread_queue_job
 
 
 def test_a_cluster_never_looked_at_has_no_numbers(client: Client) -> None:
@@ -36,7 +36,7 @@ def test_the_cluster_is_shown_in_sums(client: Client, store: Store, cluster_id: 
 def test_a_plan_stands_beside_the_start_and_is_none(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    waits = job(2, state=JobState.PENDING, start=None, planned_start=NOW + HOUR)
+    waits = job(2, state=JobState.PENDING, start=NOW + HOUR)
     gone = job(3, state=JobState.CANCELLED, submit=NOW - HOUR, start=NOW - 60, end=NOW - 60)
     look(store, cluster_id, job(1), waits, gone)
 
@@ -49,7 +49,7 @@ def test_a_plan_stands_beside_the_start_and_is_none(
     assert instants("planned_start") == [None, NOW + HOUR, None]
     assert instants("cancelled_at") == [NOW - 60, None, None]
     assert instants("end") == [NOW - 60, None, None]
-    look(store, cluster_id, job(1), replace(waits, planned_start=None), at=NOW + 60)
+    look(store, cluster_id, job(1), reread_queue_job(waits, start=None), at=NOW + 60)
     assert instants("planned_start") == [None, None, None], "of the last look alone"
 
 

@@ -20,7 +20,7 @@ from mirage.store.operations import clusters
 from tests.support.api.rows import HOUR, add_chain
 from tests.support.api.running import CHAIN, NOW, Client, Stage
 from tests.support.chains import make_link
-from tests.support.jobs import make_job
+from tests.support.slurm.printed_jobs import read_record
 
 NEXT = f"/api/v1/chains/{CHAIN}/next"
 COMPLETIONS = "/api/v1/completions"
@@ -50,9 +50,9 @@ def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
     }
     submit = NOW - HOUR - wait_s
     started = [
-        make_job(
-            500 + i,
-            JobState.RUNNING,
+        read_record(
+            job_id=500 + i,
+            state=JobState.RUNNING,
             submit=submit,
             eligible=submit,
             start=submit + wait_s,
