@@ -123,7 +123,7 @@ def test_slurms_own_plan_stands_beside_the_forecast(few: Site) -> None:
         chains.save_link(tx, few.cluster_id, freed)
     assert told()["slurm_start"] == instant(LOOKED_AT + 3 * 3600)
     page = few.client.raw("GET", "/", headers=HTML).text
-    assert "<div>Slurm plans it in 3 h</div>" in page
+    assert "<div>Slurm plans its start in 3 h</div>" in page
     assert "Slurm plans its start in 3 h" in page, "in the chart, too"
 
 
