@@ -11,7 +11,7 @@ from mirage.errors import InputError
 def check_writable(path: Path) -> None:
     """Raises InputError where no file could be made, or written over, at `path`."""
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder, not a file to write")
+        raise InputError(f"{path} is a folder: name a file to write")
     if not os.path.exists(path):
         _check_folder(path, path.absolute().parent)
     elif not os.access(path, os.W_OK):
@@ -39,4 +39,4 @@ def _make_no_folder_error(path: Path, folder: Path) -> InputError:
 
 
 def _make_denied_error(path: Path) -> InputError:
-    return InputError(f"{path} cannot be written: you may not write there")
+    return InputError(f"{path} cannot be written: you lack the permission to write there")

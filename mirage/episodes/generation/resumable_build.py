@@ -62,7 +62,7 @@ def build_table(
     episode.
     """
     if out.is_dir():
-        raise InputError(f"{out} is a folder, not a file to write")
+        raise InputError(f"{out} is a folder: name a file to write")
     with _open_block_folder(plan, out) as folder:
         left = _list_missing_blocks(plan, out)
         already = _count_points(plan) - sum(map(len, left.values()))

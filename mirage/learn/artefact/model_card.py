@@ -102,7 +102,7 @@ def save_artefact(
 def check_new(folder: Path) -> None:
     """Raises InputError where the folder is there already: an artefact does not change."""
     if folder.exists():
-        raise InputError(f"{folder} is there already: give another version")
+        raise InputError(f"{folder} already exists: give another version")
 
 
 def _describe_table(table: EpisodeTable) -> dict[str, Any]:

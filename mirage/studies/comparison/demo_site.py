@@ -139,4 +139,4 @@ def _bind_port(port: int) -> socket.socket:
             return socket.create_server(("127.0.0.1", candidate))
         except OSError:
             continue
-    raise InputError("no port of 127.0.0.1 is free")
+    raise InputError("the demo cannot listen: no TCP port of 127.0.0.1 is free")

@@ -79,10 +79,11 @@ def build_scenario(
         return _build_synthetic(chosen, SEED if seed is None else seed, params)
     if preset is not None or seed is not None:
         raise InputError(
-            "--trace replays a log, --preset and --seed are of a synthetic load: leave out either"
+            "--trace replays a log, and --preset and --seed make a synthetic load: "
+            "give --trace or the other two"
         )
     if cluster is None:
-        raise InputError("--trace needs --cluster: the file that describes its machine")
+        raise InputError("--trace needs --cluster FILE, which describes the machine of the log")
     return _build_from_log(trace, load_params(cluster))
 
 
@@ -115,8 +116,7 @@ def _check_size(stage: Scenario, plan: ComparisonPlan) -> None:
     have = stage.params.nodes
     if plan.nodes > have:
         raise InputError(
-            f"--nodes {plan.nodes}: a link has at most the {have} nodes of cluster "
-            f"{stage.params.name}"
+            f"--nodes {plan.nodes} is too many: cluster {stage.params.name} has {have} nodes"
         )
 
 
@@ -124,8 +124,8 @@ def _resolve_begin(stage: Scenario, given: datetime) -> int:
     instant = _to_epoch_s(given)
     if not stage.first <= instant <= stage.last:
         raise InputError(
-            f"--from {_format_second(instant)} lies outside the load, which is submitted "
-            f"from {_format_second(stage.first)} to {_format_second(stage.last)} (UTC)"
+            f"--from {_format_second(instant)} lies outside the load: choose an instant from "
+            f"{_format_second(stage.first)} to {_format_second(stage.last)} (UTC)"
         )
     return instant
 
@@ -142,7 +142,7 @@ def _build_synthetic(preset: str, seed: int, params: Params) -> Scenario:
 def _build_from_log(trace: Path, params: Params) -> Scenario:
     jobs = replay.load_workload(trace, params).jobs
     if not jobs:
-        raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
+        raise InputError(f"{trace} has no job that fits the {params.nodes} nodes of the cluster")
     return Scenario(params, jobs)
 
 

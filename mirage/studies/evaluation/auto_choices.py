@@ -32,6 +32,8 @@ def format_auto_choices(figures: Mapping[str, Any]) -> str:
 
 def _format_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     shares = figures["auto_chosen"].items()
-    yield "auto was decided by " + ", ".join(f"{n} ({share:.0%})" for n, share in shares)
+    yield "auto let these policies decide: " + ", ".join(
+        f"{n} ({share:.0%})" for n, share in shares
+    )
     for why, count in figures["auto_skipped"].items():
         yield f"skipped {count} times: {why}"

@@ -84,8 +84,10 @@ def warn_if_pooled(tables: Sequence[EpisodeTable], output: StudyOutput) -> None:
     count = count_clusters([table.about for table in tables])
     if count > 1:
         names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
-        output.warn(f"hand-overs of {count} different clusters ({names}) are judged as one set")
+        output.warn(
+            f"the figures are means over hand-overs of {count} different clusters ({names})"
+        )
     loads = sorted({t.about.load for t in tables})
     if loads != [1.0]:
         names = ", ".join(f"{load:g}" for load in loads)
-        output.warn(f"hand-overs at {names} times the trace's load")
+        output.warn(f"the hand-overs were simulated at {names} times the trace's load")

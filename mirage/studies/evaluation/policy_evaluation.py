@@ -182,8 +182,8 @@ class _FallbackCounter:
         stood_in = sum(n for why, n in self._why.items() if why is not None)
         if stood_in:
             why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
-            told = f"{self.name} was stood in for in {stood_in} of {self._why.total()} decisions"
-            output.warn(f"{table.about.trace}: {told} ({why})")
+            share = f"{stood_in} of {self._why.total()} decisions of {self.name}"
+            output.warn(f"{table.about.trace}: {share} came from its fall-back, since {why}")
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
@@ -191,7 +191,8 @@ def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> No
     for path, table in zip(paths, tables, strict=True):
         if table.about.features_fingerprint != spec.FINGERPRINT:
             raise InputError(
-                f"{path} was made with other features than this program's: make it again"
+                f"{path} was made with other features than this program's: make it again with "
+                "`mirage episodes`"
             )
 
 
@@ -205,7 +206,9 @@ def _warn_if_trained_on(
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
             if isinstance(one, ModelPolicy) and _has_seen(one, table):
-                output.warn(f"{one.name} was trained on weeks of {path}, or later")
+                output.warn(
+                    f"{one.name} was trained on weeks of {path}, or later: its figures are too good"
+                )
             if isinstance(one, AutoPolicy):
                 for name in (c.name for c in one.candidates if _has_seen(c, table)):
                     output.warn(

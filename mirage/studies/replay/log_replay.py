@@ -25,7 +25,7 @@ def choose_judged_window(taken: Replay, begin: int | None, until: int | None) ->
     )
     asked = begin is not None or until is not None
     if asked and window.begin >= window.end:
-        raise InputError("--from must lie before --until and before the trace's last submission")
+        raise InputError("--from must be before --until and before the trace's last submission")
     return window
 
 

@@ -93,8 +93,8 @@ def check_window(jobs: Sequence[SimJob], asked: ReportOptions) -> None:
     if since >= until or since > last or until < first:
         days = f"--since {asked.since} and --until {asked.until or 'its end'}"
         raise InputError(
-            f"no day of the log lies between {days}: "
-            f"it begins {_format_day(first)} and ends {_format_day(last)}"
+            f"the log has no day between {days}: "
+            f"it begins on {_format_day(first)} and ends on {_format_day(last)}"
         )
 
 
@@ -111,7 +111,9 @@ def parse_since(text: str, until: int) -> int:
     try:
         return parse_instant(text, "--since")
     except InputError:
-        raise InputError(f"--since {text}: neither a time such as 28d nor a date") from None
+        raise InputError(
+            f"--since {text} is not understood: give a time such as 28d, or a date like 2023-02-13"
+        ) from None
 
 
 def choose_pairs(
@@ -126,7 +128,8 @@ def choose_pairs(
     ]
     if not found:
         raise InputError(
-            f"no job ran in {', '.join(names) or 'any partition'}: give --nodes and --time-limit"
+            f"no job ran in {', '.join(names) or 'any partition'}, so there is no usual size: "
+            "give --nodes and --time-limit"
         )
     for pair in found:
         # Where there is no start point the report says so, and it is no fault of the input.
@@ -140,7 +143,7 @@ def _choose_partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[s
     for name in given:
         if name not in known:
             raise InputError(
-                f"the cluster file has no partition {name!r}: there is {', '.join(known)}"
+                f"the cluster file has no partition {name!r}: its partitions are {', '.join(known)}"
             )
     return list(dict.fromkeys(given)) or list_busy_partitions(jobs, params)
 

@@ -53,7 +53,7 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     yield str(render_plot(group, plot_name))
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
     yield "<table><thead><tr>"
-    for heading in ("", *headings, "Mirage saves, h in sum"):
+    for heading in ("", *headings, "Mirage saves in total, h"):
         yield f"<th scope='col'>{escape(heading)}</th>"
     yield "</tr></thead><tbody>\n"
     for name in list_shown(group["policies"]):
@@ -65,9 +65,9 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     yield "</tbody></table>\n"
 
 
-_FOOT = """<p>Interruption: hours with no link running. Overlap: hours with two. Cost: interruption
-+ price x overlap. None: share of hand-overs without interruption. In brackets 95 % intervals over
-resampled days. The hours saved are those of the hand-overs asked about, not of all a site has. A
-simulation of a log, no measurement.</p>
+_FOOT = """<p>Interruption: hours with no link running. Overlap: hours with two links running. Cost:
+interruption + price x overlap. None: share of hand-overs without interruption. The brackets hold
+95 % intervals over resampled days. The hours saved are those of the simulated hand-overs, not of
+all hand-overs of the site. The figures come from a simulation of a log, not from a measurement.</p>
 </body></html>
 """

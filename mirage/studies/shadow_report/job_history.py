@@ -51,8 +51,9 @@ class SiteHistory:
         file = cluster or settings.cluster.file
         if file is None:
             raise InputError(
-                "no cluster file is set: `mirage cluster import` writes one for cluster.file or "
-                "--cluster. A log needs no service: --from-sacct FILE --cluster C.toml"
+                "no cluster file is set: write one with `mirage cluster import`, then set "
+                "cluster.file or give --cluster. To report on a log without the service, give "
+                "--from-sacct FILE --cluster C.toml"
             )
         params = load_params(file)
         return cls(settings.cluster.name, params, wiring.open_store(settings))
@@ -67,12 +68,12 @@ class SiteHistory:
             if mine is None or last is None:
                 raise InputError(
                     f"no job of cluster {self.name} is stored yet: run the service for some weeks, "
-                    "or take a log in with `mirage ingest`"
+                    "or load a log with `mirage ingest`"
                 )
             until = last if asked.until is None else parse_instant(asked.until, "--until")
             since = max(0, parse_since(asked.since, until) - BEFORE_S)
             count = job_history.count_jobs(tx, mine)
-            with output.show_progress("jobs of the history", count) as told:
+            with output.show_progress("reading the job history", count) as told:
                 write_history(tx, mine, path, since, told)
         return JobLog(path, f"the history of {self.name}")
 

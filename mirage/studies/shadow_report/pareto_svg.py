@@ -37,7 +37,7 @@ def render_plot(group: PolicyFigures, name: str) -> Markup:
         _draw_parts(rows),
         name=name,
         title="Interruption against overlap",
-        desc="Of each policy, in mean hours a hand-over; the table below has the numbers.",
+        desc="Mean hours per hand-over of each policy. The table below has the numbers.",
     )
 
 

@@ -23,7 +23,7 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
             f"{document['overlap_price']:g} h."
         )
     for pair in document["pairs"]:
-        beyond = f", {pair['left_out']} start points gave none" if pair["left_out"] else ""
+        beyond = f"; {pair['left_out']} start points gave no hand-over" if pair["left_out"] else ""
         yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{beyond}"
 
 

@@ -41,7 +41,9 @@ def build_pair_settings(
     )
     if (since and found.since > last) or (until and found.until < first):
         days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
-        raise InputError(f"--from, --until: the trace has submissions of {' to '.join(days)} only")
+        raise InputError(
+            f"--from and --until lie outside the trace: it has submissions of {' to '.join(days)}"
+        )
     return found
 
 

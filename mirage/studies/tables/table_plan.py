@@ -45,9 +45,9 @@ def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -
     share = table.about.beyond_trace / max(1, table.outcome_s.size)
     if share >= _MANY_BEYOND:
         output.warn(
-            f"{path}: of {share:.0%} of the instants the successor started after the "
-            "last submission of the trace, when nobody came any more: too early. Make the table "
-            "anew with an earlier --until"
+            f"{path}: in {share:.0%} of the decision instants the successor started after the last "
+            "submission of the trace. The simulated queue was then only draining, so these waits "
+            "are too short. Make the table again with an earlier --until"
         )
 
 

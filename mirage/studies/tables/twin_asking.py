@@ -65,9 +65,12 @@ def _find_trace(path: Path, table: EpisodeTable) -> Path:
     trace = Path(table.about.source)
     if not table.about.source or not trace.is_file():
         raise InputError(
-            f"{path}: the twin cannot be asked, since the trace {table.about.trace} is not where "
-            "it was: make the table again with `mirage episodes --twin`"
+            f"{path}: the twin cannot be asked, since the trace {table.about.trace} is no longer "
+            "where it was: make the table again with `mirage episodes --twin`"
         )
     if hashlib.sha256(trace.read_bytes()).hexdigest() != table.about.trace_sha256:
-        raise InputError(f"{path}: {trace} is not the trace any more that the table was made from")
+        raise InputError(
+            f"{path}: the trace {trace} has changed since the table was made: make the table again "
+            "with `mirage episodes --twin`"
+        )
     return trace

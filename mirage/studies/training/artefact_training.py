@@ -63,8 +63,9 @@ def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     for path, table in zip(paths, tables, strict=True):
         if _build_chain_key(table) not in logged:
             raise InputError(
-                f"{path} is of {table.about.load} times the load: give a table of the same chains "
-                "as logged too, by which the model is judged"
+                f"{path} was simulated at {table.about.load} times the trace's load. A model is "
+                "judged at the logged load: give a table of the same chains made without --load, "
+                "too"
             )
 
 
@@ -95,7 +96,7 @@ def _save_artefact(out: Path, card: dict[str, Any], graph: bytes, weights: bytes
 def _check_out(out: Path) -> None:
     """Said before the long work, not after it."""
     if not registry.is_version("/".join(out.parts[-3:])):
-        raise InputError(f"--out {out}: a model's folder is models/NAME/VERSION")
+        raise InputError(f"--out {out} is no name of a model: give a folder models/NAME/VERSION")
     if out.exists():
-        raise InputError(f"{out} is there already: give another version")
+        raise InputError(f"{out} already exists: give another version")
     check_makeable(out)

@@ -30,11 +30,15 @@ def recalibrate_forecast(
     served = registry.load_model(model, models)
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, TreeModel):
-        raise InputError(f"{served.name} has no forecast of the wait")
+        raise InputError(
+            f"{served.name} makes no forecast of the wait, so there is nothing to adjust"
+        )
     tables = [load_unseen_table(path, served) for path in paths]
     rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
     if len(rows) < FEWEST:
-        raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
+        raise InputError(
+            f"{len(rows)} hand-overs are too few to adjust a forecast: {FEWEST} are needed"
+        )
     residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
     found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
     graph = (registry.resolve_folder(model, models) / GRAPH).read_bytes()

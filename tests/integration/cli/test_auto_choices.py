@@ -38,6 +38,6 @@ def test_it_is_judged_beside_the_others_and_says_who_decided(work: Path) -> None
 def test_without_a_model_the_skipped_one_is_named(work: Path) -> None:
     (work / "models" / "made" / "1" / "card.json").write_text("{")
     answer = evaluated(work)
-    assert "auto was decided by quantile (100%)" in answer.out
+    assert "auto let these policies decide: quantile (100%)" in answer.out
     assert "models/made: " in answer.out
     assert "does not read as JSON" in answer.out

@@ -248,14 +248,14 @@ def test_a_script_that_does_not_exist(tmp_path: Path) -> None:
     ("words", "expected"),
     [
         ("--preset gigantic", "no preset 'gigantic'; there are light, medium, heavy"),
-        ("--preset light --trace jobs.psv", "--trace replays a log, --preset and --seed are of"),
-        ("--nodes 5", "--nodes 5: a link has at most the 4 nodes of cluster lab"),
+        ("--preset light --trace jobs.psv", "--trace replays a log, and --preset and --seed make"),
+        ("--nodes 5", "--nodes 5 is too many: cluster lab has 4 nodes"),
         ("--from 2030-01-01", "--from 2030-01-01 00:00:00 lies outside the load"),
         ("--from 2026-02-02 --until 2026-02-01", "--until 2026-02-01 00:00:00 must lie after"),
         ("--from 2026-02-02 --until 2026-02-04", "no hand-over fits: the first chains are"),
         ("--trace jobs.psv", "no hand-over fits: the first chains are submitted at 2023-11-28"),
         ("--trace jobs.psv --from 2023-11-20", "from 2023-11-14 22:13:21 to 2023-11-14 22:13:22"),
-        ("--trace wide.psv", "wide.psv has no job that 4 nodes could run"),
+        ("--trace wide.psv", "wide.psv has no job that fits the 4 nodes of the cluster"),
     ],
 )
 def test_demo_that_cannot_begin(words: str, expected: str, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_demo_that_cannot_begin(words: str, expected: str, tmp_path: Path) -> No
 
 def test_a_log_without_its_machine(tmp_path: Path) -> None:
     sentence = said(run("demo", "--once", "--trace", "jobs.psv", cwd=tmp_path), 2)
-    assert sentence == "--trace needs --cluster: the file that describes its machine"
+    assert sentence == "--trace needs --cluster FILE, which describes the machine of the log"
 
 
 @pytest.mark.parametrize(

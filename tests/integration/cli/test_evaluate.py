@@ -82,7 +82,7 @@ def test_tables_of_different_clusters_are_told_of(made: Path, tmp_path: Path) ->
     other = EpisodeTable(about(cluster={"name": "other"}), one._columns)
     other.save(tmp_path / "other.npz")
     answer = run("evaluate", str(made), str(tmp_path / "other.npz"), "--json", "-")
-    assert "2 different clusters (made, other) are judged as one set" in answer.err
+    assert "means over hand-overs of 2 different clusters (made, other)" in answer.err
     assert json.loads(answer.out)["clusters"] == 2
 
 

@@ -29,7 +29,7 @@ def test_an_old_result_is_written_over_and_a_folder_is_not(tmp_path: Path) -> No
     old.touch()
     check_writable(old)
     answer = run("evaluate", "gone.npz", "--json", str(tmp_path))
-    assert answer.err == f"mirage: {tmp_path} is a folder, not a file to write\n"
+    assert answer.err == f"mirage: {tmp_path} is a folder: name a file to write\n"
 
 
 def test_folders_above_a_model_need_not_be_there(tmp_path: Path) -> None:
@@ -52,4 +52,5 @@ def test_a_place_that_is_closed_to_us(tmp_path: Path, file: int | None, folder: 
         out.touch(mode=file)
     out.parent.chmod(folder)
     answer = run("evaluate", "gone.npz", "--json", str(out), by_modes=True)
-    assert answer.err == f"mirage: {out} cannot be written: you may not write there\n"
+    why = "you lack the permission to write there"
+    assert answer.err == f"mirage: {out} cannot be written: {why}\n"

@@ -161,7 +161,7 @@ def test_a_qos_with_partition_time_limit_has_longer_jobs_than_its_partition(
 
 def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster: Path) -> None:
     for args, words in (
-        (("--from", "2024-05-01", "--until", "2024-04-01"), "--from must lie before --until"),
+        (("--from", "2024-05-01", "--until", "2024-04-01"), "--from must be before --until"),
         (("--out", tmp_path / "no/such/jobs.parquet"), "cannot be written"),
     ):
         done = simulate(dump, "--cluster", cluster, *args)

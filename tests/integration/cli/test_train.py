@@ -98,7 +98,7 @@ def test_a_model_is_adjusted_to_newer_weeks_and_decides_as_before(
     assert after["forecast"]["shift"] != before["forecast"]["shift"]
     # The graph, and with it each P(late), is the same.
     assert {**after, "forecast": 0} == {**before, "forecast": 0}
-    assert "is there already" in refused(home, *words, str(busier), "--out", "models/made/7")
+    assert "already exists" in refused(home, *words, str(busier), "--out", "models/made/7")
     assert run("models", "promote", "models/made/1", "--force", cwd=home).code == 0
     promote = run("models", "promote", "models/made/7", cwd=home)
     assert (promote.code, promote.out.strip()) == (0, "models/made/7 is in use")
@@ -206,7 +206,7 @@ def test_decisions_of_a_rule_that_stood_in_are_told(home: Path, tmp_path: Path) 
     words = ("evaluate", str(tmp_path / "wide.npz"), "--policy", "models/made/1", "--json", "-")
     answer = run(*words, cwd=home)
     assert answer.code == 0, answer.err
-    assert "models/made/1 was stood in for in " in answer.err
+    assert "decisions of models/made/1 came from its fall-back" in answer.err
     assert "not 64" in answer.err
 
 
@@ -229,7 +229,7 @@ def test_bad_input_is_told_in_one_sentence(home: Path) -> None:
     assert "no such file" in refused(home, "train", "forest", "nowhere.npz", *to)
     assert "other features" in refused(home, "train", "forest", "other.npz", *to)
     assert "too few episodes" in refused(home, "train", "forest", "few.npz", *to)
-    assert "is there already" in refused(home, "train", "forest", "E.npz", "--out", "models/made/1")
+    assert "already exists" in refused(home, "train", "forest", "E.npz", "--out", "models/made/1")
     assert "models/NAME/VERSION" in refused(home, "train", "forest", "E.npz", "--out", "here")
     assert not (home / "models" / "made" / "9").exists()
     words = ("evaluate", "other.npz", "--policy", "models/made/1")
@@ -240,7 +240,7 @@ def test_other_loads_are_learned_from_and_nothing_else(home: Path) -> None:
     at_load(queue_table(60, seed=8), 0.8).save(home / "light.npz")
     at_load(queue_table(60, seed=9, first=LATER), 1.2).save(home / "heavy.npz")
     out = ("--out", "models/loads/1", "--folds", "1")
-    assert "as logged too" in refused(home, "train", "xgboost", "light.npz", *out)
+    assert "judged at the logged load" in refused(home, "train", "xgboost", "light.npz", *out)
     wide = at_load(queue_table(60, seed=8), 0.8)
     wide.about = replace(wide.about, nodes=8)
     wide.save(home / "wide.npz")
