@@ -43,30 +43,32 @@ class _StoreCollector(Collector):
 
 
 def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
-    states = GaugeMetricFamily("mirage_chains", "Chains by state.", labels=["state"])
+    states = GaugeMetricFamily("mirage_chains", "Number of chains by state.", labels=["state"])
     for state, number in chain_counts.count_chains_by_state(tx, given.cluster_id).items():
         states.add_metric([state.value], number)
     yield states
     risky = GaugeMetricFamily(
-        "mirage_chains_at_risk", "Chains at risk, by reason.", labels=["reason"]
+        "mirage_chains_at_risk", "Number of chains at risk by reason.", labels=["reason"]
     )
     for reason, number in chain_counts.count_chains_at_risk(tx, given.cluster_id).items():
         risky.add_metric([reason], number)
     yield risky
-    effects = CounterMetricFamily("mirage_decisions", "Decisions by effect.", labels=["effect"])
+    effects = CounterMetricFamily(
+        "mirage_decisions", "Number of decisions by effect.", labels=["effect"]
+    )
     for effect, number in decisions.count_decisions_by_effect(tx, given.cluster_id).items():
         effects.add_metric([effect.value], number)
     yield effects
     plans = GaugeMetricFamily(
         "mirage_standbys_planned",
-        "Standbys whose release stands in Slurm, by who planned it.",
+        "Standbys with a planned release in Slurm, by who planned it.",
         labels=["by"],
     )
     for planner, number in count_planned_standbys(tx, given.cluster_id).items():
         plans.add_metric([planner.value], number)
     yield plans
     modes = GaugeMetricFamily(
-        "mirage_mode", "1 for the mode in force.", labels=["partition", "mode"]
+        "mirage_mode", "1 for the mode in force, by partition.", labels=["partition", "mode"]
     )
     nameless = PARTITIONS in given.hidden()
     for partition, mode in clusters.list_modes(tx, given.cluster_id).items():
@@ -77,20 +79,20 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
     yield from _collect_forecast_errors(tx, given)
     yield GaugeMetricFamily(
         "mirage_kill_switch",
-        "1 while it is pulled.",
+        "1 while the kill switch is pulled.",
         value=bool(admin_overrides.list_pulled_switches(tx, given.cluster_id)),
     )
     until = clusters.read_lease_end(tx, given.cluster_id)
     if until is not None:
         yield GaugeMetricFamily(
             "mirage_worker_lease_seconds",
-            "Until the acting worker is taken to be dead; negative: since then.",
+            "Seconds until the lease of the acting worker ends; negative: seconds since it ended.",
             value=until - given.clock(),
         )
     yield from _collect_slurmctld_metrics(slurmctld_load.read_last_usage(tx, given.cluster_id))
     unread = GaugeMetricFamily(
         "mirage_slurm_unread_rows",
-        "Rows of Slurm's answers in the last 24 hours that could not be read and were left out.",
+        "Rows of Slurm's answers that Mirage could not read and left out in the last 24 hours.",
         labels=["command"],
     )
     since = given.clock() - DAY_S
@@ -101,31 +103,37 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
     if latest is not None:
         age = given.clock() - latest.taken_at
         yield GaugeMetricFamily(
-            "mirage_last_poll_age_seconds", "Since the queue was last seen.", value=age
+            "mirage_last_poll_age_seconds", "Seconds since Mirage last read the queue.", value=age
         )
 
 
 def _collect_forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     errors = handover_forecasts.list_errors(tx, given.cluster_id, _HANDOVERS)
     yield GaugeMetricFamily(
-        "mirage_forecast_handovers", "Hand-overs that the forecast error is of.", value=len(errors)
+        "mirage_forecast_handovers",
+        "Number of hand-overs from which the forecast error is computed.",
+        value=len(errors),
     )
     if errors:
         mean = sum(abs(error) for error in errors) / len(errors)
         yield GaugeMetricFamily(
-            "mirage_forecast_error_seconds", "Mean absolute forecast error.", value=mean
+            "mirage_forecast_error_seconds",
+            "Mean absolute error of the forecasts in seconds.",
+            value=mean,
         )
 
 
 def _collect_slurmctld_metrics(found: RpcUsage | None) -> Iterator[Metric]:
-    """It counts anew each midnight, as a counter may."""
+    """Yield slurmctld's counts, which start again at zero each midnight as counters may."""
     if found is None:
         return
     calls = CounterMetricFamily(
-        "mirage_slurmctld_rpcs", "RPCs that slurmctld counts (sdiag), by whom.", labels=["by"]
+        "mirage_slurmctld_rpcs", "RPCs that slurmctld counts (sdiag), by caller.", labels=["by"]
     )
     seconds = CounterMetricFamily(
-        "mirage_slurmctld_rpc_seconds", "Time it took for them.", labels=["by"]
+        "mirage_slurmctld_rpc_seconds",
+        "Seconds that slurmctld took for these RPCs, by caller.",
+        labels=["by"],
     )
     calls.add_metric(["mirage"], found.calls)
     calls.add_metric(["others"], found.all_calls - found.calls)
@@ -137,12 +145,18 @@ def _collect_slurmctld_metrics(found: RpcUsage | None) -> Iterator[Metric]:
 def _collect_command_metrics(given: ApiContext) -> Iterator[Metric]:
     if given.usage is None:
         return
-    calls = CounterMetricFamily("mirage_slurm_commands", "Slurm commands run.", labels=["command"])
+    calls = CounterMetricFamily(
+        "mirage_slurm_commands", "Number of Slurm commands that Mirage ran.", labels=["command"]
+    )
     failures = CounterMetricFamily(
-        "mirage_slurm_command_failures", "Those that gave no answer.", labels=["command"]
+        "mirage_slurm_command_failures",
+        "Number of Slurm commands that gave no answer.",
+        labels=["command"],
     )
     seconds = CounterMetricFamily(
-        "mirage_slurm_command_seconds", "Time spent in them.", labels=["command"]
+        "mirage_slurm_command_seconds",
+        "Seconds that Mirage spent in Slurm commands.",
+        labels=["command"],
     )
     for command, cost in given.usage().items():
         calls.add_metric([command], cost.calls)

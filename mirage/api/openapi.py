@@ -20,14 +20,19 @@ _IF_NONE_MATCH = {
     "in": "header",
     "required": False,
     "schema": {"type": "string", "maxLength": 255},
-    "description": "The ETag of the answer that you have; 304 if nothing has changed.",
+    "description": "The ETag of the answer that you have. The status is 304 if nothing has "
+    "changed since.",
 }
-_TAG = {"description": "The tag of this answer.", "schema": {"type": "string"}}
+_TAG = {"description": "The ETag of this answer.", "schema": {"type": "string"}}
 _NEXT = {
-    "description": 'Where the next page is: `<...>; rel="next"`; none on the last one.',
+    "description": 'The address of the next page: `<...>; rel="next"`. The last page has no such '
+    "header.",
     "schema": {"type": "string"},
 }
-_AGAIN = {"description": "After how many seconds to try again.", "schema": {"type": "integer"}}
+_AGAIN = {
+    "description": "The number of seconds after which to try again.",
+    "schema": {"type": "integer"},
+}
 _UNCHANGED = {
     "description": "The answer that you have is still the newest.",
     "headers": {"ETag": _TAG},

@@ -128,7 +128,9 @@ def get_polling(
     given: Context,
     who: Admin,
     tx: Reading,
-    hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
+    hours: Annotated[
+        int, Query(ge=1, le=720, description="The number of hours, with the present one.")
+    ] = 24,
 ) -> schemas.PollingView:
     """Return the cost of Mirage's Slurm calls, as its worker and as slurmctld count them."""
     found = service_status.read_polling_cost(tx, given.cluster_id, now=given.clock(), hours=hours)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors, describe_write_errors
-from mirage.api.schemas import chain_schemas
+from mirage.api.schemas import chain_schemas, registration_schemas
 from mirage.api.streaming import file_export
 from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
 from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, OwnRows, Principal
@@ -54,13 +54,21 @@ def list_chains(
     paging: Paging,
     reader: Reader,
     between: TimeRangeQuery,
-    user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
-    state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
-    partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
-    account: Annotated[str, Query(max_length=64, description="With a link of it.")] = "",
-    at_risk: Annotated[bool | None, Query(description="True: at risk alone.")] = None,
+    user: Annotated[
+        str | None, Query(max_length=64, description="Only chains of this user.")
+    ] = None,
+    state: Annotated[ChainState | None, Query(description="Only chains in this state.")] = None,
+    partition: Annotated[
+        str, Query(max_length=64, description="Only chains with a link in this partition.")
+    ] = "",
+    account: Annotated[
+        str, Query(max_length=64, description="Only chains with a link of this account.")
+    ] = "",
+    at_risk: Annotated[
+        bool | None, Query(description="true: only chains at risk; false: only chains not at risk.")
+    ] = None,
 ) -> chain_schemas.ChainPage | Response:
-    """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
+    "List the chains, newest first; where the cluster keeps jobs private, only the caller's own."
     require_identity(reader, JOBS, USAGE)
     cluster_id = paging.given.cluster_id
     begin = None if paging.cursor is None else _resolve_cursor(paging, reader, paging.cursor)
@@ -123,7 +131,7 @@ def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> Chai
 )
 def register_chain(
     *,
-    new: chain_schemas.NewChain,
+    new: registration_schemas.NewChain,
     request: Request,
     response: Response,
     given: Context,
@@ -152,10 +160,12 @@ def _should_keep_recipe(given: ApiContext, request: Request) -> bool:
 
 
 def _register_new_chain(
-    tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Principal
+    tx: Transaction, given: ApiContext, new: registration_schemas.NewChain, who: Principal
 ) -> chain_schemas.ChainView:
     if who.uid == NOBODY_UID:
-        raise NotAllowed("this token belongs to no user, and a chain needs one")
+        raise NotAllowed(
+            "a chain needs a user, and this token belongs to none: use a token of a user, or MUNGE"
+        )
     if new.policy is not None:
         _check_policy(given, new.policy)
     registration = Registration(
@@ -188,9 +198,9 @@ def _register_new_chain(
     except NotAllowed as error:
         if who.can_see_all_chains:
             raise
-        # Whose chain it is, or that it is one, is no business of this caller's.
+        # The caller must not learn that the chain exists, nor who owns it.
         raise build_invalid_error(
-            "this chain cannot be registered: take another chain_id",
+            "this chain cannot be registered under this chain_id: choose another chain_id",
             pointer="#/chain_id",
             refusal=error,
         ) from None
@@ -202,7 +212,9 @@ def _check_policy(given: ApiContext, name: str) -> None:
         return
     if given.model is None or not is_model(name):
         known = ", ".join(given.policies)
-        raise build_invalid_error(f"no policy {name!r}: there are {known}", pointer="#/policy")
+        raise build_invalid_error(
+            f"unknown policy {name!r}: choose one of {known}", pointer="#/policy"
+        )
     try:
         given.model(name)
     except InputError as error:
@@ -222,16 +234,20 @@ def _read_chain_view(
 def get_chain(
     chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
 ) -> chain_schemas.ChainView:
-    """One chain with its links and hand-overs."""
+    """Return one chain with its links and hand-overs."""
     return _read_chain_view(tx, given, get_visible_chain(tx, ChainId(chain_id), reader).chain_id)
 
 
 def _build_decision_filter(
     between: TimeRangeQuery,
-    action: Annotated[Action | None, Query(description="What was decided.")] = None,
-    effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
-    mode: Annotated[Mode | None, Query(description="The mode it was made in.")] = None,
-    policy: Annotated[str | None, Query(max_length=80, description="Who decided.")] = None,
+    action: Annotated[Action | None, Query(description="Only decisions for this action.")] = None,
+    effect: Annotated[Effect | None, Query(description="Only decisions with this effect.")] = None,
+    mode: Annotated[
+        Mode | None, Query(description="Only decisions that were made in this mode.")
+    ] = None,
+    policy: Annotated[
+        str | None, Query(max_length=80, description="Only decisions of this policy.")
+    ] = None,
 ) -> DecisionFilter:
     return DecisionFilter(
         action=action,

@@ -1,4 +1,4 @@
-"""The stream of events: server-sent, numbered, and resumed where it broke off."""
+"""The stream of server-sent events. Events are numbered, and a client resumes where it left off."""
 
 import asyncio
 import json
@@ -26,19 +26,20 @@ router = APIRouter(tags=["events"])
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_S = 15.0
-"""A proxy takes a connection on which nothing comes for a minute to be dead."""
+"""Shorter than a minute, after which a proxy closes a connection that carries nothing."""
 LONGEST_S = 600
-"""Then the client comes again by itself, and is asked anew who it is."""
+"""After this time the stream ends. The client reconnects and identifies itself again."""
 SEND_S = 30.0
-"""For a client that does not read; its connection is closed."""
+"""A client that reads nothing for this time loses its connection."""
 _RETRY_MS = 2000
 _LARGEST = 2**53
 
 _ANSWERS = describe_read_errors(401, 403, 429) | {
     200: {
-        "description": "Events. `id`: resume with it. `event`: chains, decisions, queue, mode; "
-        "health (ok, stale, unavailable; first of all, and when it changes); reset: changes were "
-        "missed, look at everything again. `data`: JSON; `chain_ids` null: of many chains.",
+        "description": "Server-sent events. `id` is the number to resume from. `event` is chains, "
+        "decisions, queue or mode; health (ok, stale, unavailable), which comes first and at each "
+        "change; or reset, if events were lost: read everything again. `data` is JSON; if its "
+        "`chain_ids` is null, many chains changed.",
         "content": {
             MEDIA_TYPE: {
                 "schema": {"$ref": "#/components/schemas/LiveEvent"},
@@ -55,14 +56,26 @@ def stream_events(
     request: Request,
     reader: Reader,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=_LARGEST, description="Of the last event received.")
+        int | None,
+        Header(ge=0, le=_LARGEST, description="The number of the last event that you received."),
     ] = None,
     since: Annotated[
-        int | None, Query(ge=0, le=_LARGEST, description="The same, for a first connection.")
+        int | None,
+        Query(
+            ge=0,
+            le=_LARGEST,
+            description="The number of the last event that you received, for a client that cannot "
+            "set the header.",
+        ),
     ] = None,
-    topic: Annotated[list[Topic] | None, Query(description="Of these alone.")] = None,
+    topic: Annotated[list[Topic] | None, Query(description="Only events of these topics.")] = None,
     for_s: Annotated[
-        int, Query(ge=0, le=LONGEST_S, description="End after so long; 0: what is there now.")
+        int,
+        Query(
+            ge=0,
+            le=LONGEST_S,
+            description="The stream ends after this time; 0: after the events that exist now.",
+        ),
     ] = LONGEST_S,
 ) -> Response:
     """Stream an event for each change as it happens.
@@ -82,7 +95,9 @@ def stream_events(
 
 
 class EventStream(Response):
-    """Ends when its time is over, the client has gone or does not read, or the server ends."""
+    "A response that ends with its time, when the client leaves or stops reading, or with the"
+
+    "server."
 
     def __init__(
         self,
@@ -130,7 +145,7 @@ class EventStream(Response):
             before, seen = seen, self._collect_changes(seen, listener)
             text = "" if seen.health == before.health else _format_health(seen.health, seen.newest)
             text += self._format_changes(seen)
-            # Not for each change: a beat shall not tell of what this caller may not see.
+            # Not for each change: a heartbeat must not reveal changes that this caller may not see.
             if text or time.monotonic() >= beat:
                 yield text or ": still here\n\n"
                 beat = time.monotonic() + HEARTBEAT_S

@@ -51,7 +51,12 @@ def get_forecast(
     nodes: Annotated[int, Query(ge=1, le=schemas.MOST_NODES, examples=[4])],
     time_limit_s: Annotated[int, Query(ge=1, le=UNLIMITED, examples=[172800])],
     gpus: Annotated[
-        int, Query(ge=0, le=schemas.MOST_GPUS, description="Over all nodes; 0: whole nodes.")
+        int,
+        Query(
+            ge=0,
+            le=schemas.MOST_GPUS,
+            description="The number of GPUs over all nodes; 0: the job takes whole nodes.",
+        ),
     ] = 0,
     account: Annotated[str, Query(max_length=64)] = "",
 ) -> schemas.WaitForecast:

@@ -35,11 +35,16 @@ def list_handovers(
     between: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     user: Annotated[str, Query(max_length=64)] = "",
-    partition: Annotated[str, Query(max_length=64, description="Of the successor.")] = "",
+    partition: Annotated[
+        str,
+        Query(max_length=64, description="Only hand-overs whose successor is in this partition."),
+    ] = "",
     account: Annotated[str, Query(max_length=64)] = "",
 ) -> HandoverPage | Response:
-    """Complete hand-overs of all chains that the caller may see, the last start first. `since` and
-    `until` are of the successor's start."""
+    """List the complete hand-overs of all chains that the caller may see, the last start first.
+
+    `since` and `until` limit the start of the successor.
+    """
     require_identity(reader, JOBS, USAGE)
     where = HandoverFilter(
         chain_id=None if chain_id is None else ChainId(chain_id),

@@ -1,4 +1,4 @@
-"""Routes that machines call: a running link that asks what to do, and slurmctld's epilog."""
+"""Routes that programs call: a running link asks what to do, and slurmctld reports ended jobs."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def get_next_link(
         int | None, Query(gt=0, le=MAX_LINKS, description="The number of the link that asks.")
     ] = None,
 ) -> chain_schemas.NextLinkView:
-    """Tell the running link of a chain what to do about the next link. Only for the chain's owner.
+    """Tell a running link what to do about the next link. Only the chain's owner may ask.
 
     In a chain of mode submit, the answer says whether to submit the next link now. In a chain
     with standbys, it gives the lead to plan.
@@ -72,9 +72,14 @@ def get_next_link(
 def report_completion(
     ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Idempotency
 ) -> chain_schemas.CompletionView:
-    """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
+    """Report that a job has ended.
+
+    slurmctld calls this (slurm_plugin/hooks/mirage-push). Mirage then polls the queue less often.
+    """
     if who.user not in given.pushers:
-        raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
+        raise NotAllowed(
+            f"{who.user} may not report ended jobs: polling.pushers does not name this user"
+        )
     job_id, now = JobId(ended.job_id), given.clock()
     return key.run_once(
         lambda: chain_schemas.CompletionView(

@@ -36,7 +36,7 @@ router = APIRouter(tags=["chains"])
 def get_overview(
     paging: Paging,
     reader: Reader,
-    user: Annotated[str, Query(max_length=64, description="Of this user only.")] = "",
+    user: Annotated[str, Query(max_length=64, description="Only chains of this user.")] = "",
 ) -> schemas.OverviewPage:
     """List the live chains by risk, and the next hand-overs."""
     require_identity(reader, JOBS, USAGE)
@@ -75,10 +75,15 @@ def get_chain_timeline(
     tx: Reading,
     link: Annotated[
         int | None,
-        Query(ge=2, le=MAX_LINKS, description="Whose forecast's course; default: the newest."),
+        Query(
+            ge=2,
+            le=MAX_LINKS,
+            description="The link for which to return the course of the forecast. Default: the "
+            "newest link with one.",
+        ),
     ] = None,
 ) -> schemas.TimelineView:
-    """The chain's links, each hand-over against its forecast, and where the logs are."""
+    """Return the chain's links, each hand-over with its forecast, and the paths of the logs."""
     chain = get_visible_chain(tx, ChainId(chain_id), reader)
     links = chains.list_links(tx, chain.chain_id)
     found = timelines.build_timeline(tx, chain, links, index=link)

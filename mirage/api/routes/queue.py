@@ -1,4 +1,4 @@
-"""Routes on waiting: the queue as it stands, and how long jobs waited."""
+"""Routes about waiting: the present queue, and how long jobs waited."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from mirage.services.reports.wait_statistics import Span, WaitGroup, WaitQuery, 
 router = APIRouter(tags=["cluster"])
 
 DAYS = 14
-"""That are shown where nobody says which."""
+"""The range that is shown if the caller names none."""
 _LAST = 7_258_118_400
 """The year 2200."""
 
@@ -55,13 +55,26 @@ def _build_waits_query(
     given: Context,
     *,
     since: Annotated[
-        datetime | None, Query(description=f"Default: {DAYS} days ago.", examples=["2026-03-02"])
+        datetime | None,
+        Query(
+            description=f"The begin of the range. Default: {DAYS} days ago.",
+            examples=["2026-03-02"],
+        ),
     ] = None,
-    until: Annotated[datetime | None, Query(description="Default: now.")] = None,
+    until: Annotated[
+        datetime | None, Query(description="The end of the range. Default: now.")
+    ] = None,
     by: Span = Span.DAY,
-    partition: Annotated[str, Query(max_length=64, description="Empty: all.")] = "",
-    nodes: Annotated[SizeClass | None, Query(description="Size class. Default: all.")] = None,
-    time_limit: Annotated[LimitClass | None, Query(description="At most so long.")] = None,
+    partition: Annotated[
+        str, Query(max_length=64, description="Only this partition; empty: all partitions.")
+    ] = "",
+    nodes: Annotated[
+        SizeClass | None, Query(description="Only jobs of this size class. Default: all jobs.")
+    ] = None,
+    time_limit: Annotated[
+        LimitClass | None,
+        Query(description="Only jobs of this class of time limits. Default: all jobs."),
+    ] = None,
 ) -> WaitQuery:
     now = given.clock()
     return WaitQuery(
@@ -102,7 +115,9 @@ def _parse_epoch(at: datetime, parameter: str) -> int:
     """
     found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     if not 0 <= found <= _LAST:
-        raise build_invalid_error("it lies between 1970 and 2200", parameter=parameter)
+        raise build_invalid_error(
+            "the instant has to lie between 1970 and 2200", parameter=parameter
+        )
     return found
 
 

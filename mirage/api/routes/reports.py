@@ -1,4 +1,4 @@
-"""Routes that look back: were forecasts right, what was saved, would Mirage be worth it."""
+"""Routes of the reports: accuracy of forecasts, impact, and the shadow report."""
 
 from dataclasses import fields
 from typing import Annotated, Any
@@ -30,7 +30,10 @@ DAYS = 30
 MOST_DAYS = 366
 
 ReportDays = Annotated[
-    int, Query(ge=1, le=MOST_DAYS, description="How far back, to now.", examples=[DAYS])
+    int,
+    Query(
+        ge=1, le=MOST_DAYS, description="The number of days to look back from now.", examples=[DAYS]
+    ),
 ]
 
 
@@ -54,9 +57,9 @@ def get_accuracy(
 def get_impact(
     given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.ImpactView:
-    """Interruption saved against each baseline and overlap spent; act and shadow apart.
+    """Return interruption saved against each baseline and overlap spent, by mode act and shadow.
 
-    Where the cluster keeps jobs or usage private, of the caller's own chains.
+    Where the cluster keeps jobs or usage private, the figures cover only the caller's own chains.
     """
     require_identity(reader, JOBS, USAGE)
     span = (given.cluster_id, *get_recent_span(given.clock(), days))
@@ -68,7 +71,7 @@ def get_impact(
     "/reports/shadow", operation_id="getShadowReport", responses=describe_read_errors(401, 404)
 )
 def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
-    """Had Mirage acted in the last weeks: the last report of `mirage report shadow`."""
+    """Return the last report of `mirage report shadow`: what acting would have changed."""
     found = stored_report.read_shadow_report(tx, given.cluster_id, reader)
     if found is None:
         raise NotFound("no shadow report has been made yet: run `mirage report shadow`")
@@ -83,7 +86,7 @@ def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.Sh
 
 
 def _add_freshness(found: Any, tx: Transaction, given: ApiContext) -> dict[str, Any]:
-    """The fields of a dataclass, and how fresh they are."""
+    """Return the fields of a dataclass with `as_of` and `stale`."""
     fresh = read_freshness(tx, given)
     values = {field.name: getattr(found, field.name) for field in fields(found)}
     return values | {"as_of": fresh.as_of, "stale": fresh.stale}

@@ -1,4 +1,4 @@
-"""Routes on the service itself: is it alive, is it ready, how far may it go."""
+"""Routes about the service itself: whether it is alive and ready, and its mode."""
 
 from typing import Annotated
 
@@ -34,28 +34,31 @@ from mirage.store.operations import clusters
 
 router = APIRouter(tags=["system"])
 probes = APIRouter(tags=["system"])
-"""Outside the versioned prefix, where monitoring looks for them."""
+"""Routes outside the versioned prefix, where monitoring looks for them."""
 
 
 @probes.get("/healthz", operation_id="getHealth")
 def get_health() -> chain_schemas.Health:
-    """The process is alive."""
+    """Answer while the process is alive."""
     return chain_schemas.Health()
 
 
 @probes.get("/readyz", operation_id="getReadiness", responses=describe_errors(500, 503))
 def get_readiness(given: Context) -> chain_schemas.Health:
-    """The database is of this program's schema, and the cluster was looked at lately."""
+    """Check that the database has this program's schema and that Slurm was read recently."""
     given.store.check_schema()
     with given.store.read() as tx:
         fresh = read_freshness(tx, given)
     if fresh.as_of is None:
-        raise ProblemError(NOT_READY, "the cluster has not been looked at yet")
+        raise ProblemError(
+            NOT_READY,
+            "Mirage has not read the cluster's state from Slurm yet: run `mirage doctor`",
+        )
     if fresh.stale:
         raise ProblemError(
             NOT_READY,
-            f"the cluster was last looked at {fresh.as_of.isoformat()}, "
-            f"more than {given.stale_after_s} s ago",
+            f"Mirage last read the cluster's state at {fresh.as_of.isoformat()}, "
+            f"more than {given.stale_after_s} s ago: run `mirage doctor`",
         )
     return chain_schemas.Health()
 
@@ -85,13 +88,13 @@ def explain_problem(name: str) -> PlainTextResponse:
     """Explain what a problem's `type` means and what to do about it."""
     kind = KINDS.get(name)
     if kind is None:
-        raise NotFound(f"there is no problem {name}")
+        raise NotFound(f"Mirage has no problem type named {name}")
     return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
 
 
 @router.get("/mode", operation_id="getMode", responses=describe_read_errors(401))
 def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
-    """Return how far Mirage goes: the cluster's mode and, if you may see partitions, theirs."""
+    """Return the mode of the cluster and, if the caller may see partitions, of each partition."""
     return _read_modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
 
 
@@ -99,7 +102,10 @@ def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Mod
 def set_mode(
     new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
 ) -> cluster_schemas.Modes:
-    """Set the mode of a partition, or of the cluster; to act only with the kill switch released."""
+    """Set the mode of a partition or of the cluster.
+
+    The mode cannot be set to act while the kill switch is pulled.
+    """
     now = given.clock()
     try:
         if new.mode is None:
@@ -142,10 +148,16 @@ def list_audit(
     paging: Paging,
     between: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
-    actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
+    actor: Annotated[
+        str | None,
+        Query(
+            max_length=64,
+            description="Only entries of this actor: a user, or `mirage` for the service.",
+        ),
+    ] = None,
     event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
 ) -> cluster_schemas.AuditPage:
-    """List who did what, and what Mirage found and did; newest first."""
+    """List what people and Mirage did, and what Mirage found; newest first."""
     rows = audit.list_entries(
         paging.tx,
         paging.given.cluster_id,

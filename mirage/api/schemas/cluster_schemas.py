@@ -14,14 +14,15 @@ _CHAIN_ID = "k3v9x2m7q1zt"
 
 
 class Modes(WireModel):
-    mode: Mode = Field(description="The cluster's.")
+    mode: Mode = Field(description="The mode of the cluster.")
     partitions: dict[str, Mode] = Field(
-        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+        description="The modes of partitions that have a mode of their own.",
+        examples=[{"gpu": "act"}],
     )
 
 
 class ClusterSums(WireModel):
-    """Null: not known."""
+    """Sums over the cluster; null: not known."""
 
     pending_jobs: int | None = Field(None, examples=[212])
     pending_nodes: int | None = Field(None, examples=[1040])
@@ -38,11 +39,14 @@ class ClusterView(Answer):
     name: str = Field(examples=["lab"])
     mode: Mode
     partitions: dict[str, Mode] = Field(
-        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+        description="The modes of partitions that have a mode of their own.",
+        examples=[{"gpu": "act"}],
     )
     policies: list[str] = Field(examples=[["reactive", "quantile"]])
     partial: bool = Field(
-        False, description="The cluster keeps others' jobs from this service.", examples=[False]
+        False,
+        description="Whether Slurm hides other users' jobs from this service.",
+        examples=[False],
     )
     sums: ClusterSums
 
@@ -54,8 +58,12 @@ class NewMode(RequestBody):
         json_schema_extra={"examples": [{"mode": "act", "partition": "gpu"}]},
     )
 
-    mode: Mode | None = Field(description="Null: the partition has none of its own any more.")
-    partition: str = Field("", max_length=64, description="Empty: the cluster itself.")
+    mode: Mode | None = Field(
+        description="The new mode; null: the partition has no mode of its own any more."
+    )
+    partition: str = Field(
+        "", max_length=64, description="The partition; empty: the whole cluster."
+    )
 
 
 class AuditView(WireModel):

@@ -24,8 +24,10 @@ class ShapeView(WireModel):
 
     nodes: int = Field(examples=[4])
     time_limit_s: int = Field(examples=[172800])
-    gpus: int = Field(description="Over all nodes; 0: whole nodes.", examples=[0])
-    account: str = Field(description="Empty: nobody's in particular.", examples=[""])
+    gpus: int = Field(
+        description="The number of GPUs over all nodes; 0: the job takes whole nodes.", examples=[0]
+    )
+    account: str = Field(description="The account; empty: no account in particular.", examples=[""])
 
 
 class ForecastQuality(WireModel):
@@ -33,19 +35,28 @@ class ForecastQuality(WireModel):
 
     jobs: int = Field(examples=[412])
     days: int = Field(examples=[21])
-    within: float = Field(description="Started between p10 and p90: 0.8 is meant.", examples=[0.78])
-    below_p90: float = Field(description="0.9 is meant.", examples=[0.88])
-    error_s: float = Field(description="Median distance from p50.", examples=[900.0])
+    within: float = Field(
+        description="The share of jobs that started between p10 and p90; 0.8 is right.",
+        examples=[0.78],
+    )
+    below_p90: float = Field(
+        description="The share of jobs that started before p90; 0.9 is right.", examples=[0.88]
+    )
+    error_s: float = Field(
+        description="The median difference between the wait and p50.", examples=[900.0]
+    )
 
 
 class WaitForecast(Answer, ForecastView):
     partition: str = Field(examples=["gpu"])
     nodes: int = Field(examples=[4])
     time_limit_s: int = Field(examples=[172800])
-    gpus: int = Field(description="Over all nodes; 0: whole nodes.", examples=[0])
+    gpus: int = Field(
+        description="The number of GPUs over all nodes; 0: the job takes whole nodes.", examples=[0]
+    )
     account: str = Field(examples=[""])
     source: Source = Field(
-        description="twin: futures simulated from the queue; quantile: what like jobs waited."
+        description="twin: simulated futures of the queue; quantile: the waits of similar jobs."
     )
     foretold_at: datetime = Field(examples=[_NOON])
     exact: bool = Field(
@@ -53,21 +64,24 @@ class WaitForecast(Answer, ForecastView):
     )
     used: ShapeView = Field(description="The job for which the forecast was made.")
     calibrated: bool = Field(
-        description="p10, p50 and p90 are corrected by how the last weeks' forecasts came out.",
+        description="Whether p10, p50 and p90 were corrected by the errors of the last weeks' "
+        "forecasts.",
         examples=[True],
     )
-    quality: ForecastQuality | None = Field(description="Null: too few jobs to say.")
+    quality: ForecastQuality | None = Field(
+        description="How accurate such forecasts were; null: too few jobs to tell."
+    )
     waiting: bool = Field(
-        description="The twin was asked for exactly this job, and has not answered yet.",
+        description="Whether the twin was asked for exactly this job and has not answered yet.",
         examples=[False],
     )
     refused: str = Field(
-        description="Why the twin says nothing of exactly this job; empty: it does, or was not "
-        "asked.",
+        description="Why the twin made no forecast for exactly this job; empty: it made one, or "
+        "was not asked.",
         examples=[""],
     )
     says: list[str] = Field(
-        description="In words: who says so, of what, and how sure that is.",
+        description="The forecast in words: its source, the job that it is for, and its accuracy.",
         examples=[["From 100 simulated futures of the queue as it was 3 min ago (the twin)."]],
     )
 
@@ -84,11 +98,18 @@ class NewForecast(RequestBody):
     partition: str = Field(min_length=1, max_length=64)
     nodes: int = Field(ge=1, le=MOST_NODES)
     time_limit_s: int = Field(ge=1, le=UNLIMITED)
-    gpus: int = Field(0, ge=0, le=MOST_GPUS, description="Over all nodes; 0: whole nodes.")
+    gpus: int = Field(
+        0,
+        ge=0,
+        le=MOST_GPUS,
+        description="The number of GPUs over all nodes; 0: the job takes whole nodes.",
+    )
     account: str = Field("", max_length=64)
 
 
 class ForecastAsked(WireModel):
     ask_again_s: int = Field(
-        description="The answer comes with one of the worker's next looks.", examples=[60]
+        description="How long to wait before asking again. The worker makes the forecast in one "
+        "of its next rounds.",
+        examples=[60],
     )

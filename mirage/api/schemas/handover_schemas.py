@@ -14,21 +14,23 @@ class HandoverItem(HandoverView):
     chain_id: str = Field(examples=["k3v9x2m7q1zt"])
     user: str = Field(examples=["alice"])
     account: str = Field(examples=["physics"])
-    partition: str = Field(description="The successor's, as are nodes.", examples=["gpu"])
+    partition: str = Field(description="The partition of the successor.", examples=["gpu"])
     nodes: int = Field(examples=[4])
-    predecessor: int = Field(description="Its job.", examples=[4711])
-    successor: int = Field(description="Its job.", examples=[4720])
-    position: Position = Field(description="Where the successor stood as a standby.")
+    predecessor: int = Field(description="The job of the predecessor.", examples=[4711])
+    successor: int = Field(description="The job of the successor.", examples=[4720])
+    position: Position = Field(description="The successor's position in the queue as a standby.")
     freed_at: datetime | None = Field(
-        description="When Mirage, or a plan that stood in Slurm, made it eligible.",
+        description="When Mirage, or a planned release in Slurm, made the link eligible.",
         examples=[_NOON],
     )
     freed_by: Planner | None = Field(
-        description="Whose move or plan that was; null: nothing made it eligible.",
+        description="Who released the link or planned its release; null: nothing has made it "
+        "eligible.",
         examples=["service"],
     )
     hindered: str = Field(
-        description="What of its wait no forecast could know; empty: nothing.", examples=[""]
+        description="A cause of the wait that no forecast could know; empty: there is none.",
+        examples=[""],
     )
 
 

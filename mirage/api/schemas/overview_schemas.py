@@ -1,4 +1,4 @@
-"""Wire types of what the pages Now and Chain show."""
+"""Wire types of the data that the pages Now and Chain show."""
 
 from datetime import datetime
 
@@ -14,9 +14,12 @@ _NOON = "2026-03-02T12:00:00Z"
 class StartRangeView(WireModel):
     """The range of instants in which a link may start, by a forecast of its wait."""
 
-    since: datetime = Field(description="The wait is counted from then.", examples=[_NOON])
+    since: datetime = Field(
+        description="The instant from which the wait is counted.", examples=[_NOON]
+    )
     eligible: bool = Field(
-        description="Whether the link is eligible; false: if it were at `since`.",
+        description="Whether the link is eligible; false: the range holds if it becomes eligible "
+        "at `since`.",
         examples=[False],
     )
     p10: datetime = Field(examples=[_NOON])
@@ -28,39 +31,44 @@ class UpcomingView(WireModel):
     """A hand-over under way."""
 
     chain_id: str = Field(examples=["k3v9x2m7q1zt"])
-    link: int = Field(description="The successor's index.", examples=[3])
+    link: int = Field(description="The index of the successor in the chain.", examples=[3])
     submits: bool = Field(
         description="Whether the successor is not submitted yet.", examples=[False]
     )
     predecessor_end: datetime | None = Field(
-        description="By its time limit while it runs; null: it has none.", examples=[_NOON]
+        description="When the predecessor ended or, while it runs, when its time limit ends it; "
+        "null: it has no time limit.",
+        examples=[_NOON],
     )
-    start: StartRangeView | None = Field(description="Null: no forecast.")
+    start: StartRangeView | None = Field(
+        description="The forecast of the successor's start; null: there is none."
+    )
     planned_release: datetime | None = Field(
-        description="When Slurm makes it eligible by itself, by its dependency; null: when its "
-        "predecessor ends.",
+        description="When the dependency in Slurm makes the link eligible without a further move; "
+        "null: when its predecessor ends.",
         examples=[_NOON],
     )
     slurm_start: datetime | None = Field(
-        description="That Slurm itself plans for it; null: it plans none, as of one that is held.",
+        description="The start that Slurm plans for the waiting link; null: Slurm plans none, for "
+        "example for a held job.",
         examples=[_NOON],
     )
-    decision: DecisionView | None = Field(description="The last one on it.")
+    decision: DecisionView | None = Field(description="The last decision about this hand-over.")
 
 
 class OverviewRow(WireModel):
     chain: ChainSummary
-    next: UpcomingView | None = Field(description="Null: no hand-over is under way.")
+    next: UpcomingView | None = Field(description="The hand-over under way; null: there is none.")
 
 
 class OverviewPage(Page):
-    """Live chains: those at risk first, then paused ones, then by the end of what runs."""
+    """Live chains: chains at risk first, then paused ones, then by the end of the running link."""
 
     live: int = Field(examples=[120])
     at_risk: int = Field(examples=[2])
     paused: int = Field(examples=[5])
     soon: list[UpcomingView] = Field(
-        description="The next hand-overs of active chains, soonest first; on the first page alone."
+        description="The next hand-overs of active chains, soonest first; only on the first page."
     )
     items: list[OverviewRow]
 
@@ -68,23 +76,29 @@ class OverviewPage(Page):
 class HandedOverView(WireModel):
     """A hand-over, complete or to come."""
 
-    link: int = Field(description="The successor's index.", examples=[3])
+    link: int = Field(description="The index of the successor in the chain.", examples=[3])
     predecessor_end: datetime | None = Field(
-        description="By its time limit while it runs.", examples=[_NOON]
+        description="When the predecessor ended or, while it runs, when its time limit ends it.",
+        examples=[_NOON],
     )
     predecessor_ended: bool = Field(examples=[True])
     successor_start: datetime | None = Field(examples=[_NOON])
     freed_at: datetime | None = Field(
-        description="When Mirage, or a plan that stood in Slurm, made it eligible.",
+        description="When Mirage, or a planned release in Slurm, made the link eligible.",
         examples=[_NOON],
     )
     freed_by: Planner | None = Field(
-        description="Whose move or plan that was; null: nothing made it eligible.",
+        description="Who released the link or planned its release; null: nothing has made it "
+        "eligible.",
         examples=["service"],
     )
-    interruption_h: float | None = Field(description="Null: not complete.", examples=[0.25])
+    interruption_h: float | None = Field(
+        description="The interruption; null: the hand-over is not complete.", examples=[0.25]
+    )
     overlap_h: float | None = Field(examples=[0.0])
-    forecast: StartRangeView | None = Field(description="The one in force at the move.")
+    forecast: StartRangeView | None = Field(
+        description="The forecast in force when the successor was released."
+    )
 
 
 class CoursePointView(WireModel):
@@ -97,7 +111,7 @@ class CoursePointView(WireModel):
 
 
 class CourseView(WireModel):
-    link: int = Field(description="The successor's index.", examples=[3])
+    link: int = Field(description="The index of the successor in the chain.", examples=[3])
     points: list[CoursePointView]
 
 
@@ -106,8 +120,8 @@ class LinkLogView(WireModel):
     job_id: int = Field(examples=[4711])
     file: str = Field(examples=["slurm-4711.out"])
     told: bool = Field(
-        description="By the command line it was submitted with; false: Slurm's default, which "
-        "`#SBATCH --output` in the script changes.",
+        description="Whether the command line of the submission names the file; false: it is "
+        "Slurm's default, and `#SBATCH --output` in the script may name another.",
         examples=[False],
     )
 
@@ -117,9 +131,10 @@ class TimelineView(Answer):
     links: list[LinkView]
     handovers: list[HandedOverView]
     course: CourseView | None = Field(
-        description="How the forecast of one hand-over went; null: there was none."
+        description="How the forecast of one hand-over changed over time; null: there was none."
     )
     logs: list[LinkLogView] | None = Field(
-        description="Of links that have run; null for whoever the chain does not obey.",
+        description="The output files of links that have run; null: the caller may not steer this "
+        "chain.",
         examples=[None],
     )

@@ -10,27 +10,38 @@ from mirage.api.schemas.wire_model import WireModel
 class LiveEvent(WireModel):
     """One event of the stream, as server-sent events have it."""
 
-    id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
+    id: str = Field(
+        description="The event's number. A client that resumes sends it as Last-Event-ID.",
+        examples=["4711"],
+    )
     event: Literal["chains", "decisions", "queue", "mode", "health", "reset"] = Field(
-        description="reset: changes were missed, look at everything again.", examples=["chains"]
+        description="What changed; reset: events were lost, read everything again.",
+        examples=["chains"],
     )
     data: str = Field(
-        description="JSON: `topic`, and `chain_ids` (null: many) or `status`.",
+        description="JSON with `topic`, and `chain_ids` (null: many chains) or `status`.",
         examples=['{"id": 4711, "topic": "chains", "chain_ids": ["k3v9x2m7q1zt"]}'],
     )
 
 
 class FaultView(WireModel):
     detail: str = Field(examples=["Input should be greater than or equal to 1"])
-    pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
-    parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
+    pointer: str | None = Field(
+        None, description="The faulty field, as a JSON pointer into the body.", examples=["#/links"]
+    )
+    parameter: str | None = Field(
+        None,
+        description="The faulty parameter of the path, the query or the headers.",
+        examples=["limit"],
+    )
 
 
 class Problem(WireModel):
-    """RFC 9457."""
+    """A problem as RFC 9457 defines it."""
 
     type: str = Field(
-        description="Where the problem is explained.", examples=["/problems/not-found"]
+        description="The address at which the problem is explained.",
+        examples=["/problems/not-found"],
     )
     title: str = Field(examples=["There is no such thing"])
     status: int = Field(examples=[404])

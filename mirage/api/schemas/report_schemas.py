@@ -1,4 +1,4 @@
-"""Wire types of what is looked back on: accuracy, impact, and the shadow report."""
+"""Wire types of the reports: accuracy, impact, and the shadow report."""
 
 from datetime import datetime
 from typing import Any
@@ -17,15 +17,19 @@ class _RecordModel(BaseModel):
 
 
 class PointView(_RecordModel):
-    """A day or a week."""
+    """The forecasts of one day or one week."""
 
     since: datetime = Field(examples=[_MIDNIGHT])
     count: int = Field(examples=[412])
-    median_s: float | None = Field(description="Of |p50 - wait|.", examples=[420.0])
+    median_s: float | None = Field(description="The median of |p50 - wait|.", examples=[420.0])
     slurm_median_s: float | None = Field(
-        description="Of |Slurm's plan - wait|, where there was a plan.", examples=[900.0]
+        description="The median of |Slurm's plan - wait| over the jobs for which Slurm planned a "
+        "start.",
+        examples=[900.0],
     )
-    covered: float | None = Field(description="Share from p10 to p90.", examples=[0.79])
+    covered: float | None = Field(
+        description="The share of waits from p10 to p90.", examples=[0.79]
+    )
 
 
 class BesideSlurmView(_RecordModel):
@@ -37,27 +41,31 @@ class BesideSlurmView(_RecordModel):
 
 
 class PlaceView(_RecordModel):
-    """A partition; all together is the one without a name."""
+    """The accuracy in one partition; an empty name stands for all partitions together."""
 
     partition: str = Field(examples=["gpu"])
-    count: int = Field(description="Waits that are known.", examples=[2811])
+    count: int = Field(description="The number of known waits.", examples=[2811])
     days: int = Field(examples=[30])
-    open: int = Field(description="Waits that are not over.", examples=[17])
-    gave_up: int = Field(description="Cancelled while they waited.", examples=[90])
-    waited: float | None = Field(description="Share of a minute or longer.", examples=[0.6])
+    open: int = Field(description="The number of waits that are not over.", examples=[17])
+    gave_up: int = Field(
+        description="The number of jobs that were cancelled while they waited.", examples=[90]
+    )
+    waited: float | None = Field(
+        description="The share of waits of a minute or longer.", examples=[0.6]
+    )
     covered: float | None = Field(
-        description="Share of waits from p10 to p90: 0.8 is right.", examples=[0.79]
+        description="The share of waits from p10 to p90; 0.8 is right.", examples=[0.79]
     )
     covered_ci: Interval | None = Field(
-        description="95 %, over resampled days.", examples=[[0.74, 0.83]]
+        description="The 95 % interval over resampled days.", examples=[[0.74, 0.83]]
     )
-    median_s: float | None = Field(description="Of |p50 - wait|.", examples=[420.0])
+    median_s: float | None = Field(description="The median of |p50 - wait|.", examples=[420.0])
     pinball_s: tuple[float, float, float] | None = Field(
-        description="Mean loss at p10, p50, p90.", examples=[[100.0, 300.0, 200.0]]
+        description="The mean pinball loss at p10, p50 and p90.", examples=[[100.0, 300.0, 200.0]]
     )
     beside: BesideSlurmView
     calibration: list[tuple[float, float]] = Field(
-        description="Level, and share of waits at or below that quantile.",
+        description="Pairs of a quantile's level and the share of waits at or below that quantile.",
         examples=[[[0.5, 0.52]]],
     )
     series: list[PointView]
@@ -65,10 +73,16 @@ class PlaceView(_RecordModel):
 
 class QualityView(_RecordModel):
     jobs: int = Field(examples=[1200])
-    days: int = Field(description="On which they were submitted.", examples=[14])
-    within: float = Field(description="Share from p10 to p90: 0.8 is right.", examples=[0.81])
-    below_p90: float = Field(description="0.9 is right.", examples=[0.9])
-    error_s: float = Field(description="Median of |p50 - wait|.", examples=[600.0])
+    days: int = Field(
+        description="The number of days on which the jobs were submitted.", examples=[14]
+    )
+    within: float = Field(
+        description="The share of waits from p10 to p90; 0.8 is right.", examples=[0.81]
+    )
+    below_p90: float = Field(
+        description="The share of waits at or below p90; 0.9 is right.", examples=[0.9]
+    )
+    error_s: float = Field(description="The median of |p50 - wait|.", examples=[600.0])
 
 
 class TriedView(_RecordModel):
@@ -79,13 +93,13 @@ class TriedView(_RecordModel):
 
 
 class HandoverAccuracyView(_RecordModel):
-    """Forecasts that hand-overs were decided by, of one policy."""
+    """The accuracy of the forecasts by which one policy decided hand-overs."""
 
     source: str = Field(examples=["auto"])
     count: int = Field(examples=[41])
     covered: float | None = Field(examples=[0.8])
     median_s: float = Field(examples=[600.0])
-    pinball_s: float = Field(description="Mean loss at p50.", examples=[450.0])
+    pinball_s: float = Field(description="The mean pinball loss at p50.", examples=[450.0])
 
 
 class AccuracyView(Answer):
@@ -93,9 +107,11 @@ class AccuracyView(Answer):
 
     since: datetime = Field(examples=[_MIDNIGHT])
     until: datetime = Field(examples=[_NOON])
-    step_s: int = Field(description="Of the points of series.", examples=[86400])
+    step_s: int = Field(
+        description="The length of time that one point of `series` covers.", examples=[86400]
+    )
     too_few: str = Field(
-        description="Why nothing is to be concluded yet; empty where there is enough.",
+        description="Why the data do not allow a conclusion yet; empty: there are enough data.",
         examples=[""],
     )
     places: list[PlaceView]
@@ -104,7 +120,7 @@ class AccuracyView(Answer):
 
 
 class SavedView(_RecordModel):
-    """Against one baseline, over the compared hand-overs in sum."""
+    """Mirage against one baseline: sums over the compared hand-overs."""
 
     baseline: str = Field(examples=["reactive"])
     compared: int = Field(
@@ -116,24 +132,31 @@ class SavedView(_RecordModel):
     mirage_overlap_h: float = Field(examples=[8.0])
     interruption_saved_h: float = Field(examples=[71.0])
     interruption_saved_h_ci: Interval | None = Field(
-        description="95 %, over resampled days; null of fewer than six days.",
+        description="The 95 % interval over resampled days; null: fewer than six days.",
         examples=[[55.0, 88.0]],
     )
 
 
 class PartView(_RecordModel):
     handovers: int = Field(examples=[41])
-    interruption_h: float = Field(description="As it was.", examples=[21.5])
-    overlap_node_h: float = Field(description="As it was.", examples=[33.0])
-    compared: int = Field(description="Those that other policies are told of.", examples=[38])
+    interruption_h: float = Field(description="The measured interruption.", examples=[21.5])
+    overlap_node_h: float = Field(description="The measured overlap.", examples=[33.0])
+    compared: int = Field(
+        description="The number of hand-overs for which the outcome of other policies is known.",
+        examples=[38],
+    )
     mirage_interruption_h: float = Field(
-        description="Of the compared: in mode act as it was, in mode shadow as it would have been.",
+        description="The interruption over the compared hand-overs: measured in mode act, "
+        "estimated in mode shadow.",
         examples=[21.5],
     )
     mirage_overlap_h: float = Field(
-        description="Of the compared, in hours as `baseline_overlap_h` is.", examples=[8.0]
+        description="The overlap over the compared hand-overs, in hours like `baseline_overlap_h`.",
+        examples=[8.0],
     )
-    mirage_overlap_node_h: float = Field(description="The same in node-hours.", examples=[33.0])
+    mirage_overlap_node_h: float = Field(
+        description="The overlap over the compared hand-overs in node-hours.", examples=[33.0]
+    )
     saved: list[SavedView]
 
 
@@ -153,12 +176,16 @@ class PayerView(_RecordModel):
     handovers: int = Field(examples=[12])
     interruption_h: float = Field(examples=[3.5])
     overlap_node_h: float = Field(examples=[9.0])
-    saved_h: float | None = Field(description="Against plain afterany.", examples=[22.0])
+    saved_h: float | None = Field(
+        description="The interruption saved against plain afterany dependencies.", examples=[22.0]
+    )
 
 
 class ImpactDayView(_RecordModel):
     at: datetime = Field(examples=[_MIDNIGHT])
-    act_saved_h: float = Field(description="Against plain afterany.", examples=[4.5])
+    act_saved_h: float = Field(
+        description="The interruption saved against plain afterany dependencies.", examples=[4.5]
+    )
     shadow_saved_h: float = Field(examples=[0.0])
     overlap_node_h: float = Field(examples=[1.5])
 
@@ -166,14 +193,26 @@ class ImpactDayView(_RecordModel):
 class ImpactView(Answer):
     since: datetime = Field(examples=[_MIDNIGHT])
     until: datetime = Field(examples=[_NOON])
-    own: bool = Field(description="Of the caller's own chains alone.", examples=[False])
+    own: bool = Field(
+        description="Whether the figures cover only the caller's own chains.", examples=[False]
+    )
     too_few: str = Field(examples=[""])
-    act: PartView = Field(description="Measured; other policies are estimated.")
-    shadow: PartView = Field(description="Plain Slurm's, measured; Mirage's is estimated.")
-    unasked: int = Field(description="Hand-overs Mirage was not asked about.", examples=[2])
+    act: PartView = Field(
+        description="Mode act: Mirage's outcome is measured, that of other policies is estimated."
+    )
+    shadow: PartView = Field(
+        description="Mode shadow: plain Slurm's outcome is measured, Mirage's is estimated."
+    )
+    unasked: int = Field(
+        description="The number of hand-overs about which Mirage made no decision.", examples=[2]
+    )
     partitions: list[PartitionImpactView]
-    payers: list[PayerView] = Field(description="Who spent most overlap, 20 at most.")
-    chains: list[PayerView] = Field(description="The chains that spent most, 20 at most.")
+    payers: list[PayerView] = Field(
+        description="The users of accounts that spent the most overlap, 20 at most."
+    )
+    chains: list[PayerView] = Field(
+        description="The chains that spent the most overlap, 20 at most."
+    )
     days: list[ImpactDayView]
 
 
@@ -189,6 +228,6 @@ class ShadowReportView(Answer):
     made_at: datetime = Field(examples=[_NOON])
     recommendation: RecommendationView
     report: dict[str, Any] = Field(
-        description="As `mirage report shadow --json` prints it (docs/admin/report.md).",
+        description="The report as `mirage report shadow --json` prints it (docs/admin/report.md).",
         examples=[{"from": _MIDNIGHT, "until": _NOON, "groups": []}],
     )

@@ -99,7 +99,9 @@ class ChangeFeed:
         """Raises ProblemError where too many listen already."""
         listener = Listener(who, client)
         if not self._has_room_for(listener):
-            raise ProblemError(TOO_MANY, "too many event streams are open: close one first")
+            raise ProblemError(
+                TOO_MANY, "too many event streams are open: close one of them and try again"
+            )
         self._listeners.append(listener)
         try:
             yield listener

@@ -143,7 +143,7 @@ def test_a_token_without_a_user_owns_no_chain(
 ) -> None:
     text = token(store, cluster_id, role=Role.ADMIN, user="", uid=-1)
     answer = bearer(client, "POST", CHAINS, text, NEW)
-    assert (answer.status_code, "this token belongs to no user" in answer.text) == (403, True)
+    assert (answer.status_code, "this token belongs to none" in answer.text) == (403, True)
 
 
 def credential(which: str, store: Store, cluster_id: int) -> str:

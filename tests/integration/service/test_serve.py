@@ -103,7 +103,7 @@ def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, ready_config
         assert "Unable to contact" in said[0]["error"]
         answer = patient.get(f"{service.url()}/readyz")
         assert answer.status_code == 503
-        assert "has not been looked at yet" in answer.json()["detail"]
+        assert "has not read the cluster's state" in answer.json()["detail"]
         assert service.end() == 0
 
 

@@ -99,7 +99,7 @@ def test_alive_is_not_ready(client: Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["detail"] == "the cluster has not been looked at yet"
+    assert answer.json()["detail"].startswith("Mirage has not read the cluster's state")
 
 
 def test_ready_once_the_cluster_was_looked_at(
@@ -113,7 +113,9 @@ def test_not_ready_when_the_last_look_is_old(client: Client, store: Store, clust
     look(store, cluster_id, at=NOW - 181)
     answer = client.get("/readyz")
     assert answer.json()["type"] == "/problems/not-ready"
-    assert answer.json()["detail"].startswith("the cluster was last looked at 2027-01-15T07:56:59")
+    assert answer.json()["detail"].startswith(
+        "Mirage last read the cluster's state at 2027-01-15T07:56:59"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""Wire types of a registration of a chain. Durations are seconds (`_s`)."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from mirage.api.schemas.wire_model import RequestBody
+from mirage.domain.chain import MAX_LINKS, ChainMode, Presubmit, Style
+from mirage.domain.submission import Recipe
+
+_CHAIN_ID = "k3v9x2m7q1zt"
+_TEN_YEARS_S = 3650 * 86400
+_LARGEST = 2**63 - 1
+"""The largest integer that a column of the database holds."""
+
+ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
+
+
+class NewRecipe(RequestBody):
+    """The recipe of a chain of mode submit, for a service that submits its links by slurmrestd.
+
+    Any other service drops the recipe. No answer ever shows it.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "carrier": f"/home/alice/.local/state/mirage/{_CHAIN_ID}/carrier/job.sh",
+                    "directory": "/home/alice",
+                    "name": "job.sh",
+                    "options": {"time": "48:00:00", "gres": "gpu:8"},
+                }
+            ]
+        },
+    )
+
+    carrier: str = Field(
+        min_length=2,
+        max_length=4096,
+        description="The path of the chain's copy of the batch script.",
+    )
+    directory: str = Field(
+        min_length=1, max_length=4096, description="Where the chain was submitted."
+    )
+    name: str = Field(min_length=1, max_length=1024, description="The name of the chain's jobs.")
+    comment: str = Field(
+        "", max_length=4096, description="The user's own text in the comment of the jobs."
+    )
+    umask: int = Field(0o022, ge=0, le=0o777, description="The umask of the submission.")
+    options: dict[
+        Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
+        Annotated[str, Field(max_length=4096)],
+    ] = Field(max_length=60, description="The options of sbatch, by their long names.")
+
+    def to_recipe(self) -> Recipe:
+        return Recipe(**self.model_dump())
+
+
+class NewChain(RequestBody):
+    """A registration of a chain. Its links are the jobs that Slurm shows for the caller."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "chain_id": _CHAIN_ID,
+                    "job_id": 4711,
+                    "links": 8,
+                    "policy": None,
+                    "overlap_price": None,
+                }
+            ]
+        },
+    )
+
+    chain_id: ChainIdText
+    job_id: int = Field(gt=0, le=_LARGEST, description="The job of the first link.")
+    links: int = Field(ge=1, le=MAX_LINKS)
+    policy: str | None = Field(
+        None,
+        max_length=80,
+        description="The policy of the chain. Default: the policy of the service.",
+    )
+    overlap_price: float | None = Field(
+        None,
+        ge=0,
+        le=100,
+        description="Hours of interruption that an hour of overlap is worth. Default: 0.5; for "
+        "style switch: (start-up + expected interruption) / time limit, from 0.01 to 0.1.",
+    )
+    total_s: int | None = Field(
+        None,
+        ge=1,
+        le=_TEN_YEARS_S,
+        description="The chain ends when its links together have run this long.",
+    )
+    max_overlap_s: int | None = Field(
+        None,
+        ge=0,
+        le=_TEN_YEARS_S,
+        description="How early a link may start before its predecessor ends; 0: never. Default: "
+        "four hours or a quarter of the predecessor's time limit, whichever is smaller; for style "
+        "switch, the whole time limit.",
+    )
+    presubmit: Presubmit | None = Field(
+        None, description="Which links are submitted in advance. Default: next."
+    )
+    style: Style | None = Field(
+        None,
+        description="What a link does that starts before its predecessor ends. Default, also for "
+        "null: concurrent, as an older wrapped sbatch expects.",
+    )
+    mode: ChainMode | None = Field(
+        None, description="Whether a successor stands in the queue. Default: standby."
+    )
+    min_runtime_s: int | None = Field(
+        None,
+        ge=0,
+        le=_TEN_YEARS_S,
+        description="A link that fails after less than this time has failed fast. Default: ten "
+        "minutes.",
+    )
+    recipe: NewRecipe | None = None
