@@ -146,12 +146,15 @@ def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
     """
     asked = _NAMED.fullmatch(name)
     if asked is None:
-        raise InputError(f"{name!r} is no model: its name is models/NAME/VERSION")
+        raise InputError(f"{name!r} is not the name of a model: give models/NAME/VERSION")
     version = asked["version"] or find_promoted_version(under / asked["name"])
     if version is None and not under.is_dir():
         raise InputError(f"no model {name}: there is no folder {under} (provision.models_dir)")
     if version is None:
-        raise InputError(f"no version of {name} was promoted: name one, as models/NAME/VERSION")
+        raise InputError(
+            f"no version of {name} was promoted: promote one with `mirage models promote`, "
+            "or give models/NAME/VERSION"
+        )
     folder = under / asked["name"] / version
     if not (folder / CARD).is_file():
         raise InputError(f"no model {name}: there is no {folder / CARD}")

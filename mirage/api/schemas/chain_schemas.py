@@ -256,7 +256,7 @@ class DecisionView(WireModel):
     mode: Mode
     policy: str = Field(examples=["quantile"])
     action: Action
-    reason: str = Field(examples=["95 min left, and the lead is 96 min"])
+    reason: str = Field(examples=["95 min remain, no more than the lead of 96 min"])
     time_left_s: int | None = Field(
         description="The time left until the planned end of the predecessor.", examples=[5700]
     )

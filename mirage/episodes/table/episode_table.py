@@ -276,9 +276,12 @@ class _Members(Mapping[str, TableColumn]):
             raise
         # zlib's error is no OSError, and JSON may be too deep: no file is a fault of ours.
         except Exception as error:
-            raise InputError(f"{self._path} is no episode table, or a damaged one") from error
+            raise InputError(f"{self._path} is no episode table, or it is damaged") from error
         if not isinstance(meta, dict) or meta.pop("format", None) != FORMAT:
-            raise InputError(f"{self._path} is not of the format {FORMAT}: make it again")
+            raise InputError(
+                f"{self._path} has another format than {FORMAT}: make the table again with "
+                "`mirage episodes`"
+            )
         return meta
 
     def _read_array(self, name: str) -> TableColumn:
@@ -289,7 +292,9 @@ class _Members(Mapping[str, TableColumn]):
             raise
         # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
         except Exception as error:
-            raise InputError(f"{self._path} is damaged: {name} does not read") from error
+            raise InputError(
+                f"{self._path} is damaged: its column {name} cannot be read"
+            ) from error
 
 
 def _parse_metadata(path: Path, meta: dict[str, Any]) -> TableMetadata:

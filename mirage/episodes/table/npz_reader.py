@@ -29,7 +29,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         size = sum(member.file_size for member in archive.infolist())
         if size > MOST_BYTES:
             raise InputError(
-                f"{path} is {size} bytes once it is unpacked, and {MOST_BYTES} are the most: "
+                f"{path} has {size} bytes when unpacked, more than the limit of {MOST_BYTES}: "
                 "make tables of fewer hand-overs"
             )
         yield archive

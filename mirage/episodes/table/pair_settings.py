@@ -60,9 +60,13 @@ class PairSettings:
         if fault:
             raise InputError(fault)
         if self.time_limit_s < 1 or self.every_s < 1:
-            raise InputError("the time limit and the distance of start points are at least 1 s")
+            raise InputError(
+                "the time limit and the time between start points must be at least 1 s"
+            )
         if self.since >= self.until:
-            raise InputError("there is no start point: the first must lie before the end")
+            raise InputError(
+                "there is no start point: the first must be before the end of the window"
+            )
 
     def _list_misfits(self, params: Params) -> Iterator[str]:
         """Why Slurm would refuse the pair, or never start it."""
@@ -76,10 +80,13 @@ class PairSettings:
             limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
             yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
         if 0 < qos.max_submit_pu < _STANDBY_TOO:
-            yield f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}: no room for a standby"
+            yield (
+                f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}, which leaves no room for "
+                "a standby"
+            )
         for what, least, most_pu in _list_limits(params, partition, qos, self.nodes):
             if 0 < most_pu < least:
-                yield f"{pair} QOS {qos.name}: MaxTRESPU {what}={most_pu}, and it takes {least}"
+                yield f"{pair} QOS {qos.name}: MaxTRESPU {what}={most_pu}, and a pair takes {least}"
 
 
 def build_pair_job(settings: PairSettings) -> SimJob:
@@ -100,7 +107,7 @@ def find_account(jobs: Iterable[SimJob], user: str) -> str:
     """The account under which a user of the trace submitted; InputError unless it is one."""
     accounts = sorted({job.account for job in jobs if job.user == user})
     if not accounts:
-        raise InputError(f"no job of the trace is of user {user!r}")
+        raise InputError(f"the trace has no job of user {user!r}")
     if len(accounts) > 1:
         raise InputError(f"user {user!r} has jobs in {', '.join(accounts)}: name the account")
     return accounts[0]
@@ -110,7 +117,7 @@ def check_account(jobs: Iterable[SimJob], user: str, account: str) -> None:
     """InputError where the trace has no job of that account; of that user, where one is named."""
     if not any(job.account == account and user in ("", job.user) for job in jobs):
         whose = f" of user {user!r}" if user else ""
-        raise InputError(f"no job{whose} of the trace is in account {account!r}")
+        raise InputError(f"the trace has no job{whose} in account {account!r}")
 
 
 _One = TypeVar("_One", Partition, Qos)
@@ -121,7 +128,7 @@ def _find_named(what: str, name: str, known: Sequence[_One]) -> _One:
     found = next((one for one in known if name in ("", one.name)), None)
     if found is None:
         names = ", ".join(one.name for one in known)
-        raise InputError(f"the cluster file has no {what} {name!r}: there is {names}")
+        raise InputError(f"the cluster file has no {what} {name!r}: choose one of {names}")
     return found
 
 

@@ -81,7 +81,7 @@ class TwinForecasts:
             raise
         # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
         except Exception as error:
-            raise InputError(f"{path} does not read as the twin's forecasts: delete it") from error
+            raise InputError(f"{path} cannot be read as the twin's forecasts: delete it") from error
         shape = (len(twins.start_point), twins.quantile_s.shape[1:2], (len(LEVELS),))
         if twins.quantile_s.shape != (shape[0], *shape[1], *shape[2]) or twins.every < 1:
             raise InputError(f"{path} is damaged: delete it")
@@ -90,7 +90,7 @@ class TwinForecasts:
 
 def _check_format(path: Path, said: str) -> None:
     if said != FORMAT:
-        raise InputError(f"{path} is not of the format {FORMAT}: delete it")
+        raise InputError(f"{path} has another format than {FORMAT}: delete it")
 
 
 def get_twin_path(table: Path) -> Path:

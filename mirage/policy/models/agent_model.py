@@ -58,7 +58,7 @@ class AgentModel:
             return inputs
         found = float(self.predict_advantage(inputs)[0])
         if not np.isfinite(found):
-            return "the model gave no number"
+            return "the model's answer is not a finite number"
         return ModelOutput(
             frees=found > 0.0, reason=_format_reason(found, self.unit, view.overlap_price)
         )
@@ -95,9 +95,12 @@ def _format_reason(advantage: float, unit: AdvantageUnit, price: float) -> str:
     if unit is AdvantageUnit.HOURS:
         beside = "less" if advantage > 0.0 else "more"
         return (
-            f"freed now it is expected to cost {abs(advantage):.2f} h {beside} than waiting on, "
-            f"at overlap price {price:g}"
+            f"freeing the standby now is expected to cost {abs(advantage):.2f} h {beside} than "
+            f"waiting, at overlap price {price:g}"
         )
     chance = 1.0 / (1.0 + exp(-min(max(advantage, -50.0), 50.0)))
     beside = "above" if advantage > 0.0 else "not above"
-    return f"the policy frees now with {chance:.0%}, {beside} one half, at overlap price {price:g}"
+    return (
+        f"the policy's probability of freeing now is {chance:.0%}, {beside} one half, "
+        f"at overlap price {price:g}"
+    )

@@ -92,7 +92,7 @@ class Artefact:
             return cls(card, graph)
         # onnxruntime has a dozen errors of its own, and a card may hold anything.
         except Exception as error:
-            raise UnfitModel(f"{folder}: the model does not load: {error}") from error
+            raise UnfitModel(f"{folder}: the model cannot be loaded: {error}") from error
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -100,9 +100,11 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads(_read_file(folder / CARD))
     except ValueError as error:
-        raise UnfitModel(f"{folder}: {CARD} does not read as JSON") from error
+        raise UnfitModel(f"{folder}: {CARD} is not valid JSON") from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise UnfitModel(f"{folder}: {CARD} is not of the format {FORMAT}")
+        raise UnfitModel(
+            f"{folder}: {CARD} has another format than {FORMAT}: train the model again"
+        )
     absent = [key for key in _list_required_keys(card) if key not in card]
     if absent:
         raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
@@ -129,7 +131,9 @@ def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
     if digest != card["sha256"]:
         raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
     if card["features_fingerprint"] != spec.FINGERPRINT:
-        raise UnfitModel(f"{folder} was trained on other features than this program's")
+        raise UnfitModel(
+            f"{folder} was trained on other features than this program's: train the model again"
+        )
 
 
 def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:

@@ -73,8 +73,8 @@ class ModelPolicy(SimplePolicy):
         least, greatest = self.artefact.model.prices
         if not least <= view.overlap_price <= greatest:
             return (
-                f"the overlap price {view.overlap_price:g} is not one of those learned from, "
-                f"{least:g} to {greatest:g}"
+                f"the overlap price {view.overlap_price:g} lies outside the model's training range "
+                f"of {least:g} to {greatest:g}"
             )
         return self.artefact.seen.explain_out_of_range(view.observation)
 

@@ -32,6 +32,6 @@ def check_signature(session: Any, takes: set[str], gives: set[str]) -> None:
     outputs = {told.name for told in session.get_outputs()}
     if inputs != takes or outputs != gives:
         raise ValueError(
-            f"its graph makes {', '.join(sorted(outputs))} of {', '.join(sorted(inputs))},"
-            f" not {', '.join(sorted(gives))} of {', '.join(sorted(takes))}"
+            f"its graph computes {', '.join(sorted(outputs))} from {', '.join(sorted(inputs))},"
+            f" not {', '.join(sorted(gives))} from {', '.join(sorted(takes))}"
         )

@@ -58,7 +58,9 @@ class TreeModel:
         self.factor = float(card["boundary"]["factor"])
         """Of the boundary (`policy.rules.late_threshold`)."""
         if not 0.0 <= self.factor < inf:
-            raise ValueError(f"its boundary's factor is {self.factor}")
+            raise ValueError(
+                f"its boundary's factor is {self.factor}, and must be finite and at least 0"
+            )
         self._forecasts = WaitOutput.from_card(card["forecast"])
         self.shifts = self._forecasts.shifts
         self._session = session
@@ -98,4 +100,7 @@ def _build_forecast(wait_s: Floats) -> Forecast:
 
 def _format_reason(late: float, least: float, *, frees: bool) -> str:
     beside = "at or above" if frees else "below"
-    return f"freed now it starts late with {late:.0%}, {beside} the bound of {least:.0%}"
+    return (
+        f"if freed now, the standby starts late with a probability of {late:.0%}, "
+        f"{beside} the bound of {least:.0%}"
+    )

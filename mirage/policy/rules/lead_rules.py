@@ -93,7 +93,10 @@ class FixedLead(SimplePolicy):
         waits = view.handovers.wait_s[-self.last :]
         lead_s = self.find_lead_s(view)
         if lead_s is None:
-            reason = f"{len(waits)} past hand-overs of this size, {self.enough} are needed"
+            reason = (
+                f"only {len(waits)} past hand-overs of this size are known, and {self.enough} are "
+                "needed"
+            )
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
         return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
 
@@ -139,9 +142,9 @@ def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: 
     """Free when no more time is left than `lead_s`."""
     left, lead = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
-        action, reason = Action.FREE, f"{left} left, and the lead is {lead}"
+        action, reason = Action.FREE, f"{left} remain, no more than the lead of {lead}"
     else:
-        action, reason = Action.WAIT, f"{left} left, more than the lead of {lead}"
+        action, reason = Action.WAIT, f"{left} remain, more than the lead of {lead}"
     return Decision(
         action=action,
         reason=reason,
@@ -247,7 +250,7 @@ def _is_within_factor_two(column: NDArray[np.int64], value: int) -> NDArray[np.b
 
 
 def _wait_without_history(policy: str) -> Decision:
-    reason = "no started jobs are known yet"
+    reason = "no job that started is known yet"
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
 
 

@@ -30,7 +30,7 @@ class Pin(SimplePolicy):
             return keep_pinned(view, self.name) if view.can_pin else move_off_nodes(self.name)
         if view.can_pin:
             return pin_standby(self.name)
-        reason = "it may not be pinned here, and this rule does nothing else"
+        reason = "the standby may not be pinned here, and this rule only pins"
         return Decision(action=Action.WAIT, reason=reason, policy=self.name)
 
 
@@ -64,7 +64,7 @@ class PinThenFree(SimplePolicy):
     def _decide_pinned(self, view: PolicyView) -> Decision:
         if view.time_left_s > self.share * view.time_limit_s or not is_late(view):
             return keep_pinned(view, self.name)
-        reason = f"{keep_pinned(view, self.name).reason}: any nodes will do"
+        reason = f"{keep_pinned(view, self.name).reason}; it may now start on any nodes"
         return Decision(action=Action.FREE, reason=reason, policy=self.name)
 
 
@@ -77,23 +77,26 @@ def is_late(view: PolicyView) -> bool:
 
 
 def pin_standby(policy: str) -> Decision:
-    reason = "on its predecessor's nodes it earns age and cannot start early"
+    reason = "pinned to its predecessor's nodes, the standby earns age and cannot start early"
     return Decision(action=Action.PIN, reason=reason, policy=policy)
 
 
 def keep_pinned(view: PolicyView, policy: str) -> Decision:
     if view.planned_start is None:
-        reason = "pinned; Slurm has no plan for it yet"
+        reason = "the standby is pinned, and Slurm plans no start for it yet"
     else:
         after_min = round((view.planned_start - view.predecessor_end) / 60)
-        reason = f"pinned, and planned for {after_min} min after its predecessor's end"
+        reason = (
+            f"the standby is pinned, and Slurm plans its start {after_min} min after its "
+            "predecessor's end"
+        )
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
 
 
 def keep_free(policy: str) -> Decision:
-    return Decision(action=Action.WAIT, reason="it is free already", policy=policy)
+    return Decision(action=Action.WAIT, reason="the standby is free already", policy=policy)
 
 
 def move_off_nodes(policy: str) -> Decision:
-    reason = "its predecessor's nodes are not to be waited for"
+    reason = "the standby should no longer wait for its predecessor's nodes"
     return Decision(action=Action.HOLD, reason=reason, policy=policy)

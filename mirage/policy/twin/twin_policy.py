@@ -50,8 +50,8 @@ class TwinPolicy(SimplePolicy):
         return Decision(
             action=Action.FREE if frees else Action.WAIT,
             reason=(
-                f"freed now it starts late in {odds:.0%} of the simulated futures; "
-                f"it is freed from {least:.0%} on"
+                f"if freed now, the standby starts late in {odds:.0%} of the simulated futures; "
+                f"it is freed at {least:.0%} or more"
             ),
             policy=self.name,
             forecast=_build_forecast(view.twin_s),

@@ -143,7 +143,7 @@ def _choose_partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[s
     for name in given:
         if name not in known:
             raise InputError(
-                f"the cluster file has no partition {name!r}: its partitions are {', '.join(known)}"
+                f"the cluster file has no partition {name!r}: choose one of {', '.join(known)}"
             )
     return list(dict.fromkeys(given)) or list_busy_partitions(jobs, params)
 

@@ -40,4 +40,4 @@ def test_without_a_model_the_skipped_one_is_named(work: Path) -> None:
     answer = evaluated(work)
     assert "auto let these policies decide: quantile (100%)" in answer.out
     assert "models/made: " in answer.out
-    assert "does not read as JSON" in answer.out
+    assert "is not valid JSON" in answer.out

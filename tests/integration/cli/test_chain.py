@@ -202,7 +202,7 @@ def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) 
         "",
         "2027-01-15 08:00  link 3 (job 103), policy quantile",
         "  Freed the standby, so that it may start at once. Mirage is telling Slurm.",
-        f"  Why: at {NOW}: 5 min left, and the lead is 6 min.",
+        f"  Why: at {NOW}: 5 min remain, no more than the lead of 6 min.",
         "  The running link's time limit leaves 5 min.",
         "  Forecast wait if freed now: 5 min (1 min to 15 min in 8 of 10 cases), from 40 waits.",
     ]

@@ -154,10 +154,10 @@ def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> 
         (("--out", "/nowhere/E.npz"), "/nowhere/E.npz cannot be written"),
         (("--cluster", "none.toml"), "none.toml"),
         (("--time-limit", "48:00:00"), "over MaxTime=1-00:00:00 of partition day"),
-        (("--partition", "gpu"), "no partition 'gpu': there is day, all"),
+        (("--partition", "gpu"), "no partition 'gpu': choose one of day, all"),
         (("--partition", "all", "--qos", "gold"), "no QOS 'gold'"),
-        (("--user", "nobody"), "no job of the trace is of user 'nobody'"),
-        (("--account", "none"), "no job of the trace is in account 'none'"),
+        (("--user", "nobody"), "the trace has no job of user 'nobody'"),
+        (("--account", "none"), "the trace has no job in account 'none'"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(

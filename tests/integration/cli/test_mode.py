@@ -93,7 +93,7 @@ def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(
 ) -> None:
     folder = save(tmp_path / "models" / "made" / "1", features_fingerprint="0" * 64)
     with_policy(config, "models/made/1", tmp_path / "models")
-    told = f"{folder} was trained on other features than this program's\n"
+    told = f"{folder} was trained on other features than this program's: train the model again\n"
     checked = run("config", "check", "--config", config)
     assert checked.code == 2
     assert checked.err.endswith(f"provision.policy = 'models/made/1': {told}")

@@ -58,7 +58,7 @@ def test_a_picture_says_how_old_it_is_and_whether_mirage_acts(
 
 def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:
     noon = "2027-01-15T12:00:00+00:00"
-    reason = {"action": "wait", "reason": "95 min left, and the lead is 90 min " * 3}
+    reason = {"action": "wait", "reason": "95 min remain, no more than the lead of 90 min " * 3}
     soon = {"chain_id": "k" * 20, "link": 12, "predecessor_end": noon, "start": None}
     found = {"live": 1, "at_risk": 0, "paused": 0, "as_of": noon, "stale": False, "items": []}
     found |= {"soon": [soon | {"decision": reason}], "modes": {"mode": "act", "partitions": {}}}

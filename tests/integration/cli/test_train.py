@@ -187,7 +187,7 @@ def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path)
     (broken / CARD).write_text("{")
     answer = run("models", "list", cwd=tmp_path)
     assert answer.code == 0
-    assert "does not read as JSON" in answer.out
+    assert "is not valid JSON" in answer.out
     made = json.loads((home / "models" / "made" / "1" / CARD).read_text())
     (broken / CARD).write_text(json.dumps(made | {"trained_on": [{}]}))
     answer = run("models", "list", "--json", cwd=tmp_path)

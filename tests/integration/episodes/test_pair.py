@@ -61,13 +61,17 @@ def in_turn(seed: int) -> list[SimJob]:
     [
         (TWO, {"nodes": 3}, "3 nodes does not fit partition short of 2"),
         (TWO, {"time_limit_s": 2 * DAY_S}, "2-00:00:00 is over MaxTime=1-00:00:00 of partition"),
-        (TWO, {"partition": "gpu"}, "has no partition 'gpu': there is short, long"),
-        (TWO, {"qos": "gold"}, "has no QOS 'gold': there is normal, wide, one"),
-        (TWO, {"partition": "long", "nodes": 3, "qos": "wide"}, "MaxTRESPU node=2, and it takes 3"),
+        (TWO, {"partition": "gpu"}, "has no partition 'gpu': choose one of short, long"),
+        (TWO, {"qos": "gold"}, "has no QOS 'gold': choose one of normal, wide, one"),
+        (
+            TWO,
+            {"partition": "long", "nodes": 3, "qos": "wide"},
+            "MaxTRESPU node=2, and a pair takes 3",
+        ),
         (TWO, {"qos": "one"}, "QOS one has MaxSubmitJobsPU=1"),
-        (GPUS, {"nodes": 3}, "MaxTRESPU gres/gpu=10, and it takes 16"),
-        (small.params(), {"partition": "long"}, "no partition 'long': there is batch"),
-        (small.params(), {"qos": "high"}, "no QOS 'high': there is normal"),
+        (GPUS, {"nodes": 3}, "MaxTRESPU gres/gpu=10, and a pair takes 16"),
+        (small.params(), {"partition": "long"}, "no partition 'long': choose one of batch"),
+        (small.params(), {"qos": "high"}, "no QOS 'high': choose one of normal"),
     ],
 )
 def test_a_pair_that_slurm_would_refuse_is_bad_input(
@@ -145,11 +149,11 @@ def test_the_account_is_the_user_s_own() -> None:
     assert find_account(jobs, "ann") == "a"
     with pytest.raises(InputError, match="'bob' has jobs in a, b: name the account"):
         find_account(jobs, "bob")
-    with pytest.raises(InputError, match="no job of the trace is of user 'eve'"):
+    with pytest.raises(InputError, match="the trace has no job of user 'eve'"):
         find_account(jobs, "eve")
     check_account(jobs, "bob", "b")
     check_account(jobs, "", "b")
-    with pytest.raises(InputError, match="no job of user 'ann' of the trace is in account 'b'"):
+    with pytest.raises(InputError, match="the trace has no job of user 'ann' in account 'b'"):
         check_account(jobs, "ann", "b")
 
 

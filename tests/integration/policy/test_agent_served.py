@@ -69,7 +69,7 @@ def test_another_price_than_those_learned_from_is_not_asked_about(
 ) -> None:
     view = seen(40, 12, overlap_price=price)
     decision = served.decide(view)
-    assert f"the overlap price {price:g} is not one of those learned from" in decision.reason
+    assert f"the overlap price {price:g} lies outside the model's training range" in decision.reason
     assert decision.action is registry.POLICIES["quantile"].decide(view).action
     assert served.explain_unfit(view) is not None, "nobody takes the rule's figures for the model's"
 
@@ -113,7 +113,10 @@ def test_a_served_agent_loads_nothing_that_only_training_needs(folder: Path) -> 
 
 @pytest.mark.parametrize(
     ("advantage", "why"),
-    [({}, "does not load"), ({"unit": "miles", "prices": [0.1, 2], "window": 0}, "does not load")],
+    [
+        ({}, "cannot be loaded"),
+        ({"unit": "miles", "prices": [0.1, 2], "window": 0}, "cannot be loaded"),
+    ],
 )
 def test_a_card_that_does_not_fit_is_refused(
     folder: Path, tmp_path: Path, advantage: dict[str, object], why: str

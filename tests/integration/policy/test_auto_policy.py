@@ -226,7 +226,7 @@ def shown(**fields: object) -> PolicyView:
 
 def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
     asked = registry.get_policy("auto", promoted)
-    assert asked.decide(shown()).reason.startswith("models/made/1 decides: freed now")
+    assert asked.decide(shown()).reason.startswith("models/made/1 decides: if freed now")
     assert registry.get_policy("auto", promoted) is asked
 
 
@@ -258,7 +258,7 @@ def test_an_artefact_that_is_unfit_or_gone_is_skipped_and_said(promoted: Path) -
     card.write_text(card.read_text()[:100])
     told = registry.get_policy("auto", promoted).decide(shown())
     assert "quantile decides, since models/made cannot be asked" in told.reason
-    assert "does not read as JSON" in told.reason
+    assert "is not valid JSON" in told.reason
     card.unlink()
     assert "there is no" in registry.get_policy("auto", promoted).decide(shown()).reason
 

@@ -65,7 +65,7 @@ def test_it_chooses_what_the_trees_choose(served: ModelPolicy) -> None:
 def test_the_reason_and_the_forecast_are_told(served: ModelPolicy) -> None:
     decision = served.decide(seen(known()))
     assert decision.policy == "models/made/1"
-    assert "it starts late with" in decision.reason
+    assert "the standby starts late with" in decision.reason
     forecast = decision.forecast
     assert forecast is not None
     assert forecast.p10_s is not None
@@ -172,11 +172,14 @@ def test_a_truncated_graph_is_refused(folder: Path, tmp_path: Path) -> None:
     [
         ({"sha256": "0" * 64}, "is not the file"),
         ({"features_fingerprint": "0" * 64}, "other features"),
-        ({"format": "mirage-model/0"}, "not of the format"),
+        ({"format": "mirage-model/0"}, "has another format than"),
         ({"forecast": {"levels": [0.5], "thresholds_h": [], "shift": [0.0]}}, "other quantiles"),
-        ({"boundary": {}}, "does not load"),
+        ({"boundary": {}}, "cannot be loaded"),
         ({"boundary": {"factor": float("nan")}}, "factor is nan"),
-        ({"advantage": {"unit": "hours", "prices": [0, 1], "window": 0}}, "its graph makes late"),
+        (
+            {"advantage": {"unit": "hours", "prices": [0, 1], "window": 0}},
+            "its graph computes late",
+        ),
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(
@@ -191,14 +194,14 @@ def test_a_graph_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     copy = damaged(folder, tmp_path, sha256=digest)
     (copy / GRAPH).write_bytes(b"")
-    with pytest.raises(UnfitModel, match="does not load"):
+    with pytest.raises(UnfitModel, match="cannot be loaded"):
         Artefact.load(copy)
 
 
 def test_a_card_that_is_cut_off_or_absent_is_refused(folder: Path, tmp_path: Path) -> None:
     copy = damaged(folder, tmp_path)
     (copy / CARD).write_text((folder / CARD).read_text()[:100])
-    with pytest.raises(UnfitModel, match="does not read"):
+    with pytest.raises(UnfitModel, match="is not valid JSON"):
         Artefact.load(copy)
     (copy / CARD).unlink()
     with pytest.raises(UnfitModel, match="cannot be read"):
@@ -226,5 +229,5 @@ def test_a_folder_of_models_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["models/../../etc", "models/", "models/a/b/c", "models/a/.."])
 def test_no_name_leads_out_of_the_folder(name: str, folder: Path) -> None:
-    with pytest.raises(InputError, match="is no model"):
+    with pytest.raises(InputError, match="is not the name of a model"):
         registry.get_policy(name, folder.parent.parent)

@@ -61,7 +61,7 @@ def test_a_model_decides_on_what_is_seen_live(sqlite_store: Store, models: Path)
     scene = serving(sqlite_store, models)
     row = decided(scene)
     assert row.policy == MODEL
-    assert row.reason.startswith("freed now it starts late with")
+    assert row.reason.startswith("if freed now, the standby starts late with")
     assert row.forecast is not None
     assert row.forecast.p10_s is not None
     assert row.forecast.p90_s is not None
@@ -102,7 +102,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "deleted": (shutil.rmtree, "no model"),
     "no graph": (lambda folder: (folder / GRAPH).unlink(), "cannot be read"),
     "graph cut off": (lambda folder: cut(folder, GRAPH), "is not the file"),
-    "card cut off": (lambda folder: cut(folder, CARD), "does not read as JSON"),
+    "card cut off": (lambda folder: cut(folder, CARD), "is not valid JSON"),
     "other sha256": (lambda folder: rewritten(folder, sha256="0" * 64), "is not the file"),
     "other fingerprint": (
         lambda folder: rewritten(folder, features_fingerprint="0" * 64),

@@ -93,7 +93,7 @@ def add_decision(
 ) -> int:
     decision = Decision(
         action=Action.FREE,
-        reason=f"at {at}: 5 min left, and the lead is 6 min",
+        reason=f"at {at}: 5 min remain, no more than the lead of 6 min",
         policy="quantile",
         forecast=Forecast(p10_s=60, p50_s=300, p90_s=900, samples=40),
     )

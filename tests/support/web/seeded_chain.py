@@ -130,7 +130,7 @@ class SeededChain:
             "mode": "act",
             "policy": "auto",
             "action": "free" if moves else "wait",
-            "reason": f"{left} min left, and the lead is {p50 // 60} min",
+            "reason": f"{left} min remain, no more than the lead of {p50 // 60} min",
             "time_left_s": before - at,
             "p10_s": p50 / 3,
             "p50_s": p50,

@@ -86,7 +86,7 @@ def test_damaged_answers_are_refused(tmp_path: Path) -> None:
     path, _, _ = saved(tmp_path)
     file = twin_forecasts.get_twin_path(path)
     file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(InputError, match="does not read as the twin's forecasts: delete it"):
+    with pytest.raises(InputError, match="cannot be read as the twin's forecasts: delete it"):
         EpisodeTable.load(path)
 
 

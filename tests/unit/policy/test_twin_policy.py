@@ -50,7 +50,8 @@ def test_it_tells_its_forecast_and_its_reason() -> None:
     assert decision.forecast is not None
     assert (decision.forecast.p10_s, decision.forecast.p50_s) == (2 * HOUR, 10 * HOUR)
     assert decision.reason == (
-        "freed now it starts late in 22% of the simulated futures; it is freed from 23% on"
+        "if freed now, the standby starts late in 22% of the simulated futures; "
+        "it is freed at 23% or more"
     )
 
 
