@@ -45,7 +45,7 @@ def parse_interval(value: Any) -> int:
     try:
         return int(build_count_parser(1)(value))
     except ValueError as error:
-        raise ValueError(f"{error}, or -1: off") from None
+        raise ValueError(f"{error}, or -1 for off") from None
 
 
 def parse_weight(value: Any) -> int:
@@ -68,20 +68,20 @@ def parse_cluster_name(value: Any) -> str:
 
 def parse_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("must be a name")
+        raise ValueError("must be a name: a string that is not empty")
     return value
 
 
 def parse_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a text")  # noqa: TRY004 - a fault of the file, told with others
+        raise ValueError("must be a string")  # noqa: TRY004 - a fault of the file, told with others
     return value
 
 
 def parse_duration(value: Any) -> int:
     seconds = parse_time_limit(str(value))
     if not seconds or seconds == UNLIMITED:
-        raise ValueError('must be a time such as "7-0" or minutes')
+        raise ValueError('must be a number of minutes, or a time such as "7-0"')
     return int(build_count_parser(1)(seconds))
 
 
@@ -101,7 +101,9 @@ def parse_yes_no(value: Any) -> bool:
 
 def require_true(value: Any) -> bool:
     if value is not True:
-        raise ValueError("not simulated: a pass takes no time, so nothing interrupts it")
+        raise ValueError(
+            "not simulated: must be true, since a pass takes no time and is never interrupted"
+        )
     return value
 
 
@@ -146,7 +148,7 @@ def parse_qos_flags(value: Any) -> bool:
     words = {w.strip() for w in parse_text(value).split(",")} - {""}
     unknown = sorted(w for w in words if w.lower() != _PARTITION_TIME_LIMIT.lower())
     if unknown:
-        raise ValueError(f"not simulated: {', '.join(unknown)}; there is {_PARTITION_TIME_LIMIT}")
+        raise ValueError(f"not simulated: {', '.join(unknown)}; only {_PARTITION_TIME_LIMIT} is")
     return bool(words)
 
 
@@ -163,10 +165,10 @@ def parse_tres_limits(value: Any) -> dict[str, int]:
     try:
         limits = parse_tres(parse_text(value))
     except OverflowError:
-        raise ValueError("is more than any cluster has") from None
+        raise ValueError("is too large for any cluster") from None
     unknown = sorted(set(limits) - set(_TRES))
     if unknown:
-        raise ValueError(f"not simulated: {', '.join(unknown)}; there are {', '.join(_TRES)}")
+        raise ValueError(f"not simulated: {', '.join(unknown)}; only {', '.join(_TRES)} are")
     return {_TRES[tres]: int(build_count_parser(1)(amount)) for tres, amount in limits.items()}
 
 
@@ -210,7 +212,7 @@ def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser
             raise ValueError('must be node numbers such as "0-3,7", a host list, or "ALL"')
         beyond = [n for n in numbers if total and n >= total]
         if beyond:
-            raise ValueError(f"there is no node {beyond[0]}: they are 0 to {total - 1}")
+            raise ValueError(f"there is no node {beyond[0]}: the nodes are 0 to {total - 1}")
         return tuple(sorted(set(numbers)))
 
     return parse_node_list
@@ -225,9 +227,9 @@ def _parse_node_numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
     hosts = expand_hostlist(written)
     unknown = [host for host in hosts if host not in number_of]
     if unknown and not number_of:
-        raise ValueError("host names need [cluster] node_names")
+        raise ValueError("host names are known only if [cluster] node_names is set")
     if unknown:
-        raise ValueError(f"no such node: {', '.join(unknown[:3])}")
+        raise ValueError(f"[cluster] node_names does not name {', '.join(unknown[:3])}")
     return [number_of[host] for host in hosts]
 
 

@@ -238,7 +238,7 @@ class _DocumentReader:
             at, now = row["at"], row["nodes"]
             if at <= last:
                 self.faults.append(
-                    f"[[capacity]] {i + 1}: `from` must be later than the one before"
+                    f"[[capacity]] {i + 1}: `from` must be later than in the section before"
                 )
             if now > total:
                 self.faults.append(f"[[capacity]] {i + 1} nodes = {now}: the cluster has {total}")
@@ -260,7 +260,7 @@ class _DocumentReader:
         """The rows of a list; those with a fault are left out, so that the rest can be checked."""
         listed = self._document.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-            self.faults.append(f"{name}: must be written [[{name}]], once for each")
+            self.faults.append(f"{name}: must be written as [[{name}]], one section for each")
             return []
         found = []
         for i, row in enumerate(listed):
@@ -282,7 +282,7 @@ class _DocumentReader:
                 continue
             field, reader = known[key.lower()]
             if field in found:
-                self.faults.append(f"{where} {key}: twice")
+                self.faults.append(f"{where} {key}: is given twice")
             try:
                 found[field] = reader(value)
             except (ValueError, MalformedText) as error:
@@ -294,21 +294,23 @@ class _DocumentReader:
     def _check_nodes(self, total: int, groups: Sequence[NodeGroup]) -> None:
         counted = sum(group.count for group in groups)
         if total and groups and counted != total:
-            self.faults.append(f"[[nodes]]: {counted} in sum, [cluster] nodes says {total}")
+            self.faults.append(
+                f"[[nodes]]: the counts add up to {counted}, and [cluster] nodes is {total}"
+            )
         named = len(self.node_names)
         if total and named and named != total:
-            self.faults.append(f"[cluster] node_names: {named} names for {total} nodes")
+            self.faults.append(f"[cluster] node_names: has {named} names for {total} nodes")
 
     def _check_names(self, what: str, names: Sequence[str]) -> None:
         self.faults += [
-            f"[[{what}]] {name}: more than one of that name"
+            f"[[{what}]] {name}: the name is given more than once"
             for name, times in Counter(names).items()
             if times > 1
         ]
 
     def _check_periods(self, what: str, rows: Sequence[Table]) -> None:
         self.faults += [
-            f"[[{what}]] with StartTime {row['start']}: EndTime must be later"
+            f"[[{what}]] with StartTime {row['start']}: EndTime must be later than StartTime"
             for row in rows
             if "end" in row and row["end"] <= row["start"]
         ]
@@ -324,7 +326,7 @@ def _build_sort_key(event: NodeEvent) -> tuple[int, int, int]:
 
 def _describe_no_scheduler(params: Params) -> list[str]:
     if params.sched_interval_s == OFF and params.bf_interval_s == OFF:
-        return ["sched_interval and bf_interval are both -1: no job ever starts"]
+        return ["sched_interval and bf_interval are both -1, so no job ever starts"]
     return []
 
 
@@ -364,6 +366,6 @@ def _describe_outage_overlaps(events: Sequence[NodeEvent]) -> list[str]:
     if not early:
         return []
     return [
-        f"{len(early)} times a node returns that is not out (node {early[0]} first): "
-        "where outages of a node overlap, its first return counts"
+        f"{len(early)} times a node returns that was not out (first node {early[0]}): "
+        "if outages of a node overlap, its first return ends them all"
     ]

@@ -35,8 +35,8 @@ class ParquetTrace:
             self._file = pq.ParquetFile(path)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{path} is truncated or damaged: it begins as parquet, but its end is not "
-                "that of a complete parquet file"
+                f"{path} is truncated or damaged: it begins as parquet, but does not end as a "
+                "complete parquet file"
             ) from error
         names = self._file.schema_arrow.names
         if missing := [name for name in REQUIRED if name not in names]:

@@ -45,8 +45,8 @@ class SacctDump:
         separator = find_separator(header)
         if separator is None:
             raise UnknownFormat(
-                f"{lines.path} is no sacct dump: none of the columns of its first line is one of "
-                "sacct's. A dump without a header is not read: make it without -n (--noheader)"
+                f"{lines.path} is no sacct dump: its first line names none of sacct's columns. "
+                "Mirage needs the header: make the dump again, and make it without -n (--noheader)"
             )
         self._separator = separator
         names = [name.strip() for name in header.split(separator)]

@@ -52,7 +52,7 @@ class _SwfParser:
         if epoch < 0:
             raise InputError(
                 f"{self._path} has no header line '; UnixStartTime: SECONDS': "
-                "its times cannot be placed"
+                "without it the dates of its jobs are unknown"
             )
         fields = line.split()
         if len(fields) != FIELDS:

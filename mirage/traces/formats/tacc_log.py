@@ -35,7 +35,7 @@ class TaccLog:
         if missing:
             raise UnknownFormat(
                 f"{lines.path} is no TACC log: its header has no {', '.join(missing)}. "
-                "Of sacct a dump is read that was made with -P "
+                "If it comes from sacct, make the dump with -P "
                 "(docs/reference/traces.md has the command)"
             )
 

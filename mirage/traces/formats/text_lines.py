@@ -120,6 +120,6 @@ def _read_unpacked(path: Path, read: Callable[[], bytes]) -> bytes:
             "ingest the complete file to have the rest"
         ) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is not sound gzip: {error}") from error
+        raise InputError(f"{path} is damaged gzip: {error}") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error

@@ -178,7 +178,7 @@ def test_the_builtin_scheduler_backfills_nothing() -> None:
 def test_where_neither_scheduler_runs_the_file_is_warned_of() -> None:
     site = imported(SchedulerParameters="bf_interval=-1,sched_interval=-1")
     read = parse_cluster_file(render_cluster_file(site.params), "C.toml")
-    assert read.warnings[0] == "sched_interval and bf_interval are both -1: no job ever starts"
+    assert read.warnings[0] == "sched_interval and bf_interval are both -1, so no job ever starts"
 
 
 def test_the_flag_of_a_qos_that_the_simulator_has_is_taken_over_and_others_are_said() -> None:

@@ -14,12 +14,12 @@ LEAST = "[cluster]\nname = 'lab'\nnodes = 8\n"
     [
         (
             "[scheduler]\nbf_interval = -2\n",
-            "[scheduler] bf_interval = -2: must be a whole number, at least 1, or -1: off",
+            "[scheduler] bf_interval = -2: must be a whole number, at least 1, or -1 for off",
         ),
         (
             "[[qos]]\nName = 'q'\nFlags = 'PartitionTimeLimit,DenyOnLimit'\n",
             "[[qos]] 1 Flags = 'PartitionTimeLimit,DenyOnLimit': not simulated: DenyOnLimit; "
-            "there is PartitionTimeLimit",
+            "only PartitionTimeLimit is",
         ),
     ],
 )

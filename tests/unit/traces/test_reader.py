@@ -106,7 +106,7 @@ def test_keys_are_known_in_any_case_but_not_twice() -> None:
         params(f"{LEAST}[scheduler]\nPriorityWeightFairShare = 3\n").priority_weight_fairshare == 3
     )
     twice = f"{LEAST}[scheduler]\nbf_window = 60\nBF_WINDOW = 60\n"
-    assert faults(twice) == ["[scheduler] BF_WINDOW: twice"]
+    assert faults(twice) == ["[scheduler] BF_WINDOW: is given twice"]
 
 
 def test_partitions_name_their_nodes_by_number_or_by_name() -> None:
@@ -253,8 +253,8 @@ def test_what_overlaps_reads_and_is_told() -> None:
         "reservations 'a' and 'b' overlap",
         "reservations 'b' and 'd' overlap",
         "reservations 'c' and 'd' overlap",
-        "1 times a node returns that is not out (node 6 first): "
-        "where outages of a node overlap, its first return counts",
+        "1 times a node returns that was not out (first node 6): "
+        "if outages of a node overlap, its first return ends them all",
     )
 
 
@@ -286,25 +286,29 @@ def test_names_every_fault_at_once() -> None:
         '"select/linear" or "select/cons_tres"',
         "[scheduler] bf_intervall: no such key",
         "[scheduler] bf_window = True: must be a whole number, at least 1",
-        "[scheduler] bf_continue = False: not simulated: a pass takes no time, "
-        "so nothing interrupts it",
-        "nodes: must be written [[nodes]], once for each",
+        "[scheduler] bf_continue = False: not simulated: must be true, "
+        "since a pass takes no time and is never interrupted",
+        "nodes: must be written as [[nodes]], one section for each",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[[nodes]]\ncount = 3\nCPUs = 4\n", "[[nodes]]: 3 in sum, [cluster] nodes says 8"),
+        (
+            "[[nodes]]\ncount = 3\nCPUs = 4\n",
+            "[[nodes]]: the counts add up to 3, and [cluster] nodes is 8",
+        ),
         ("[[nodes]]\ncount = 8\n", "[[nodes]] 1 CPUs: missing"),
         ("[[partitions]]\nNodes = '0'\n", "[[partitions]] 1 PartitionName: missing"),
         (
             "[[partitions]]\nPartitionName = 'p'\nNodes = '0-8'\n",
-            "[[partitions]] 1 Nodes = '0-8': there is no node 8: they are 0 to 7",
+            "[[partitions]] 1 Nodes = '0-8': there is no node 8: the nodes are 0 to 7",
         ),
         (
             "[[partitions]]\nPartitionName = 'p'\nNodes = 'gpu01'\n",
-            "[[partitions]] 1 Nodes = 'gpu01': host names need [cluster] node_names",
+            "[[partitions]] 1 Nodes = 'gpu01': "
+            "host names are known only if [cluster] node_names is set",
         ),
         (
             "[[partitions]]\nPartitionName = 'p'\nNodes = ''\n",
@@ -313,7 +317,7 @@ def test_names_every_fault_at_once() -> None:
         ),
         (
             2 * "[[partitions]]\nPartitionName = 'p'\n",
-            "[[partitions]] p: more than one of that name",
+            "[[partitions]] p: the name is given more than once",
         ),
         (
             "[[partitions]]\nPartitionName = 'p'\nOverSubscribe = 'FORCE'\n",
@@ -323,7 +327,7 @@ def test_names_every_fault_at_once() -> None:
         (
             "[[qos]]\nName = 'q'\nMaxTRESPU = 'license/x=3,cpu=1'\n",
             "[[qos]] 1 MaxTRESPU = 'license/x=3,cpu=1': not simulated: license/x; "
-            "there are cpu, mem, gres/gpu, node",
+            "only cpu, mem, gres/gpu, node are",
         ),
         (
             "[[qos]]\nName = 'q'\nMaxTRESPU = 'cpu=0'\n",
@@ -331,7 +335,7 @@ def test_names_every_fault_at_once() -> None:
         ),
         (
             "[[reservations]]\nStartTime = 5\nEndTime = 5\n",
-            "[[reservations]] with StartTime 5: EndTime must be later",
+            "[[reservations]] with StartTime 5: EndTime must be later than StartTime",
         ),
         (
             "[[reservations]]\nStartTime = 2023-01-01T00:00:00\nEndTime = 5\n",
@@ -345,7 +349,7 @@ def test_names_every_fault_at_once() -> None:
         ("[[capacity]]\nfrom = 5\nnodes = 9\n", "[[capacity]] 1 nodes = 9: the cluster has 8"),
         (
             "[[capacity]]\nfrom = 5\nnodes = 7\n[[capacity]]\nfrom = 5\nnodes = 8\n",
-            "[[capacity]] 2: `from` must be later than the one before",
+            "[[capacity]] 2: `from` must be later than in the section before",
         ),
         ("[[accounts]]\nAccount = 'a'\n", "[[accounts]] 1 Fairshare: missing"),
     ],
@@ -356,9 +360,11 @@ def test_a_fault_says_where_it_is_and_what_must_be(text: str, fault: str) -> Non
 
 def test_node_names_are_as_many_as_the_nodes_and_no_others() -> None:
     few = LEAST + 'node_names = "n[1-7]"\n'
-    assert faults(few) == ["[cluster] node_names: 7 names for 8 nodes"]
+    assert faults(few) == ["[cluster] node_names: has 7 names for 8 nodes"]
     strange = NAMED + "[[partitions]]\nPartitionName = 'p'\nNodes = 'gpu09'\n"
-    assert faults(strange) == ["[[partitions]] 1 Nodes = 'gpu09': no such node: gpu09"]
+    assert faults(strange) == [
+        "[[partitions]] 1 Nodes = 'gpu09': [cluster] node_names does not name gpu09"
+    ]
 
 
 def test_says_when_there_is_no_file_or_no_toml(tmp_path: Path) -> None:
