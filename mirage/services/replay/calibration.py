@@ -1,4 +1,4 @@
-"""Fit a cluster to a log: what the log shows is read, what it does not is searched for."""
+"""Fit a cluster to a log: read from the log what it shows, and search for the other settings."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,27 +28,27 @@ from mirage.traces.calibration.search_space import (
 )
 from mirage.traces.workloads.replay import LoggedOutcomes, Replay, recompute_cancelled_runs
 
-"""Hears how much has been done, 0 to 1."""
+"""Is called with the share of the work that is done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
 
 _PER_LOG_HOUR = 0.2
-"""What the logarithm of the waits' mean difference counts beside their rank correlation. Chosen by
-folds within Lonestar6's weeks before 2023-01-16 (benchmarks/log_fidelity.py --folds)."""
+"""The weight of the logarithm of the waits' mean difference, against their rank correlation. Chosen
+by folds within Lonestar6's weeks before 2023-01-16 (benchmarks/log_fidelity.py --folds)."""
 _TRIFLE_H = 0.01
 _INNER = 0.8
-"""Share of the fitting time that is searched on; the recipe is judged on the rest."""
+"""Share of the fitting time on which settings are searched. The recipe is judged on the rest."""
 _GOOD = 20
-"""Trials whose middle is taken."""
+"""The number of best trials whose medians are taken."""
 _MARGIN = 0.02
-"""Scores this far below the best are as good as it."""
+"""A score that is lower than the best by no more than this counts as equally good."""
 _SWEEP = 7
-"""Values of each knob, over its range, at which the score is looked up."""
+"""The number of values of each knob, over its range, at which the score is computed."""
 _LEAST_DAYS = 14
 _UNSCORED = -10.0
 
 
 class Search(Protocol):
-    """learn.tpe.search: this room knows no optimiser."""
+    """The signature of learn.tpe.search. This package imports no optimiser."""
 
     def __call__(
         self,
@@ -63,14 +63,14 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationPlan:
-    """The plan of a calibration: what is fitted on, and how long is searched."""
+    """The plan of a calibration: the time to fit on, and the number of trials."""
 
     begin: int
     until: int
-    """Fitted on [begin, until), judged after."""
+    """The calibration fits on [begin, until) and is judged on [until, end)."""
     end: int
     nodes: int | None = None
-    """Nodes there were at most; None: as many as were ever busy."""
+    """The most nodes that the cluster had; None: as many as were ever busy."""
     trials: int = 150
     seed: int = 1
 
@@ -87,16 +87,16 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedSetting:
-    """A setting that was searched for."""
+    """One setting that was found by the search."""
 
     name: str
     value: int
     low: int
     high: int
-    """The least and the most with which a trial, or the result with only this changed, scored about
-    as well. As wide as the range searched: the log does not tell."""
+    """The least and the most value with which a trial, or the result with only this setting
+    changed, scored about as well. A range as wide as the searched one: the log does not tell."""
     drop: float
-    """How much lower the score is at the worst value of the range searched, all else kept."""
+    """How much lower the score is at the worst value of the searched range, with all else kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +108,15 @@ class Calibration:
     recipe: str
     """Which of three numbers the inner hold-out preferred: best, middle, start."""
     inner: dict[str, float | None]
-    """The score of each there."""
+    """The score of each of the three on the inner hold-out."""
     fitting: dict[str, Fidelity]
-    """On the weeks fitted on: of the start and of the calibrated file."""
+    """The fidelity of the start and of the calibrated file, on the weeks that were fitted on."""
     held_out: dict[str, Fidelity]
-    """On the weeks after."""
+    """The fidelity of both on the weeks after."""
 
 
 def build_default_plan(replay: Replay) -> CalibrationPlan:
-    """Fitted on the first three quarters of what can be judged, judged on the last."""
+    """Build a plan that fits on three quarters of what can be judged, and judges on the last."""
     window = choose_window(replay.workload.submit, replay.logged)
     cut = window.begin + (window.end - window.begin) * 3 // 4 // DAY_S * DAY_S
     return CalibrationPlan(begin=window.begin, until=cut, end=window.end)
@@ -129,10 +129,10 @@ def calibrate_params(
     search: Search,
     told: ProgressCallback | None = None,
 ) -> Calibration:
-    """Fit `start` to what the log says of jobs that started before `plan.until`.
+    """Fit `start` to what the log shows of jobs that started before `plan.until`.
 
-    Its nodes stay, so that node types and partitions do; fewer are drains. Jobs after that are
-    replayed only to judge. Raises InputError where there is too little to fit.
+    The nodes of `start` stay, so that node types and partitions stay; fewer nodes are written as
+    drains. Later jobs are replayed only to judge. Raises InputError if there is too little to fit.
     """
     _check_plan(replay, plan)
     before = _simulate_starts(start, replay.workload.jobs)
@@ -182,7 +182,7 @@ def _choose_likelier_bench(
 
 
 def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
-    """Return what the log shows by itself of the time before `plan.until`."""
+    """Return what can be read directly from the log about the time before `plan.until`."""
     jobs, logged = replay.workload.jobs, replay.logged
     submit = replay.workload.submit
     nodes = np.array([job.nodes for job in jobs], np.int64)
@@ -200,7 +200,7 @@ def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
 
 
 def apply_log_facts(start: Params, seen: LogFacts, workload: Workload, until: int) -> Params:
-    """`start` with what the log showed before `until`."""
+    """Return `start` with what the log showed before `until`."""
     nodes = _list_usable_nodes(start, workload.jobs)
     begin = min([int(workload.submit[0]), *(at for at, _ in seen.levels)])
     begin = min([begin, *(event.at for event in start.node_events)])
@@ -212,7 +212,10 @@ def apply_log_facts(start: Params, seen: LogFacts, workload: Workload, until: in
 
 
 def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
-    """Ascending numbers of the nodes that jobs of the log may be on: others it says nothing of."""
+    """Return ascending numbers of the nodes on which jobs of the log may run.
+
+    The log says nothing about other nodes.
+    """
     used = {job.partition or params.partitions[0].name for job in jobs}
     parts = [list_partition_nodes(params, p) for p in params.partitions if p.name in used]
     return sorted({node for part in parts for node in part})
@@ -221,8 +224,8 @@ def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
 def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
     """Return the parameters with this limit, if any, on the running jobs of a user.
 
-    If there are QOS, only their limits count, and jobs are in the first unless the log says
-    otherwise.
+    If there are QOS, only their limits count. Jobs are in the first QOS unless the log names
+    another one.
     """
     if not max_jobs_pu:
         return params
@@ -233,9 +236,9 @@ def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
 
 
 def score_fidelity(found: Fidelity) -> float:
-    """Return the score, which the search makes large.
+    """Return the score, which the search maximises.
 
-    It is the rank correlation of waits, less the weighted logarithm of their mean difference.
+    It is the rank correlation of waits, minus the weighted logarithm of their mean difference.
     """
     if found.spearman is None or found.wait_mae_h is None:
         return _UNSCORED
@@ -244,16 +247,18 @@ def score_fidelity(found: Fidelity) -> float:
 
 def _check_plan(replay: Replay, plan: CalibrationPlan) -> None:
     if not (replay.logged.start >= 0).any():
-        raise InputError("the log has no starts: there is nothing to fit to")
+        raise InputError(
+            "the log has no starts, so nothing can be fitted: use a log with start times"
+        )
     if plan.until - plan.begin < _LEAST_DAYS * DAY_S:
         raise InputError(
-            f"too little to fit: {_LEAST_DAYS} days are needed between the time at which the log "
-            "is complete and --until"
+            f"too little to fit: {_LEAST_DAYS} days are needed between the time from which the log "
+            "is complete and --until: use a longer log, or a later --until"
         )
 
 
 class _Bench:
-    """Scores settings on the time before `plan.until`, which is all it knows of the log."""
+    """Scores settings on the time before `plan.until`. It sees nothing later of the log."""
 
     def __init__(
         self, replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
@@ -301,7 +306,7 @@ class _Bench:
 
 
 def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
-    """Search on the early weeks; how far to trust such a search is seen on the late ones."""
+    """Search on the early weeks, and judge on the late weeks how far to trust such a search."""
     plan = bench.plan
     trials = search(
         SEARCH_SETTINGS,
@@ -322,7 +327,7 @@ def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float 
 
 
 def _choose_values(recipe: str, trials: list[SearchTrial], score: Score) -> Mapping[str, int]:
-    """The middle of the good trials, where it is about as good as the best of them."""
+    """Return the medians of the good trials if they score about as well as the best trial."""
     best, middle = _find_best_trial(trials), _compute_middle(trials)
     if recipe == "middle" and score(middle) >= best.score - _MARGIN:
         return middle
@@ -334,7 +339,7 @@ def _find_best_trial(trials: Sequence[SearchTrial]) -> SearchTrial:
 
 
 def _compute_middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
-    """The medians of the best trials' numbers: the best of all has had luck."""
+    """Return the medians of the best trials' values, since the very best trial was lucky."""
     good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
     return {
         k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in SEARCH_SETTINGS

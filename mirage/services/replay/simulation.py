@@ -1,4 +1,4 @@
-"""Replay a trace on a simulated cluster: how long jobs wait, and how near that is to the log."""
+"""Replay a trace on a simulated cluster, and compare the waits with those of the log."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from mirage.traces.calibration.fidelity import (
 from mirage.traces.workloads.replay import Replay, get_partition, has_whole_nodes
 
 ProgressCallback = Callable[[float], None]
-"""Hears how much of the trace's time has been simulated, 0 to 1."""
+"""Is called with the share of the trace's time that has been simulated, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,31 +39,31 @@ class WaitHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
-    """The report of `mirage simulate`. Seconds are of the cluster's time but for `wall_s`."""
+    """The report of `mirage simulate`. Seconds are simulated time, except `wall_s`."""
 
     jobs: int
     started: int
     simulated_s: int
-    """From the first submission to the last end, or to the log's where jobs still ran then."""
+    """From the first submission to the last end, or to the log's end if jobs still ran then."""
     wall_s: float
-    """What the replay took here, without reading the file and without compiling."""
+    """Seconds that the replay took, without reading the file and without compilation."""
     jobs_per_s: float
     wait_h: WaitHours
     fidelity: Fidelity | None
-    """None where no job is judged."""
+    """None: no job can be judged."""
     not_judged: str | None
-    """Why, where none is."""
+    """Why no job can be judged; None: some jobs are judged."""
     window: Window
     """The submissions that `measure_fidelity` judges."""
 
 
 def build_simulator(replay: Replay, params: Params) -> Simulator:
-    """A simulator at the replay's first submission, its functions compiled.
+    """Build a simulator at the replay's first submission, with its functions compiled.
 
-    Raises InputError where the trace has no job to replay.
+    Raises InputError if the trace has no job to replay.
     """
     if not len(replay.workload):
-        raise InputError(f"not one of {replay.read} rows can be replayed{_format_reasons(replay)}")
+        raise InputError(f"none of {replay.read} rows can be replayed{_format_reasons(replay)}")
     Simulator(params, [SimJob(job_id=1, time_limit_s=1, run_s=1)]).run_out()
     return Simulator(params, replay.workload)
 
@@ -71,8 +71,10 @@ def build_simulator(replay: Replay, params: Params) -> Simulator:
 def simulate_replay(
     replay: Replay, sim: Simulator, window: Window | None, told: ProgressCallback | None
 ) -> SimulationReport:
-    """Run `sim`, made for the replay, to the end of all its jobs, or of the log where some of its
-    jobs still ran then."""
+    """Run `sim` to the end of all its jobs, or to the end of the log if jobs still ran then.
+
+    `sim` was built for the replay.
+    """
     made = replay.workload
     began = time.perf_counter()
     if told is not None:
@@ -111,7 +113,7 @@ def _explain_not_judged(replay: Replay, window: Window) -> str:
     if window.begin >= window.end:
         days = RAMP_UP_S // DAY_S
         return f"no submission in the log is later than {days} days after its first start"
-    return "no job submitted in that time started in both and is not suspect"
+    return "no job submitted in that time started in both log and replay without being suspect"
 
 
 def _format_reasons(replay: Replay) -> str:
@@ -131,10 +133,10 @@ def _compute_wait_hours(waits_h: np.ndarray) -> WaitHours:
 
 
 def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
-    """The replay's jobs as a trace: parquet, docs/reference/traces.md's columns and the log's
-    own starts.
+    """Write the replay's jobs as a parquet trace.
 
-    Raises InputError where `path` cannot be written.
+    The columns are those of docs/reference/traces.md and the starts of the log. Raises InputError
+    if `path` cannot be written.
     """
     jobs = replay.workload.jobs
     params = sim.params
@@ -171,15 +173,18 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
 
 
 class _JobResources:
-    """CPUs, MiB and GPUs that jobs are given."""
+    """Counts the CPUs, MiB and GPUs that jobs are given."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
         self._least = {p.name: compute_least_resources(params, p) for p in params.partitions}
 
     def compute_total(self, job: SimJob) -> tuple[int, ...]:
-        """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
-        the smallest has: so the simulator counts them."""
+        """Return CPUs, MiB and GPUs over all nodes of the job.
+
+        For whole nodes of different sizes, each node counts as the smallest of the partition, as
+        in the simulator.
+        """
         each = (max(job.cpus, 1), job.memory_mib, job.gpus)
         if has_whole_nodes(job, self._params):
             each = self._least[get_partition(job, self._params).name]

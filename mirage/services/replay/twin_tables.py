@@ -1,4 +1,4 @@
-"""Asking the twin for the hand-overs of a table: the trace is replayed once more."""
+"""Ask the twin about the hand-overs of a table. This replays the table's trace once more."""
 
 import hashlib
 import shutil
@@ -25,12 +25,12 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
 BLOCK = 6
-"""Hand-overs that are asked about and kept together."""
+"""The number of hand-overs that are computed and stored together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwinTableRequest:
-    """Whom the twin is asked for: a table, and the replay that it was made from."""
+    """A table for which the twin is asked, and the replay from which the table was made."""
 
     params: Params
     jobs: Sequence[SimJob]
@@ -43,9 +43,9 @@ class TwinTableRequest:
 def make_twin_table(
     asking: TwinTableRequest, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
 ) -> TwinForecasts:
-    """Ask, and write `out`; `told` hears how many hand-overs are done.
+    """Ask the twin and write `out`. `told` is called with the number of finished hand-overs.
 
-    Finished blocks are kept beside `out` until it is written: the same call goes on.
+    Finished blocks are kept beside `out` until it is written, so the same call resumes.
     """
     blocks = _list_blocks(asking, out)
     folder = next(iter(blocks)).parent
@@ -65,7 +65,7 @@ def make_twin_table(
 def build_request(
     table: EpisodeTable, params: Params, jobs: Sequence[SimJob], samples: int = 100
 ) -> TwinTableRequest:
-    """The questions of a table. `params` and `jobs` are those that it was made from."""
+    """Build the request for a table. The table was made from `params` and `jobs`."""
     about = table.about
     settings = PairSettings(
         nodes=about.nodes,
@@ -96,14 +96,14 @@ def _list_blocks(asking: TwinTableRequest, out: Path) -> dict[Path, range]:
 
 
 class _Maker:
-    """One process's replay."""
+    """The replay of one process."""
 
     def __init__(self, asking: TwinTableRequest) -> None:
         self._asking = asking
         self._worlds = TraceReplay(asking.params, asking.jobs, asking.settings)
         since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
         history, settings = SubmissionHistory(since), asking.settings
-        # Before all others: dice go by a user's number, and a process may ask at any block first.
+        # First of all users: random draws depend on a user's number, and any block may come first.
         user = settings.user or PAIR_USER
         history.run_times.assign_groups(user, settings.time_limit_s, settings.nodes)
         self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
@@ -120,10 +120,10 @@ class _Maker:
         return len(starts)
 
     def _forecast_start_point(self, point: int) -> list[NDArray[np.int32]]:
-        """[A][19], seconds."""
+        """Return the quantiles of the wait at each asked instant, [A][19], in seconds."""
         world, heard = self._worlds.fork_with_listener(point, self._heard)
         if world is None:
-            raise InputError("The trace is not the one that the table was made from.")
+            raise InputError("the table was made from another trace: give the trace of the table")
         link = world.build_handover_input(self._worlds.link, point)
         found = []
         for asked_s in self._asked_s:
@@ -145,6 +145,6 @@ class _Heard:
         return type(self)(self._jobs, self.history.fork())
 
     def follow_world(self, world: Simulator, until: int) -> None:
-        # The pair is not the trace's: no day to come brings another one.
+        # The pair is no job of the trace, so no later day of the trace contains it.
         self.history.record_events(world.advance(until), self._jobs.get)
         world.forget_ended(until)

@@ -1,4 +1,4 @@
-"""One chain through time: its links, each hand-over against its forecast, and where logs are."""
+"""Builds the timeline of one chain: its links, hand-overs with their forecasts, and logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import job_history
 
 COURSE = 200
-"""Decisions of one hand-over that its forecast's course is told by: a week of them."""
+"""The most decisions of one hand-over from which its forecast's course is built: a week of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +26,17 @@ class TimelineHandover:
     predecessor: Link
     successor: Link
     forecast: StartRange | None
-    """The one in force when the successor was moved; the newest while it has not been."""
+    """The forecast in force when the successor was released; before that, the newest forecast."""
 
     @property
     def ends(self) -> int | None:
-        """The predecessor's end; by its time limit while it runs."""
+        """Return when the predecessor ended or, while it runs, when its time limit ends it."""
         told = self.predecessor.end
         return self.predecessor.get_planned_end() if told is None else told
 
     @property
     def over(self) -> Handover | None:
-        """None until the predecessor has ended and the successor has started."""
+        """Return the hand-over; None until its predecessor has ended and its successor started."""
         if self.predecessor.end is None or self.successor.start is None:
             return None
         return Handover(self.predecessor.end, self.successor.start)
@@ -62,25 +62,25 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLog:
-    """The file that a link writes its output to."""
+    """The file to which a link writes its output."""
 
     index: int
     job_id: JobId
     file: str
     is_told: bool
-    """By the command that submitted it; False: what Slurm takes unless its script says otherwise.
-    """
+    """Whether the command line of the submission names the file; False: it is Slurm's default,
+    which the script may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainTimeline:
     chain: Chain
     links: Sequence[Link]
-    """By index."""
+    """The links by index."""
     handovers: Sequence[TimelineHandover]
-    """By the successor's index."""
+    """The hand-overs by the successor's index."""
     course: Course | None
-    """Of the hand-over asked for, or of the newest with a forecast."""
+    """The course of the chosen hand-over, or of the newest hand-over with a forecast."""
 
     @property
     def interruption_h(self) -> float:
@@ -94,7 +94,7 @@ class ChainTimeline:
 def build_timeline(
     tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
 ) -> ChainTimeline:
-    """`index`: of the successor whose forecast's course is told."""
+    """Build the timeline. The course is that of successor `index`; None: of the newest."""
     made = handover_forecasts.find_newest_forecasts(tx, [chain.chain_id])
     handovers = [
         TimelineHandover(

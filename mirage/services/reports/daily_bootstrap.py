@@ -1,4 +1,4 @@
-"""Intervals of sums and shares that are kept by day: whole days are resampled, as episodes are."""
+"""Intervals of sums and shares that are kept by day. Whole days are resampled, as with episodes."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,14 +13,17 @@ Interval = tuple[float, float]
 
 
 def bootstrap_sum(daily: Sequence[float]) -> Interval | None:
-    """95 %, of the sum over the days; None of too few days to tell luck."""
+    """Return the 95 % interval of the sum over the days; None: too few days."""
     if len(daily) < FEWEST_DAYS:
         return None
     return compute_interval(_draw_resamples(len(daily)) @ np.asarray(daily, dtype=np.float64))
 
 
 def bootstrap_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
-    """95 %, of sum(part) / sum(whole); days without any of the whole say nothing."""
+    """Return the 95 % interval of sum(part) / sum(whole), over days on which `whole` is not 0.
+
+    None: too few days.
+    """
     days = [(p, w) for p, w in zip(part, whole, strict=True) if w > 0]
     if len(days) < FEWEST_DAYS:
         return None
@@ -31,6 +34,6 @@ def bootstrap_share(part: Sequence[float], whole: Sequence[float]) -> Interval |
 
 @lru_cache(maxsize=8)
 def _draw_resamples(days: int) -> NDArray[np.float64]:
-    """[DRAWS, days]: how often each day is in each resample."""
+    """Return how often each day is in each resample, [DRAWS, days]."""
     generator = np.random.default_rng(SEED)
     return generator.multinomial(days, np.full(days, 1.0 / days), size=DRAWS).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Compares what was foretold with what happened, by sums that the worker keeps."""
+"""Compares forecasts with outcomes, by sums that the worker keeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from mirage.store.forecasts.handover_forecasts import ForecastRow
 LEAST_RESULTS = 100
 LEAST_DAYS = 7
 FEWEST_SHOWN = 10
-"""Where jobs are private nothing but their number is told of fewer: it would tell of one."""
+"""Where jobs are private, only the number of fewer jobs is shown, as figures would reveal them."""
 NOMINAL = 0.8
-"""That p10 to p90 is to hold."""
+"""The share of waits that p10 to p90 is to hold."""
 
 _MONDAY_S = 4 * DAY_S
 """The epoch was a Thursday."""
@@ -32,7 +32,7 @@ _HANDOVERS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyPoint:
-    """A day or a week of one partition."""
+    """The forecasts of one day or one week, in one partition."""
 
     since: int
     count: int
@@ -52,12 +52,12 @@ class BesideSlurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAccuracy:
-    """A partition; all together is the one without a name."""
+    """The accuracy in one partition; an empty name stands for all partitions together."""
 
     partition: str
     count: int
     days: int
-    """That have results."""
+    """Days that have results."""
     open: int
     """Jobs whose wait is not over: the longest are still missing."""
     gave_up: int
@@ -67,11 +67,11 @@ class PartitionAccuracy:
     covered: float | None
     """Share of waits from p10 to p90."""
     covered_ci: Interval | None
-    """95 %, over resampled days."""
+    """The 95 % interval over resampled days."""
     median_s: float | None
-    """Of |p50 - wait|."""
+    """The median of |p50 - wait|."""
     pinball_s: tuple[float, float, float] | None
-    """Mean loss at p10, p50, p90."""
+    """The mean pinball loss at p10, p50 and p90."""
     beside: BesideSlurm
     calibration: tuple[tuple[float, float], ...]
     """(level, share of waits at or below that quantile)."""
@@ -80,7 +80,7 @@ class PartitionAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQuality:
-    """The quality of one source's forecasts, as users are told who ask before they submit.
+    """The quality of the forecasts that users get from one source before they submit a job.
 
     `services.forecasts.forecast_calibration` judges the sources.
     """
@@ -91,16 +91,16 @@ class SourceQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverAccuracy:
-    """Forecasts that hand-overs were decided by, of one source."""
+    """The accuracy of one source's forecasts by which hand-overs were decided."""
 
     source: str
     count: int
     covered: float | None
-    """Share from p10 to p90; None where it gives no such range."""
+    """Share of waits from p10 to p90; None if the source gives no such range."""
     median_s: float
-    """Of |p50 - wait|."""
+    """The median of |p50 - wait|."""
     pinball_s: float
-    """Mean loss at p50."""
+    """The mean pinball loss at p50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +108,11 @@ class Accuracy:
     since: int
     until: int
     step_s: int
-    """Of the points of series."""
+    """Seconds that one point of `series` covers."""
     too_few: str
-    """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
+    """A sentence on why the data allow no conclusion yet; empty: there are enough data."""
     places: tuple[PartitionAccuracy, ...]
-    """All together first; nothing where nothing is known."""
+    """All partitions together first; empty: no wait is known."""
     tried: tuple[SourceQuality, ...]
     handovers: tuple[HandoverAccuracy, ...]
 
@@ -153,7 +153,7 @@ def build_accuracy(
 
 
 def _list_shown_partitions(days: Sequence[DayTally], reader: Principal) -> list[str]:
-    """Partitions that this reader may be told of."""
+    """Return the partitions that this reader may see, sorted by name."""
     if not reader.can_see(PARTITIONS):
         return []
     least = 0 if reader.can_see(JOBS) else FEWEST_SHOWN
@@ -168,8 +168,8 @@ def _explain_too_few(places: Sequence[PartitionAccuracy]) -> str:
     if count >= LEAST_RESULTS and days >= LEAST_DAYS:
         return ""
     return (
-        f"Too few results: {count} waits on {days} days are known. At least {LEAST_RESULTS} on "
-        f"{LEAST_DAYS} days are needed to tell good forecasts from luck."
+        f"Too few results: {count} waits on {days} days are known. At least {LEAST_RESULTS} waits "
+        f"on {LEAST_DAYS} days are needed to tell good forecasts from luck."
     )
 
 
@@ -210,7 +210,7 @@ def _hide_few_results(tally: Tally, least: int) -> Tally:
 
 
 def _hide_few_beside(tally: Tally, least: int) -> Tally:
-    """The same of those of which Slurm planned a start: they may be few among many."""
+    """Hide the comparison with Slurm's plans if Slurm planned the start of too few jobs."""
     return tally if tally.both >= least else Tally()
 
 
@@ -250,7 +250,7 @@ def _build_point(at: int, found: Tally, least: int) -> AccuracyPoint:
 
 
 def _summarize_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
-    """The commonest first, of so many at least."""
+    """Summarize the sources that have at least so many forecasts, the commonest first."""
     by_source: dict[str, list[ForecastRow]] = {}
     for row in rows:
         by_source.setdefault(row.source, []).append(row)
@@ -275,10 +275,10 @@ def _summarize_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccur
 
 
 def _compute_coverage(row: ForecastRow, wait_s: float) -> float | None:
-    """1 inside p10 to p90, 0 outside; None without such a range.
+    """Return 1 for a wait inside p10 to p90, 0 outside; None without such a range.
 
-    A wait that is just one of the three, as no wait at all often is, lies anywhere between the
-    levels around it, and counts by the part of them that is in the range.
+    A wait can equal one of the quantiles, as waits of zero often do. Its level then lies anywhere
+    between the levels around it. It counts by the part of these levels that is in the range.
     """
     p10_s, p90_s = row.forecast.p10_s, row.forecast.p90_s
     if p10_s is None or p90_s is None:

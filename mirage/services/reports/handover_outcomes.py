@@ -1,4 +1,4 @@
-"""Works out, once, what complete hand-overs came to, and would have under each policy.
+"""Computes once what complete hand-overs cost, and what they would have cost under each policy.
 
 Nobody can observe the wait under another moment of eligibility. That wait is taken to be as long as
 the real one was. So a successor that waited w once eligible, and becomes eligible `lead` before its
@@ -25,15 +25,15 @@ from mirage.store.chains.handover_outcomes import (
 from mirage.store.database.engine import Transaction
 
 AGAIN_S = 2 * 86400
-"""Accounting may still correct what is younger."""
+"""Seconds in which accounting may still correct a hand-over."""
 LATE_S = 3600
-"""Most ends and starts are known sooner."""
+"""Seconds after which nearly all ends and starts are known."""
 
 
 def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
-    """Store the outcome of each hand-over that is complete; returns how many were looked at.
+    """Store the outcome of each complete hand-over. Returns how many hand-overs were examined.
 
-    Those that came before the newest one known by more than `again_s` are taken to be as stored.
+    Hand-overs more than `again_s` older than the newest stored one are not computed again.
     """
     newest = handover_outcomes.read_newest_at(tx, cluster_id)
     found = chains.list_handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
@@ -100,5 +100,5 @@ def _compute_by_policy(
 
 
 def split_lateness(late_s: int) -> Parted:
-    """Interruption and overlap, of the successor's start less its predecessor's end."""
+    """Return interruption and overlap of a successor that started `late_s` after the end."""
     return max(0, late_s), max(0, -late_s)

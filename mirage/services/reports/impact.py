@@ -23,12 +23,12 @@ FIRST = (REACTIVE, "fixed-lead", "average", "slurm-estimate")
 LEAST_HANDOVERS = 20
 LEAST_DAYS = 7
 SHOWN = 20
-"""Payers, and chains: those that spent most."""
+"""The number of payers, and of chains, that are shown: those that spent the most overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Against one baseline, over the compared hand-overs in sum; hours, negative where lost."""
+    """Mirage against one baseline: hours summed over the compared hand-overs; negative: lost."""
 
     baseline: str
     compared: int
@@ -39,27 +39,27 @@ class Saving:
     mirage_overlap_h: float
     interruption_saved_h: float
     interruption_saved_h_ci: Interval | None
-    """95 %, over resampled days; None of too few days."""
+    """The 95 % interval over resampled days; None: too few days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverTotals:
-    """Some hand-overs of one kind, in sum."""
+    """Sums over hand-overs of one kind."""
 
     handovers: int
     interruption_h: float
-    """As they were."""
+    """The measured interruption."""
     overlap_node_h: float
-    """As they were: of mode act, what Mirage spent."""
+    """The measured overlap; in mode act, what Mirage spent."""
     compared: int
-    """Of them: those for which something can be said of other policies."""
+    """The hand-overs for which the outcome of other policies is known."""
     mirage_interruption_h: float
-    """Of the compared ones: as it was in mode act, as it would have been in mode shadow."""
+    """Over the compared hand-overs: measured in mode act, estimated in mode shadow."""
     mirage_overlap_h: float
-    """Of the compared ones, in hours as a baseline's is, whatever nodes they have."""
+    """Over the compared hand-overs, in hours like a baseline's, not weighted by nodes."""
     mirage_overlap_node_h: float
     saved: tuple[Saving, ...]
-    """Against each baseline; nothing where nothing can be compared."""
+    """Mirage against each baseline; empty: nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Payer:
     interruption_h: float
     overlap_node_h: float
     saved_h: float | None
-    """Interruption, against plain afterany; None where nothing can be compared."""
+    """Interruption saved against plain afterany; None: nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class DayImpact:
     act_saved_h: float
     shadow_saved_h: float
     overlap_node_h: float
-    """Spent in mode act."""
+    """Overlap spent in mode act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +100,15 @@ class Impact:
     since: int
     until: int
     own: bool
-    """The caller's own chains alone are in it: the cluster keeps those of others private."""
+    """Whether only the caller's own chains count, as the cluster keeps others' jobs private."""
     too_few: str
-    """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
+    """A sentence on why the data allow no conclusion yet; empty: there are enough data."""
     act: HandoverTotals
-    """Measured; what other policies had come to is an estimate."""
+    """Mode act: Mirage's outcome is measured, that of other policies is estimated."""
     shadow: HandoverTotals
-    """As they were it is plain Slurm's, measured; under Mirage it is an estimate."""
+    """Mode shadow: plain Slurm's outcome is measured, Mirage's is estimated."""
     unasked: int
-    """Hand-overs about which Mirage was not asked."""
+    """The number of hand-overs about which Mirage made no decision."""
     partitions: tuple[PartitionImpact, ...]
     payers: tuple[Payer, ...]
     chains: tuple[Payer, ...]
@@ -152,8 +152,8 @@ def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
     if count >= LEAST_HANDOVERS and days >= LEAST_DAYS:
         return ""
     return (
-        f"Too few hand-overs to conclude anything: {count} on {days} days can be compared, and "
-        f"{LEAST_HANDOVERS} on {LEAST_DAYS} days are needed."
+        f"Too few hand-overs to conclude anything: {count} on {days} days can be compared. "
+        f"At least {LEAST_HANDOVERS} on {LEAST_DAYS} days are needed."
     )
 
 

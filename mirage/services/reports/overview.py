@@ -1,4 +1,4 @@
-"""Shows what goes on now: chains by risk, the next hand-overs, Mirage's next moves and why."""
+"""Builds the overview: chains by risk, the next hand-overs, and Mirage's next moves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 
 SOON = 12
-"""Hand-overs that are shown as the next ones."""
+"""The number of hand-overs that are shown as the next ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +26,14 @@ class StartRange:
     p50: int
     p90: int
     since: int
-    """The instant that the wait is counted from."""
+    """The instant from which the wait is counted."""
     is_free: bool
-    """It is eligible already; False: were it made so at `since`."""
+    """Whether the link is eligible; False: the range holds if it becomes eligible at `since`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpcomingHandover:
-    """A hand-over under way, with the last that was decided on it."""
+    """A hand-over under way, with the last decision about it."""
 
     handover: OpenHandover
     decision: DecisionRow | None
@@ -47,19 +47,19 @@ class UpcomingHandover:
 
     @property
     def planned(self) -> int | None:
-        """The start that Slurm plans; None: it plans none, as of one that is held."""
+        """Return the start that Slurm plans; None: it plans none, for example for a held job."""
         standby = self.handover.standby
         return standby.planned_start if standby.state is LinkState.PENDING else None
 
     @property
     def planned_release(self) -> int | None:
-        """Return when Slurm releases the standby by itself; None: when its predecessor ends."""
+        """Return when a planned release makes the standby eligible; None: none is planned."""
         standby = self.handover.standby
         return standby.planned_release if standby.position is Position.HELD else None
 
     @property
     def start(self) -> StartRange | None:
-        """None without a forecast."""
+        """Return the range in which the standby may start; None without a forecast."""
         return (
             None
             if self.forecast is None
@@ -86,17 +86,17 @@ def compute_start_range(standby: Link, forecast: ForecastRow) -> StartRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRow:
-    """A live chain as a list shows it."""
+    """A live chain as a list of chains shows it."""
 
     place: RankedChain
     chain: Chain
     links: Sequence[Link]
     upcoming: UpcomingHandover | None
-    """Its next hand-over; None where none is under way."""
+    """The chain's next hand-over; None: none is under way."""
 
     @property
     def started(self) -> int:
-        """Links that have started."""
+        """Return the number of links that have started."""
         return sum(link.start is not None for link in self.links)
 
     @property
@@ -110,7 +110,7 @@ class ChainRow:
 
     @property
     def why(self) -> str:
-        """Why it is in its state, in words; empty where it just goes on."""
+        """Return why the chain is in its state, in words; empty while it simply continues."""
         return explanations.explain_cause(self.chain)
 
     @property
@@ -121,13 +121,13 @@ class ChainRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     live: int
-    """Chains that are not over, of those that were asked for."""
+    """The number of wanted chains that are not over."""
     at_risk: int
     paused: int
     soon: Sequence[UpcomingHandover]
-    """The next hand-overs, soonest first, at most SOON; none on a later page."""
+    """The next hand-overs, soonest first, at most SOON; empty after the first page."""
     rows: Sequence[ChainRow]
-    """Chains by risk; one more than was asked for where more follow."""
+    """Chains by risk. If another page follows, there is one row more than `limit`."""
 
 
 def build_overview(
@@ -138,7 +138,7 @@ def build_overview(
     after: RankedChain | None = None,
     limit: int,
 ) -> Overview:
-    """`after`: the last row of the page before."""
+    """Build one page of the overview. `after` is the last row of the page before."""
     counted = chain_ranking.count_by_rank(tx, cluster_id, wanted)
     places = chain_ranking.list_by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
     first = [] if after else chain_ranking.list_soonest_ending(tx, cluster_id, wanted, limit=SOON)
@@ -174,7 +174,7 @@ def _build_rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId,
 
 
 def _find_next_handover(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
-    """Its first one; those behind it, of links submitted beforehand, come later."""
+    """Return the chain's first hand-over under way; None if there is none."""
     return next(list_chain_handovers(chain, links), None)
 
 

@@ -21,7 +21,7 @@ AGAIN_S = 3600
 class PeriodicRecorder:
     """Records forecasts and outcomes of one cluster.
 
-    Nothing waits for this recorder: what fails is logged, and tried again.
+    Nothing depends on this recorder. A failure is logged, and the next tick tries again.
     """
 
     def __init__(self, store: Store, cluster_id: int) -> None:
@@ -31,7 +31,7 @@ class PeriodicRecorder:
         self._again_at: int | None = None
 
     def record_tick(self, queue: Queue) -> None:
-        """Once a tick, after all that matters to chains."""
+        """Record once a tick, after the work that chains depend on."""
         try:
             self._foreteller.record_new_jobs(self._store, queue)
             self._count_outcomes(queue.taken_at)

@@ -1,4 +1,4 @@
-"""The queue as it stands: who waits where, why, and on how many nodes nothing runs."""
+"""Reads the present queue: waiting jobs by partition and reason, and idle nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,33 +20,32 @@ class WaitingReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition, or all together."""
+    """The queue of one partition, or of all partitions together."""
 
     name: str
-    """Empty: all."""
+    """Empty: all partitions together."""
     pending_jobs: int
     pending_nodes: int
     running_jobs: int
     running_nodes: int
     reasons: tuple[WaitingReason, ...]
-    """The commonest first; where jobs are private, those of few jobs in one sum."""
+    """The commonest reason first. Where jobs are private, reasons of few jobs are one sum."""
     oldest_s: int | None
-    """How long the job has been eligible that has waited longest; None also where jobs are private.
-    """
+    """Seconds since the longest-waiting job became eligible; None: no job, or jobs are private."""
     nodes: PartitionNodes | None
-    """None: not known, or not for this reader."""
+    """None: not known, or hidden from this reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatus:
-    """The queue as it stands, in sums."""
+    """The present queue, in sums."""
 
     at: int | None
-    """When it was looked at; None: not yet."""
+    """When the queue was read from Slurm; None: not yet."""
     nodes_at: int | None
     whole: PartitionStatus | None
     partitions: tuple[PartitionStatus, ...]
-    """Empty where they are private."""
+    """Empty where partitions are private."""
 
 
 NOTHING = QueueStatus(at=None, nodes_at=None, whole=None, partitions=())
@@ -67,7 +66,7 @@ def read_queue_status(tx: Transaction, cluster_id: int, reader: Principal) -> Qu
 
 
 def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[PartitionStatus]:
-    """All first; also those that have nodes and no jobs."""
+    """Yield all partitions together, then each partition, also one with nodes and no jobs."""
     nodes = {row.partition: row for row in found.nodes} if reader.can_see(NODES) else {}
     queue = {row.partition: row for row in found.queue}
     sees_jobs = reader.can_see(JOBS)

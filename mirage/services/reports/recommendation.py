@@ -1,6 +1,6 @@
-"""Advises an admin after `had Mirage acted`: rules with stated thresholds, no effects.
+"""Chooses the advice of the shadow report by rules with stated thresholds. It has no effects.
 
-The doubt counts against Mirage. Mirage is recommended only if it is cheaper than plain Slurm, and
+Doubt counts against Mirage. Mirage is recommended only if it is cheaper than plain Slurm, and
 than Slurm with one flag set. Mirage must be cheaper by more than luck, and by enough for people to
 notice.
 """
@@ -17,13 +17,13 @@ from mirage.episodes.judge.paired_test import PairedDifference
 from mirage.episodes.judge.policy_runner import OWN_PLAN
 
 LEAST_DAYS = 14
-"""Of start points: two of each day of the week."""
+"""Days with start points: two of each day of the week."""
 LEAST_HANDOVERS = 20
 SHORT_H = 0.5
-"""Mean interruption under plain afterany, hours: below it nothing is worth the trouble."""
+"""Hours of mean interruption under plain afterany. Below this, no change is worth the effort."""
 LEAST_GAIN_H = 0.25
-"""Mean cost a hand-over, hours: what Mirage must be cheaper by, with its interval below zero. What
-may be cheaper by no more than that, by its whole interval, is as good."""
+"""Hours of mean cost per hand-over by which Mirage must be cheaper, its whole interval below 0.
+A policy counts as at most as good if its whole interval shows no more gain than that."""
 
 REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 """Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
@@ -35,9 +35,9 @@ NAMES = {
     OWN_PLAN: "no service, own plan",
     "oracle": "best (oracle)",
 }
-"""As people read them; others go by their own."""
+"""The names that people read. A policy that is missing here keeps its own name."""
 ORDER = (OURS, REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate", "oracle")
-"""In which they are shown."""
+"""The order in which policies are shown."""
 
 
 def list_shown(policies: Mapping[str, Any]) -> list[str]:
@@ -62,26 +62,26 @@ class RecommendationEvidence:
     """
 
     days: int
-    """That have start points."""
+    """Days that have start points."""
     handovers: int
     reactive_h: float
     """Mean interruption under plain afterany."""
     overlap_h: float
     """Mean overlap under Mirage."""
     saved: PairedDifference
-    """Interruption of Mirage less plain afterany's: negative is saved."""
+    """Interruption under Mirage minus that under plain afterany; negative: Mirage saves."""
     on_reactive: PairedDifference
-    """Cost of Mirage less plain afterany's."""
+    """Cost of Mirage minus that of plain afterany."""
     on_early: PairedDifference
-    """Cost of Mirage less that of afterany under ACCRUE_ALWAYS."""
+    """Cost of Mirage minus that of afterany under ACCRUE_ALWAYS."""
     early_on_reactive: PairedDifference
-    """Cost of afterany under ACCRUE_ALWAYS less plain afterany's."""
+    """Cost of afterany under ACCRUE_ALWAYS minus that of plain afterany."""
 
     @classmethod
     def from_handovers(
         cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float
     ) -> Self:
-        """Build the evidence from what REACTIVE, EARLY and OURS came to on the same hand-overs.
+        """Build the evidence from the outcomes of REACTIVE, EARLY and OURS on the same hand-overs.
 
         At least one hand-over is needed.
         """
@@ -100,7 +100,7 @@ class RecommendationEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The verdict, in a sentence, and what it rests on, in another."""
+    """The verdict, with a sentence of advice and a sentence of reasons."""
 
     verdict: ReportVerdict
     advice: str
@@ -108,7 +108,7 @@ class Recommendation:
 
 
 def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
-    """The first rule that applies, in the order of docs/admin/report.md."""
+    """Return the advice of the first rule that applies, in the order of docs/admin/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
         return build_too_little(seen.days, seen.handovers)
     if seen.reactive_h < SHORT_H:
@@ -126,12 +126,12 @@ def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
 
 
 def is_worthwhile(difference: PairedDifference) -> bool:
-    """Return whether the new is cheaper by LEAST_GAIN_H in the mean, and not by luck."""
+    """Return whether the new policy is cheaper by LEAST_GAIN_H in the mean, and not by luck."""
     return difference.is_cheaper and -difference.mean_h >= LEAST_GAIN_H
 
 
 def is_at_most_as_good(new: PairedDifference) -> bool:
-    """Return whether the whole interval says: the new is cheaper by no more than LEAST_GAIN_H."""
+    """Return whether the new policy is, by its whole interval, cheaper by LEAST_GAIN_H at most."""
     return new.interval_h[0] >= -LEAST_GAIN_H
 
 
@@ -140,7 +140,7 @@ def build_too_little(found_days: int, handovers: int = 0) -> Recommendation:
         ReportVerdict.TOO_LITTLE,
         f"Too little data: {found_days} days with {handovers} hand-overs.",
         f"At least {LEAST_DAYS} days and {LEAST_HANDOVERS} hand-overs are needed to tell a gain "
-        "from luck; the first six days of a log and its last two time limits give none.",
+        "from luck. The first six days of a log and its last two time limits give no hand-overs.",
     )
 
 
@@ -148,8 +148,8 @@ def _build_short_waits(seen: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.SHORT_WAITS,
         "Waits are too short to matter: you do not need Mirage here.",
-        f"A plain afterany dependency interrupts a chain by {seen.reactive_h:.2f} h a hand-over; "
-        f"below {SHORT_H:g} h nothing is worth the trouble.",
+        f"A plain afterany dependency interrupts a chain by {seen.reactive_h:.2f} h per hand-over. "
+        f"Below {SHORT_H:g} h no change is worth the effort.",
     )
 
 
@@ -157,9 +157,9 @@ def _build_no_gain(seen: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.NO_GAIN,
         "No gain is shown: keep plain afterany dependencies.",
-        f"Against them Mirage's cost differs by {_format_signed(seen.on_reactive)} h a hand-over, "
-        f"and ACCRUE_ALWAYS by {_format_signed(seen.early_on_reactive)} h; "
-        f"{_describe_threshold()}.",
+        f"Compared with plain afterany, Mirage's cost per hand-over differs by "
+        f"{_format_signed(seen.on_reactive)} h, and that of ACCRUE_ALWAYS by "
+        f"{_format_signed(seen.early_on_reactive)} h. {_describe_threshold()}",
     )
 
 
@@ -170,35 +170,37 @@ def _build_early_dependency(seen: RecommendationEvidence) -> Recommendation:
         ReportVerdict.EARLY_DEPENDENCY,
         f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
         "Mirage.",
-        f"Against it Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over "
-        f"({_describe_threshold()}); against afterany without the flag by "
-        f"{_format_signed(seen.on_reactive)} h.",
+        f"Compared with it, Mirage's cost per hand-over differs by "
+        f"{_format_signed(seen.on_early)} h; compared with afterany without the flag, by "
+        f"{_format_signed(seen.on_reactive)} h. {_describe_threshold()}",
     )
 
 
 def _build_undecided(seen: RecommendationEvidence) -> Recommendation:
-    """One of the two helps; whether Mirage is the better by enough is not known."""
+    """Advise for the case that one of the two helps and that the history cannot tell which."""
     return Recommendation(
         ReportVerdict.UNDECIDED,
         "This history cannot tell Mirage from a plain early dependency "
-        "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and ask again with more of it.",
-        f"Mirage's cost differs by {_format_signed(seen.on_early)} h a hand-over from afterany "
-        f"under the flag, by {_format_signed(seen.on_reactive)} h from afterany without it, and "
-        f"the flag's by {_format_signed(seen.early_on_reactive)} h ({_describe_threshold()}). "
+        "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and "
+        "repeat the report with more history.",
+        f"Mirage's cost per hand-over differs by {_format_signed(seen.on_early)} h from afterany "
+        f"with the flag, and by {_format_signed(seen.on_reactive)} h from afterany without it. "
+        "Between the two, the flag changes the cost by "
+        f"{_format_signed(seen.early_on_reactive)} h. {_describe_threshold()} "
         f"{_estimate_needed_history(seen.on_early)}",
     )
 
 
 def _estimate_needed_history(difference: PairedDifference) -> str:
-    """Estimate how much history would do: an interval narrows with the root of the history."""
+    """Estimate how much history is enough: an interval narrows with the root of the history."""
     low, high = difference.interval_h
     times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
     if times <= 1.0:
-        return f"The difference is close to the {LEAST_GAIN_H:g} h that are asked for."
+        return f"The difference is close to the {LEAST_GAIN_H:g} h that a gain needs."
     more = math.ceil(difference.days * (times - 1)), math.ceil(difference.handovers * (times - 1))
     return (
-        f"For an interval of {LEAST_GAIN_H:g} h to each side about {more[0]:,} more days with "
-        f"{more[1]:,} more hand-overs would be needed, if they are like these."
+        f"For an interval of {LEAST_GAIN_H:g} h to each side, about {more[0]:,} more days with "
+        f"{more[1]:,} more hand-overs would be needed if they are like these."
     )
 
 
@@ -206,16 +208,17 @@ def _build_saving(seen: RecommendationEvidence) -> Recommendation:
     low, high = sorted(-end for end in seen.saved.interval_h)
     return Recommendation(
         ReportVerdict.SAVES,
-        f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption a "
-        f"hand-over at {seen.overlap_h:.2f} h of overlap.",
-        f"Plain afterany interrupts by {seen.reactive_h:.2f} h. Mirage's cost differs by "
-        f"{_format_signed(seen.on_reactive)} h from it, and by {_format_signed(seen.on_early)} h "
-        f"from afterany under ACCRUE_ALWAYS; {_describe_threshold()}.",
+        f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption per "
+        f"hand-over, for {seen.overlap_h:.2f} h of overlap.",
+        f"Plain afterany interrupts a chain by {seen.reactive_h:.2f} h per hand-over. Mirage's "
+        f"cost differs by {_format_signed(seen.on_reactive)} h from it, and by "
+        f"{_format_signed(seen.on_early)} h from afterany with ACCRUE_ALWAYS. "
+        f"{_describe_threshold()}",
     )
 
 
 def _describe_threshold() -> str:
-    return f"a gain is at least {LEAST_GAIN_H:g} h, its whole interval below 0"
+    return f"A gain is at least {LEAST_GAIN_H:g} h, with its whole interval below 0."
 
 
 def _format_signed(difference: PairedDifference) -> str:

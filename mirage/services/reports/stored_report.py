@@ -1,4 +1,4 @@
-"""The last shadow report as its reader may see it. It names nobody in any case."""
+"""Reads the last shadow report as its reader may see it. The report never names a user."""
 
 from mirage.domain.access.caller import JOBS, PARTITIONS, USAGE, Principal
 from mirage.store.database.engine import Transaction
@@ -10,7 +10,7 @@ HEAVIEST = "heaviest user"
 
 
 def read_shadow_report(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
-    """None: none has been made yet."""
+    """Return the last shadow report without what is hidden from `reader`; None: there is none."""
     found = reports.find_last_report(tx, cluster_id, reports.SHADOW)
     if found is None:
         return None

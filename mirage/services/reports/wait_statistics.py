@@ -1,4 +1,4 @@
-"""Tells how long jobs waited, over time and by class: the worker keeps sums up to date."""
+"""Reads how long jobs waited, over time and by class, from sums that the worker keeps."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ from mirage.store.jobs import wait_marks, wait_sums
 from mirage.store.jobs.wait_sums import WaitCells
 
 LEAST: Final = 10
-"""Waits of fewer jobs would tell of single ones, where the cluster keeps jobs private."""
+"""Where the cluster keeps jobs private, waits of fewer jobs would reveal single jobs."""
 MOST_POINTS: Final = 400
 BUDGET_S: Final = 0.25
-"""That a tick has for summing: a first start has a year of it to do."""
+"""Seconds that a tick may spend on sums. At the first start, a year of history has to be summed."""
 
 
 class Span(StrEnum):
@@ -35,7 +35,7 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitQuery:
-    """A query for waits: of which jobs, and since when. Empty fields do not filter."""
+    """A query for the waits of chosen jobs in a range of time. Empty fields do not filter."""
 
     since: int
     until: int
@@ -46,21 +46,25 @@ class WaitQuery:
     limit: LimitClass | None = None
 
     def round_range(self) -> "WaitQuery":
-        """Raises InputError for a range that is none, or too long for its spans."""
+        """Return the query with its range rounded outwards to whole spans.
+
+        Raises InputError if the range is empty or has more than MOST_POINTS spans.
+        """
         step = self.by.seconds
         since, until = self.since - self.since % step, -(-self.until // step) * step
         if since >= until:
-            raise InputError("the range of time ends before it begins")
+            raise InputError("the range of time ends before it begins: choose a later `until`")
         if (until - since) // step > MOST_POINTS:
             raise InputError(
-                f"at most {MOST_POINTS} {self.by}s at once: ask for a shorter range, or by day"
+                f"the range has more than {MOST_POINTS} {self.by}s: choose a shorter range, "
+                "or by day"
             )
         return replace(self, since=since, until=until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitPoint:
-    """An hour or a day."""
+    """The waits of one hour or one day."""
 
     at: int
     until: int
@@ -69,7 +73,7 @@ class WaitPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitGroup:
-    """Jobs of one partition, size class or limit class."""
+    """The waits of the jobs of one partition, size class or limit class."""
 
     name: str
     waits: WaitSummary
@@ -79,10 +83,10 @@ class WaitGroup:
 class WaitsOverTime:
     asked: WaitQuery
     points: tuple[WaitPoint, ...]
-    """Every hour or day of the range, oldest first; also those without a job."""
+    """Every hour or day of the range, oldest first; also hours or days without a job."""
     whole: WaitSummary
     partitions: tuple[WaitGroup, ...]
-    """The one with most jobs first."""
+    """The partition with the most jobs first."""
     sizes: tuple[WaitGroup, ...]
     limits: tuple[WaitGroup, ...]
     behind_h: int
@@ -96,9 +100,10 @@ def refresh_sums(
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Sum what has changed, the newest day first, until the time is used up; False: there is more.
+    """Sum what has changed, the newest day first, until the time is used up.
 
-    A day is a transaction of its own, so that nobody waits long for it.
+    Returns False if more is left to sum. Each day is a transaction of its own, so that no other
+    transaction waits long.
     """
     begun = clock()
     while clock() - begun < budget_s:
@@ -116,7 +121,7 @@ def refresh_sums(
 def read_waits_over_time(
     tx: Transaction, cluster_id: int, asked: WaitQuery, *, least: int = 1
 ) -> WaitsOverTime:
-    """`least`: waits of fewer jobs are not told, only that there were fewer."""
+    """Return the waits. Of fewer jobs than `least`, only the number of jobs is returned."""
     asked = asked.round_range()
     cells = wait_sums.read_cells(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
     chosen = _select_cells(cells, asked)
@@ -149,7 +154,7 @@ def read_waits_over_time(
 
 
 def hide_if_few(waits: WaitSummary, least: int) -> WaitSummary:
-    """The number alone where they are too few."""
+    """Return the number of jobs alone if they are too few."""
     return waits if waits.jobs >= least else WaitSummary(jobs=waits.jobs)
 
 

@@ -123,7 +123,7 @@ def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path
     ("rows", "words"),
     [
         ("", "is empty"),
-        (HEADER + "5|eve|9|60|1700000400||1700005400|COMPLETED\n", "not one of 1 rows can be"),
+        (HEADER + "5|eve|9|60|1700000400||1700005400|COMPLETED\n", "none of 1 rows can be"),
     ],
 )
 def test_a_file_without_a_job_is_bad_input(

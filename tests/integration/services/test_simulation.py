@@ -91,7 +91,9 @@ def test_where_no_job_of_the_window_started_there_is_nothing_to_judge(tmp_path: 
     waiting = f"2|ann||2|2|60|{SUBMIT + 9 * DAY}||||PENDING|"
     report, _ = replayed(tmp_path, SHARED, row(1, SUBMIT), waiting)
     assert report.fidelity is None
-    assert report.not_judged == "no job submitted in that time started in both and is not suspect"
+    assert report.not_judged == (
+        "no job submitted in that time started in both log and replay without being suspect"
+    )
 
 
 def test_where_no_job_starts_the_time_simulated_is_that_of_the_submissions(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_waits_of_few_are_not_told_where_jobs_are_private(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"since": "2026-01-01", "by": "hour"}, "at most 400 hours"),
+        ({"since": "2026-01-01", "by": "hour"}, "more than 400 hours"),
         ({"since": "2027-03-01"}, "before it begins"),
         ({"since": "yesterday"}, "datetime"),
         ({"nodes": "7"}, "65-up"),

@@ -46,7 +46,7 @@ def advised(
 def test_it_would_save() -> None:
     told = advised(6.0, 5.0, -1.0)
     assert told.verdict is ReportVerdict.SAVES
-    assert "save 6.00 [6.00, 6.00] h of interruption a hand-over at 1.00 h of overlap" in (
+    assert "save 6.00 [6.00, 6.00] h of interruption per hand-over, for 1.00 h of overlap" in (
         told.advice
     )
     # 6 h of interruption against 1 h of overlap at half the price.
