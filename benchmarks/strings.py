@@ -83,7 +83,7 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        names = {each.func.attr for each in node.decorator_list if _is_method_call(each)}
+        names = {name for each in node.decorator_list if (name := _get_method_called(each))}
         if names & _COMMAND_DECORATORS and (text := ast.get_docstring(node)):
             self._found.append(Text(node.body[0].lineno, "help", text))
         self.generic_visit(node)
@@ -120,8 +120,9 @@ class _Finder(ast.NodeVisitor):
             self._found.append(Text(line, self._kind, text))
 
 
-def _is_method_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+def _get_method_called(node: ast.expr) -> str | None:
+    called = node.func if isinstance(node, ast.Call) else None
+    return called.attr if isinstance(called, ast.Attribute) else None
 
 
 def _render_part(part: ast.expr) -> str:

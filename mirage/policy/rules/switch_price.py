@@ -3,8 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.overlap_price import compute_switch_price
 from mirage.policy.rules.lead_rules import compute_best_fractile, compute_quantile
+
+LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE = 0.01, 0.1
+
+
+def compute_switch_price(start_up_s: float, missed_s: float, limit_s: float) -> float:
+    """The price in hours of interruption for an hour of overlap. All of them are seconds."""
+    return min(MOST_SWITCH_PRICE, max(LEAST_SWITCH_PRICE, (start_up_s + missed_s) / limit_s))
 
 
 def estimate_missed_s(waits: NDArray[np.int64], start_up_s: float, limit_s: float) -> float:

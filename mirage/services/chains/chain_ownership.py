@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, is_made_for
 from mirage.domain.job import Job
-from mirage.domain.overlap_price import get_first_price
 from mirage.domain.snapshot import Queue
+from mirage.services.chains.overlap_price import get_first_price
 from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction

@@ -16,12 +16,12 @@ from mirage.domain.chain import (
 )
 from mirage.domain.chain_cause import Actor, build_user_cause
 from mirage.domain.job import JobId
-from mirage.domain.overlap_price import get_first_price
 from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.chains.chain_ownership import REGISTERED
 from mirage.services.chains.chain_state import judge_chain
 from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.overlap_price import get_first_price
 from mirage.services.chains.rest_submission import validate_recipe
 from mirage.store.chains import chain_counts, chains, decisions, recipes
 from mirage.store.chains.decisions import Effect

@@ -7,10 +7,10 @@ from fastapi.responses import RedirectResponse
 
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
-from mirage.domain.overlap_price import describe_price
 from mirage.http.chain_access import ChainPath, StateRequest, get_visible_chain
 from mirage.http.dependencies import Context
 from mirage.services.chains import explanations, link_risks
+from mirage.services.chains.overlap_price import describe_price
 from mirage.services.reports import chain_timeline as timelines
 from mirage.store.chains import chains, decisions
 from mirage.web import decision_text

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.slurm
 
 _FAST = TestbedSettings(speed=60)
 MINUTE = 60
-LIMIT_MIN = 40
-WAITED_MIN = 10
+LIMIT_MIN = 60
+WAITED_MIN = 15
 """What the jobs of the partition have waited: the lead of the policy `average`."""
-LATE_S = 3 * MINUTE
-"""One pass of the schedulers, a minute that Slurm rounds by, and a busy machine's second."""
+LATE_S = 10 * MINUTE
+"""One pass of the schedulers, a minute that Slurm rounds by, and a busy machine: ten minutes are
+ten of its seconds. Without a plan link 2 is eligible fifteen minutes later."""
 _PLAN = re.compile(r"afterany:(\d+)\(unfulfilled\)\?after:\1\+(\d+)\(unfulfilled\)")
 
 
@@ -136,7 +137,7 @@ def test_while_its_predecessor_is_suspended_nothing_is_planned(
 
 
 def _let_jobs_wait(scene: Scene) -> None:
-    """Sixteen jobs of the partition wait ten minutes, behind jobs of another one on all nodes."""
+    """Sixteen jobs of the partition wait `WAITED_MIN`, behind jobs of another one on all nodes."""
     words = ["-p", "long", "--exclusive", f"--time={2 * WAITED_MIN}"]
     blockers = [
         scene.testbed.sbatch(*words, user="bob", run=f"sleep {WAITED_MIN * MINUTE}")

@@ -372,17 +372,15 @@ def test_a_run_ticks_at_its_interval(acting_store: Store) -> None:
     assert taken == [0, 60, 120]
 
 
-def test_snapshots_older_than_a_day_are_thinned_and_their_features_stay(
-    acting_store: Store,
-) -> None:
+def test_snapshots_older_than_a_day_are_thinned_and_features_stay(acting_store: Store) -> None:
     cluster = Written(running(1))
     one = worker(acting_store, cluster)
     for _ in range(5):
         tick(cluster, one)
     tick(cluster, one, after_s=DAY + HOUR)
+    table = metadata.tables["snapshots"]
     with acting_store.read() as tx:
         assert len(snapshots.list_snapshots(tx, 1, since=0)) == 6
-        table = metadata.tables["snapshots"]
         kept = tx.scalar(select(func.count()).where(table.c.queue.is_not(None)))
     assert kept in {2, 3}, "one an hour of the old ones, and the newest"
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.domain import overlap_price
 from mirage.domain.chain import Chain, ChainId, Link, Style
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId
+from mirage.services.chains import overlap_price
 from mirage.services.provision.chain_price import price_chain
 from tests.support.paths import PLUGIN
 

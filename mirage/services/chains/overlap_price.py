@@ -11,17 +11,12 @@ from collections.abc import Iterable
 from mirage.domain.chain import Chain, Link, Style
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.time_units import MINUTE_S
+from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE
 
-LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE = 0.01, 0.1
 START_UP_S = 600
 """Of a link, until hand-overs of its chain tell it."""
 _OLD_S = 86400
 """A start-up that took longer is no start-up."""
-
-
-def compute_switch_price(start_up_s: float, missed_s: float, limit_s: float) -> float:
-    """The price in hours of interruption for an hour of overlap. All of them are seconds."""
-    return min(MOST_SWITCH_PRICE, max(LEAST_SWITCH_PRICE, (start_up_s + missed_s) / limit_s))
 
 
 def get_first_price(style: Style | None, asked: float | None) -> float:
