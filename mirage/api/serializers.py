@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.api.schemas.handover_schemas import HandoverItem
+from mirage.domain import script_turns
 from mirage.domain.chain import Chain, Link, LinkState
 from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
 from mirage.http.dependencies import Freshness, to_instant, to_optional_instant
-from mirage.services.chains import explanations, link_risks, overlap_price, script_turns
+from mirage.services.chains import explanations, link_risks, overlap_price
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.events.audit import AuditEntry

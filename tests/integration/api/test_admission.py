@@ -286,7 +286,7 @@ def test_connections_leave_descriptors_to_the_worker(
 
 
 def test_with_too_few_descriptors_nothing_is_served() -> None:
-    with pytest.raises(InputError, match="at least 176"):
+    with pytest.raises(InputError, match="needs 176 or more"):
         admission.compute_connection_limit(512, 128)
 
 

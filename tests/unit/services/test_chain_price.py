@@ -9,6 +9,7 @@ import pytest
 from mirage.domain.chain import Chain, ChainId, Link, Style
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId
+from mirage.policy.rules import switch_price
 from mirage.services.chains import overlap_price
 from mirage.services.provision.chain_price import price_chain
 from tests.support.paths import PLUGIN
@@ -51,8 +52,8 @@ def price(*seconds: int, hours: int = 24, links: tuple[Link, ...] = ()) -> float
 
 def test_it_is_the_start_up_and_the_expected_interruption_over_the_time_limit() -> None:
     assert price(hours=5) == pytest.approx(600 / (5 * HOUR), abs=5e-4)
-    assert price(hours=240) == overlap_price.LEAST_SWITCH_PRICE == 0.01
-    assert price(hours=1) == overlap_price.MOST_SWITCH_PRICE == 0.1
+    assert price(hours=240) == switch_price.LEAST_SWITCH_PRICE == 0.01
+    assert price(hours=1) == switch_price.MOST_SWITCH_PRICE == 0.1
 
 
 def test_the_start_up_is_measured_from_the_chains_own_hand_overs() -> None:
