@@ -175,7 +175,7 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
         assert asked(client, "POST", "/api/v1/completions", b'{"job_id": 7}') == 202
         assert asked(client, "POST", f"{PATH}/{CHAIN}/pause") == 401
         assert asked(client, "GET", PATH) == 401
-    told = [line for line in log if "names no cluster: renew" in line["event"]]
+    told = [line for line in log if "names no cluster: update slurm_plugin" in line["event"]]
     assert [line["user"] for line in told] == [me], "once, however often"
     with stage.serving(who) as client:
         assert asked(client, "POST", PATH, BODY) == 401

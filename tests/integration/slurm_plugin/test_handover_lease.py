@@ -235,7 +235,7 @@ def test_a_folder_is_a_checkpoint_too_under_a_new_name(
             Path(name).mkdir()
             (Path(name) / "shard").write_text(str(step))
     again = first.checkpoint(tmp_path / "step-2")
-    with pytest.raises(module.HandoverError, match="add the step"), again:
+    with pytest.raises(module.HandoverError, match="name it by step"), again:
         pass
     first.release()
     second = link(2)

@@ -350,6 +350,6 @@ def test_a_carrier_without_the_words_of_a_link_runs_its_script_once(
     said = f"{len(words)} {(words or [''])[0]} no link\n"
     assert (done.returncode, done.stdout.decode()) == (7, said)
     assert done.stderr.count(b"\n") == 1
-    assert b"its script runs once, as a plain job" in done.stderr
+    assert b"the script runs once, as a plain job" in done.stderr
     assert (sorted(chain.rglob("*")), len(slurm.calls())) == (before, 1)
     assert list(Path(slurm.environ["TMPDIR"]).iterdir()) == []
