@@ -97,28 +97,28 @@ alice elsewhere -    -      -       -       -         -          -      -       
 """
 
 _STEERING = "look at, pause, resume, cancel their own chains"
-_MARKS = "it is heard only where Slurm shows the chain's owner as the job's user"
-_FILES = "no role opens it to others"
-_OWNER = "Registering it, its price and its policy are its owner's alone"
-_HOLDS = "Mirage releases no hold but its own"
+_MARKS = "the mark counts only if Slurm shows the chain's owner as the job's user"
+_FILES = "no role opens the directory to anybody else"
+_OWNER = "Only its owner may register a chain and set its price and policy"
+_HOLDS = "Mirage releases only its own holds"
 
 # Of each way: the sentence that an action's cells follow, word for word (`test_expected.py`).
 SENTENCES = {
     "API": {
-        "see": "another's chain is answered exactly as one that does not exist",
+        "see": "another user's chain gets the same answer as a chain that does not exist",
         **dict.fromkeys(("pause", "resume", "cancel"), _STEERING),
-        "register": "Anybody known registers chains of their own",
+        "register": "Every known user may register chains of their own",
         **dict.fromkeys(("take over", "price", "policy"), _OWNER),
         "release": _HOLDS,
     },
     "page": {
-        "see": "another's chain is answered exactly as one that does not exist",
+        "see": "another user's chain gets the same answer as a chain that does not exist",
         **dict.fromkeys(("pause", "resume", "cancel"), _STEERING),
         "release": _HOLDS,
     },
     "comment": {
         **dict.fromkeys(("pause", "resume", "cancel", "take over"), _MARKS),
-        "register": "one that nobody registered is its first job's user's",
+        "register": "a chain that nobody registered belongs to its first job's user",
         "release": _HOLDS,
     },
     "file": {
@@ -127,7 +127,7 @@ SENTENCES = {
     },
     "plugin": {
         **dict.fromkeys(("see", "resume", "cancel"), _FILES),
-        "register": "Anybody known registers chains of their own",
+        "register": "Every known user may register chains of their own",
         **dict.fromkeys(("take over", "price", "policy"), _OWNER),
         "release": _HOLDS,
     },
