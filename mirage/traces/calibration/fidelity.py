@@ -9,7 +9,8 @@ from mirage.domain.time_units import DAY_S, HOUR_S, WEEK_S
 from mirage.traces.workloads.replay import LoggedOutcomes
 
 RAMP_UP_S = 6 * DAY_S
-"""Not judged: a log begins with what started then, the jobs that ran already are missing."""
+"""Submissions in this time after the first logged start are not judged. At the begin of a log the
+jobs that already ran are missing."""
 _MONDAY_S = 4 * DAY_S
 """1970-01-05 was one."""
 _LATE_S = 60
@@ -28,7 +29,8 @@ class Window:
         return (submit >= self.begin) & (submit < self.end)
 
     def has_most_of(self, week: "Week") -> bool:
-        """Half of it at least: a day or two of a week are no week's mean."""
+        """Return whether at least half of the week lies in the window: a mean over a day or two is
+        not a week's mean."""
         inside = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
         return inside >= WEEK_S / 2
 
@@ -46,7 +48,8 @@ class Week:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """Figures over jobs started in log and replay; None where there are too few to say."""
+    """Figures over the jobs that started in the log and in the replay. None: too few jobs or weeks
+    for the figure."""
 
     jobs: int
     wait_mae_h: float | None
@@ -56,13 +59,13 @@ class Fidelity:
     weekly_corr: float | None
     """Pearson correlation of the weeks' mean waits."""
     mean_ratio: float | None
-    """Mean wait of the replay by that of the log."""
+    """Mean wait in the replay divided by mean wait in the log."""
     late_eligible: int | None
-    """Of `jobs`, those that became eligible more than a minute after their submission: held, or
-    waiting for another job or a begin time, they waited for that as well as in the queue. None
-    where the log does not say when one of them became eligible."""
+    """Number of the `jobs` that became eligible more than a minute after their submission. They
+    were held, or waited for another job or a begin time, so their wait is not the queue's alone.
+    None: the log lacks the eligible time of a job."""
     weeks: tuple[Week, ...]
-    """Those of which at least half lies in the window."""
+    """The weeks of which at least half lies in the window."""
 
 
 def choose_window(submit: Ints, logged: LoggedOutcomes) -> Window:
@@ -78,7 +81,8 @@ def mask_judged_jobs(submit: Ints, start: Ints, logged: LoggedOutcomes, window: 
 
 
 def measure_fidelity(submit: Ints, start: Ints, logged: LoggedOutcomes, window: Window) -> Fidelity:
-    """The figures for a replay's starts (-1: never), row for row with the log's."""
+    """Compute the figures for a replay's starts. `start` is in epoch seconds, -1 for never, row for
+    row with the log's."""
     rows = mask_judged_jobs(submit, start, logged, window)
     at = submit[rows]
     log_h = np.maximum(logged.start[rows] - at, 0) / HOUR_S

@@ -15,19 +15,21 @@ from mirage.sim.types import NodeEvent, Outage, SimJob
 from mirage.traces.workloads.replay import LoggedOutcomes
 
 _GRID_S = 600
-"""How finely busy nodes are looked at."""
+"""Seconds between two looks at the number of busy nodes."""
 _BLOCK_S = 6 * HOUR_S
 _MOST_OF_IT = 9 / 36
-"""Share of a block's looks that must have been under pressure to say what there was."""
+"""A block shows how many nodes there were only if this share of its looks was under pressure."""
 _UNDER_PRESSURE = 2
-"""Users with a one-node job waiting. One alone may be kept by something else than the queue."""
+"""A look is under pressure if this many users have a one-node job waiting. A single user may be
+kept waiting by something else than the queue."""
 _WAITED_S = 600
 _SAME = 3
-"""Nodes within which two blocks are of one level: fragments that no waiting job fits."""
+"""Two blocks that differ by no more nodes than this have the same level. The difference is
+fragments that no waiting job fits into."""
 _LASTING = 2
-"""Blocks that make a level."""
+"""A level needs this many blocks in a row."""
 _SEVERAL = 3
-"""Users who must reach a limit exactly, or jobs that must follow one another."""
+"""A limit is inferred only if this many users reach it exactly. A chain needs this many jobs."""
 _TIGHT_S = 60
 _MOSTLY = 0.75
 
@@ -38,9 +40,9 @@ Levels = tuple[tuple[int, int], ...]
 class BusyBlock(NamedTuple):
     at: int
     nodes: float
-    """Busy, in all but a tenth of the time."""
+    """The number of nodes that were busy nine tenths of the time."""
     widest: int
-    """The nodes of the widest job that waited: so many may stand idle for it."""
+    """The nodes of the widest waiting job. So many nodes may stand idle for that job."""
 
     def compare_level(self, level: float) -> int:
         """1 above the level, -1 below it by more than a wide job explains, else 0."""
@@ -51,23 +53,25 @@ class BusyBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenChains:
-    """Jobs that follow one another as by a dependency, which logs do not record."""
+    """Jobs that follow one another as if by a dependency. Logs do not record dependencies."""
 
     chains: int
     jobs: int
-    """Jobs that were submitted while the one before ran or waited."""
+    """Number of jobs that were submitted while the job before them ran or waited."""
     wait_h: float
-    """From their submission to their start, in sum."""
+    """Sum of the hours from their submission to their start."""
 
 
 def infer_node_levels(
     submit: Ints, nodes: Ints, users: Ints, logged: LoggedOutcomes, until: int
 ) -> Levels:
-    """Nodes there were, by when they were all busy while small jobs of several users waited.
+    """Infer how many nodes there were, from the times at which all were busy while small jobs of
+    several users waited. `users` are numbers.
 
-    `users` are numbers. Blocks of six hours whose busy nodes differ little, or by no more than the
-    widest waiting job explains, are one level. While nobody waits nobody can tell: then it is the
-    larger of the levels before and after, or what was busy. Nothing after `until` is looked at.
+    Blocks of six hours form one level if their busy nodes differ little, or by no more than the
+    widest waiting job explains. At times when nobody waits the log does not show the level. There
+    the result is the larger of the levels before and after, or the number of busy nodes. Nothing
+    after `until` is looked at.
     """
     rows = (logged.start >= 0) & (logged.start < until)
     if not rows.any():
@@ -86,11 +90,11 @@ def infer_node_levels(
 def build_node_events(
     levels: Levels, nodes: Sequence[int], given: Sequence[NodeEvent] = (), until: int | None = None
 ) -> tuple[NodeEvent, ...]:
-    """Outages that leave `levels` of `nodes`, those `given` among them.
+    """Build the outages that reduce `nodes` to `levels`. The outages in `given` are among them.
 
-    Which nodes were missing a log does not tell: the last of `nodes` are drained. A node out by
-    `given` is one of the missing, for the level counts what was busy; from `until` on, where no
-    level was seen, it comes on top.
+    A log does not show which nodes were missing, so the last nodes are drained. A node that is out
+    by `given` counts as one of the missing nodes, since the level counts busy nodes. From `until`
+    on no level is known, and an outage in `given` then comes on top.
     """
     level_from = dict(levels)
     level = len(nodes)
@@ -127,8 +131,8 @@ def _diff_outages(
 
 
 def infer_running_limit(users: Ints, logged: LoggedOutcomes, until: int) -> int:
-    """MaxJobsPU: the most jobs any user ever had running, where several users had just that
-    many; else 0."""
+    """Infer MaxJobsPU: the most jobs that any user ever had running, if several users had exactly
+    that many. Otherwise 0."""
     most: list[int] = []
     rows = (logged.start >= 0) & (logged.start < until) & (logged.end > logged.start)
     for user in np.unique(users[rows]):
@@ -142,9 +146,12 @@ def infer_running_limit(users: Ints, logged: LoggedOutcomes, until: int) -> int:
 
 
 def find_hidden_chains(jobs: Sequence[SimJob], logged: LoggedOutcomes, until: int) -> HiddenChains:
-    """Chains by one rule: same user, node count and name but for its digits at the end; of the
-    jobs submitted before the one before had ended, at least three, and three quarters, started
-    within a minute of that end."""
+    """Find chains by one rule. The jobs of a chain have the same user, node count and name (digits
+    at the name's end apart).
+
+    Jobs that were submitted before the job before them had ended are counted. At least three of
+    them, and at least three quarters, must have started within a minute of that end.
+    """
     by_key: dict[tuple[str, str, int], list[int]] = {}
     for row, job in enumerate(jobs):
         if job.name and 0 <= logged.start[row] < until:
@@ -214,7 +221,7 @@ def _build_blocks(
 
 
 def _group_runs(blocks: list[BusyBlock]) -> list[list[BusyBlock]]:
-    """Blocks of one level together; a single one aside belongs to the level around it."""
+    """Group blocks of one level. A single block of another level belongs to the level around it."""
     runs: list[list[BusyBlock]] = []
     current: list[BusyBlock] = []
     aside: list[BusyBlock] = []
@@ -235,7 +242,7 @@ def _group_runs(blocks: list[BusyBlock]) -> list[list[BusyBlock]]:
 
 
 def _compute_height(run: list[BusyBlock]) -> int:
-    """The most that were busy, but for blocks in which drained nodes' jobs still ran."""
+    """The most nodes that were busy. Blocks in which jobs of drained nodes still ran are left out."""
     nodes = [block.nodes for block in run]
     middle = float(np.median(nodes))
     return round(max(n for n in nodes if n <= middle + _SAME))

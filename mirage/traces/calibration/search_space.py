@@ -12,16 +12,16 @@ class SearchSetting(NamedTuple):
     """A whole number above 0, searched by its logarithm."""
 
     name: str
-    """slurm.conf's."""
+    """The name of the setting in slurm.conf."""
     field: str
-    """In Params."""
+    """The name of the field in `Params`."""
     low: int
     high: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTrial:
-    """Numbers for the knobs by name, and how well they did: more is better."""
+    """A number for each setting by name, and the score of the replay: higher is better."""
 
     values: Mapping[str, int]
     score: float
@@ -38,7 +38,8 @@ SEARCH_SETTINGS = (
     SearchSetting("bf_max_job_test", "bf_max_job_test", 20, 1000),
     SearchSetting("bf_interval", "bf_interval_s", 30, 300),
 )
-"""Nodes are not among them: the log shows them, and a wrong number would hide other faults."""
+"""The number of nodes is not searched for. The log shows it, and a wrong number would hide other
+faults."""
 
 
 def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
@@ -47,7 +48,8 @@ def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
 
 
 def get_search_values(params: Params) -> dict[str, int]:
-    """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
+    """Return the numbers of `params` by name. Weights are scaled so that the age weight is
+    AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
     values = {knob.name: knob.low for knob in SEARCH_SETTINGS}
     values |= {knob.name: int(getattr(params, knob.field)) for knob in list_search_settings(params)}
@@ -55,7 +57,7 @@ def get_search_values(params: Params) -> dict[str, int]:
 
 
 def apply_search_values(params: Params, values: Mapping[str, int]) -> Params:
-    """`params` with these numbers; a scheduler that is off stays off."""
+    """Return `params` with these numbers. A scheduler that is off stays off."""
     fields: dict[str, Any] = {
         knob.field: values[knob.name] for knob in list_search_settings(params)
     }

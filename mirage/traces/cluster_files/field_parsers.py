@@ -24,7 +24,7 @@ _LARGEST = 1 << 40
 """Of any number of a file: sums and products of them stay inside 64 bits."""
 _NUMBERS = re.compile(r"[\d\s,-]+")
 HARMLESS_FLAGS = frozenset({"FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC", "NO_NORMAL_TRES"})
-"""Of PriorityFlags: what the simulator does anyway, or what touches nothing that it has."""
+"""Words of PriorityFlags that the simulator obeys anyway, or that change nothing in it."""
 
 
 def build_count_parser(least: int, most: int = _LARGEST) -> FieldParser:
@@ -39,7 +39,7 @@ def build_count_parser(least: int, most: int = _LARGEST) -> FieldParser:
 
 
 def parse_interval(value: Any) -> int:
-    """Seconds between the passes of a scheduler, or -1, with which Slurm turns it off."""
+    """Parse the seconds between two passes of a scheduler. -1 turns the scheduler off in Slurm."""
     if value == OFF and not isinstance(value, bool):
         return OFF
     try:
@@ -49,12 +49,12 @@ def parse_interval(value: Any) -> int:
 
 
 def parse_weight(value: Any) -> int:
-    """Slurm keeps them in 32 bits."""
+    """Parse a weight. Slurm keeps weights in 32 bits."""
     return int(build_count_parser(0, (1 << 32) - 1)(value))
 
 
 def build_minutes_parser(least: int) -> Callable[[Any], int]:
-    """A whole number of minutes from `least` on, as seconds."""
+    """Build a parser of whole minutes, at least `least`. The parser returns seconds."""
     return lambda value: int(build_count_parser(least)(value)) * MINUTE_S
 
 
@@ -86,7 +86,7 @@ def parse_duration(value: Any) -> int:
 
 
 def parse_max_time(value: Any) -> int:
-    """0: no limit."""
+    """Parse a time limit into seconds. 0 is no limit."""
     if str(value).upper() in {"UNLIMITED", "INFINITE"}:
         return 0
     return parse_duration(value)
@@ -124,7 +124,7 @@ def parse_select_type(value: Any) -> SelectType:
 
 
 def parse_slurm_version(value: Any) -> str:
-    """Empty: nobody told."""
+    """Parse a release of Slurm. Empty: the release is not known."""
     if value != "" and not is_version(parse_text(value)):
         raise ValueError('must be a release of Slurm such as "24.11.5"')
     return parse_text(value)
@@ -141,9 +141,9 @@ _PARTITION_TIME_LIMIT = "PartitionTimeLimit"
 
 
 def parse_qos_flags(value: Any) -> bool:
-    """Return whether a QOS's Flags contain the one that is simulated. Any other is a fault.
+    """Return whether a QOS's Flags contain PartitionTimeLimit, the one flag that is simulated.
 
-    Raises ValueError for others.
+    Raises ValueError for any other flag.
     """
     words = {w.strip() for w in parse_text(value).split(",")} - {""}
     unknown = sorted(w for w in words if w.lower() != _PARTITION_TIME_LIMIT.lower())
@@ -161,7 +161,8 @@ _TRES = {
 
 
 def parse_tres_limits(value: Any) -> dict[str, int]:
-    """Fields of Qos."""
+    """Parse limits such as `cpu=64,gres/gpu=8` into the fields of `Qos` by name. Raises ValueError
+    for a resource that is not simulated."""
     try:
         limits = parse_tres(parse_text(value))
     except OverflowError:
@@ -173,12 +174,13 @@ def parse_tres_limits(value: Any) -> dict[str, int]:
 
 
 def parse_gpus(value: Any) -> int:
-    """`gpu:a100:8`: 8."""
+    """Count the GPUs of a Gres text: `gpu:a100:8` gives 8."""
     return int(build_count_parser(0)(count_gpus(parse_text(value))))
 
 
 def parse_instant(value: Any) -> int:
-    """Epoch seconds, of themselves or of a date and time with its offset."""
+    """Parse an instant into epoch seconds. It is given as epoch seconds, or as a date and time with
+    its offset from UTC."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("needs its offset from UTC, such as 2026-01-31T12:00:00Z")
@@ -198,9 +200,10 @@ def parse_outage(value: Any) -> Outage:
 
 
 def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser:
-    """Node numbers, ascending, each once; () for "ALL". They are below `total` where that is known.
+    """Build a parser of node numbers. It returns them ascending, each once, or () for "ALL".
+    Numbers must be below `total` if `total` is known.
 
-    From a list of numbers, a text of numbers (`0-3,7`), or a host list of `names`.
+    The parser takes a list of numbers, a text of numbers (`0-3,7`), or a host list of `names`.
     """
     number_of = {host: number for number, host in enumerate(names)}
 

@@ -40,7 +40,7 @@ class ClusterFile:
     node_names: tuple[str, ...]
     """By node number; empty where the file has none."""
     warnings: tuple[str, ...]
-    """What reads, and yet may not be meant: a sentence each."""
+    """Sentences on settings that are valid but may not be meant."""
 
     def get_max_time_s(self) -> dict[str, int]:
         """Return MaxTime by partition, for partitions with a limit for jobs of every QOS."""
@@ -50,12 +50,12 @@ class ClusterFile:
 
 
 def load_cluster_params(path: Path) -> Params:
-    """Params of a C.toml; every fault in it at once as ConfigError."""
+    """Load the Params of a cluster file. Raises ConfigError, which lists every fault of the file."""
     return load_cluster_file(path).params
 
 
 def load_cluster_file(path: Path) -> ClusterFile:
-    """All of a C.toml; every fault in it at once as ConfigError."""
+    """Load a whole cluster file. Raises ConfigError, which lists every fault of the file."""
     try:
         written = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -66,7 +66,8 @@ def load_cluster_file(path: Path) -> ClusterFile:
 
 
 def parse_cluster_file(written: str, source: str) -> ClusterFile:
-    """The same for the text of one; `source` is what faults call it."""
+    """Parse the text of a cluster file. `source` is the name of the file in faults. Raises
+    ConfigError, which lists every fault."""
     try:
         document = tomllib.loads(written)
     except (ValueError, RecursionError) as error:  # tomllib lets through what int() says
@@ -174,7 +175,8 @@ class _DocumentReader:
         self._document = document
 
     def parse_fields(self) -> Table:
-        """The fields of Params that the document gives; of use only where there are no faults."""
+        """Return the fields of Params that the document gives. The result is valid only if `faults`
+        is empty."""
         given = self._parse_section("cluster", _CLUSTER, needed=("name", "nodes"))
         given |= self._parse_section("scheduler", _SCHEDULER)
         self.node_names = given.pop("node_names", ())
@@ -218,7 +220,8 @@ class _DocumentReader:
         return tuple(Reservation(**row) for row in rows)
 
     def _parse_node_events(self, nodes: FieldParser, total: int) -> tuple[NodeEvent, ...]:
-        """Sorted; of what happens to a node at one instant the worst is the last."""
+        """Return the events sorted. If several events change a node at one instant, the worst one
+        comes last."""
         keys = {"State": ("state", values.parse_outage)} | dict(_build_period_keys(nodes))
         rows = self._parse_rows("outages", keys, needed=("State", "StartTime", "Nodes"))
         self._check_periods("outages", rows)
@@ -257,7 +260,8 @@ class _DocumentReader:
         return self._parse_table(f"[{name}]", table, keys, needed)
 
     def _parse_rows(self, name: str, keys: FieldParsers, needed: Sequence[str]) -> list[Table]:
-        """The rows of a list; those with a fault are left out, so that the rest can be checked."""
+        """Parse the rows of a list. Rows with a fault are left out, so the other rows can be
+        checked."""
         listed = self._document.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
             self.faults.append(f"{name}: must be written as [[{name}]], one section for each")
@@ -317,7 +321,7 @@ class _DocumentReader:
 
 
 _WEAKEST_FIRST = (Outage.RESUME, Outage.DRAIN, Outage.DOWN)
-"""Of several at one instant the simulator takes the last."""
+"""Order of events of one node at one instant: the simulator obeys the last one."""
 
 
 def _build_sort_key(event: NodeEvent) -> tuple[int, int, int]:
@@ -336,7 +340,8 @@ def _describe_unchecked_release(params: Params) -> list[str]:
 
 
 def _describe_reservation_overlaps(reservations: Sequence[Reservation]) -> list[str]:
-    """A sentence for each pair that keeps a node at one time; the simulator keeps it for both."""
+    """Describe each pair of reservations that reserve a node at the same time. The simulator
+    reserves the node for both."""
     said = []
     for one, other in combinations(reservations, 2):
         if one.start < other.end and other.start < one.end and _has_common_node(one, other):

@@ -1,4 +1,4 @@
-"""Cluster files written: the text that reads back to equal Params."""
+"""Writes cluster files: the text can be read back into equal Params."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +154,7 @@ def _build_reservation(reservation: Reservation) -> Mapping[str, Value]:
 
 
 def _iter_outages(events: Sequence[NodeEvent]) -> Iterator[Mapping[str, Value]]:
-    """Events of one kind at one instant are one entry: a return is an entry of its own."""
+    """Group events of one kind at one instant into one entry. A return is an entry of its own."""
     ordered = sorted(events, key=lambda e: (e.at, e.outage, e.node))
     for (at, outage), group in groupby(ordered, key=lambda e: (e.at, e.outage)):
         nodes = tuple(event.node for event in group)

@@ -23,7 +23,7 @@ _SUSPECT_MARK = "_suspect"
 """Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
 
 RawRow = dict[str, Any]
-"""A foreign row: values of the types that `_convert_column` has made sure of."""
+"""A row of the file. `_convert_column` has checked the types of its values."""
 
 
 class ParquetTrace:
@@ -147,10 +147,10 @@ def _get_first_line(error: Exception) -> str:
 
 
 def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
-    """Read (job id, submission) of the rows that say themselves that their wait is not only the
-    queue's; none where the file has no column `flags`.
+    """Read (job id, submission) of the rows whose flags say that their wait is not the queue's
+    alone. Empty if the file has no column `flags`.
 
-    `path` has been read as a trace before: it is in order.
+    `path` must have been read as a trace before, so the file is known to be valid.
     """
     if "flags" not in pq.read_schema(path).names:
         return set()

@@ -35,7 +35,7 @@ class SacctDump:
     def __init__(
         self, lines: TextLines, zone: tzinfo | None = None, cluster: str | None = None
     ) -> None:
-        """`cluster`: whose rows are wanted; None: those of all in it."""
+        """`cluster`: only rows of this cluster are read. None: all rows."""
         self._lines = lines
         self._clock = SiteClock(zone)
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Wall-clock text of a site to epoch seconds, through the hour that a year has twice."""
+"""Converts a site's local times to epoch seconds, also in the hour that daylight saving repeats."""
 
 from datetime import datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,7 +9,7 @@ from mirage.slurm.commands.sacct_record import BadField
 _TIMES = "in epoch seconds or as 2023-03-01T12:00:00"
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "invalid"})
 _LONGEST = 18
-"""Digits of a number that means anything."""
+"""A number with more digits is not a time in epoch seconds."""
 
 
 def get_time_zone(name: str) -> tzinfo:
@@ -23,15 +23,16 @@ def get_time_zone(name: str) -> tzinfo:
 
 
 class SiteClock:
-    """A site's clock on the wall; without a zone, that of this host."""
+    """A site's local clock. Without a zone it is the clock of this host."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._zone = zone
 
     def parse_epoch(self, text: str, what: str, not_before: int | None = None) -> int | None:
-        """Epoch seconds of `2023-03-01T12:00:00` (local) or of epoch seconds; None for Unknown.
+        """Parse a local time such as `2023-03-01T12:00:00`, or epoch seconds, into epoch seconds.
+        None for Unknown.
 
-        In the hour that daylight saving repeats the first reading is taken, unless it lies before
+        In the hour that daylight saving repeats, the first reading is taken, unless it lies before
         `not_before`.
         """
         found = self.parse_readings(text, what)
@@ -40,8 +41,8 @@ class SiteClock:
         return next((one for one in found if not_before is None or one >= not_before), found[0])
 
     def parse_readings(self, text: str, what: str) -> tuple[int, ...]:
-        """The instants that the text may mean: none for Unknown, two in the hour that is repeated,
-        the earlier first."""
+        """Return the instants that the text may mean, in epoch seconds: none for Unknown, and two,
+        the earlier one first, in the hour that daylight saving repeats."""
         word = text.strip()
         if word.isascii() and word.isdigit():
             return _parse_epoch(word, what)
@@ -65,7 +66,7 @@ class SiteClock:
 
 
 def _parse_epoch(word: str, what: str) -> tuple[int, ...]:
-    """Slurm writes 0 for what has not been."""
+    """Parse epoch seconds. Slurm writes 0 for an event that has not happened."""
     if len(word) > _LONGEST:
         raise BadField(f"{what} is no time in epoch seconds", word)
     found = int(word)

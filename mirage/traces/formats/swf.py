@@ -26,7 +26,8 @@ _STATES = {
     5: JobState.CANCELLED,
 }
 _PARTIAL = frozenset({2, 3, 4})
-"""Status of a line that is one execution of a job with a line of its own."""
+"""Status values of lines that describe one partial execution of a job. The whole job has its own
+line."""
 
 
 def iter_outcomes(lines: TextLines) -> Iterator[tuple[int, Outcome]]:

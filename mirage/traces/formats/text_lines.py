@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or gzip, with their numbers, and what a broken file says."""
+"""Reads the numbered lines of a text file, plain or gzip, and explains how a file is broken."""
 
 import gzip
 import os
@@ -16,7 +16,8 @@ _HEAD_BYTES = 1 << 16
 
 
 def read_head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked where it is gzip; one sentence where it does not open."""
+    """Read the first bytes of a file, unpacked if it is gzip. Raises InputError if the file cannot
+    be opened."""
     with _open_file(path) as raw:
         packed = raw.read(len(_GZIP)) == _GZIP
         raw.seek(0)
@@ -33,9 +34,10 @@ class TextLines:
         self.path = path
         self.number = 0
         self.unterminated = False
-        """The last line given has no newline: it is the file's last, and may be cut."""
+        """True if the last line given has no newline. It is then the file's last line, and may be
+        cut short."""
         self.garbled = False
-        """The last line given is not UTF-8: what stands for such bytes is not what was there."""
+        """True if the last line given is not valid UTF-8. The invalid bytes were replaced."""
         self._raw = _open_file(path)
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
         packed = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
@@ -88,7 +90,8 @@ def parse_lines(
     *,
     ignored: Callable[[str], bool] = _skip_nothing,
 ) -> Iterator[tuple[int, Outcome]]:
-    """A record or a refusal for every line that is left; a line that is cut short ends it."""
+    """Yield the line number and a record or a refusal for each line that is not ignored. Raises
+    InputError at a line that is cut short."""
     for number, line in lines:
         if not line.strip() or ignored(line):
             continue

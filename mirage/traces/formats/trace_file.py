@@ -41,7 +41,8 @@ _JSON = ("{", "[")
 _COLUMNS = "|"
 DUPLICATE = "same job id and submit time as another row"
 ANOTHERS = "the same job under another user: what a user wrote into a column such as JobName"
-"""sacct prints a newline in a text as it stands, so that a text can hold a row."""
+"""sacct does not escape a newline inside a text. A user's text can therefore look like a row of its
+own."""
 _SUBMIT_BITS = 34
 
 
@@ -54,7 +55,7 @@ class RowTally:
     refused: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     assumed: Counter[str] = field(default_factory=Counter)
-    """Of those kept: what was taken in the place of what they lack."""
+    """Counts, by reason, of the rows kept with an assumed value in place of a missing one."""
     first: dict[str, int] = field(default_factory=dict)
     """The line (in parquet the row) where a reason was first met."""
 
@@ -91,7 +92,8 @@ class TraceFile:
         self._source = source
         self._settled: dict[int, bool] = {}
         self._owners: dict[int, int] = {}
-        """Of each job so far: a hash, since names would take the most of a large file's memory."""
+        """A hash of the owner of each job so far, by job id. Names would take most of the memory
+        for a large file."""
 
     @property
     def share(self) -> float:
@@ -107,7 +109,7 @@ class TraceFile:
         self._source.close()
 
     def iter_batches(self, rows: int = BATCH_ROWS) -> Iterator[list[Job]]:
-        """The jobs in the file's order, never two of one key in a batch."""
+        """Yield the jobs in the file's order. No batch has two jobs of one key."""
         batch: dict[int, Job] = {}
         for number, outcome in self._outcomes:
             self.tally.read += 1
@@ -138,10 +140,8 @@ class TraceFile:
         return self._owners.setdefault(key, owner) != owner
 
     def _is_superseded(self, key: int, job: Job) -> bool:
-        """Return whether an earlier row says as much.
-
-        Dumps put together from windows repeat jobs: the row that has the end counts.
-        """
+        """Return whether an earlier row of the job is at least as complete. Dumps that were joined
+        from windows repeat jobs, and the row with an end counts."""
         before = self._settled.get(key)
         if before is None or (job.state.has_ended and not before):
             self._settled[key] = job.state.has_ended
@@ -156,11 +156,11 @@ def open_trace(
     *,
     cluster: str | None = None,
 ) -> TraceFile:
-    """The trace in a file, its format found from its content unless given.
+    """Open the trace in a file. The format is detected from the content unless it is given.
 
-    `timezone` is that of local times in a sacct dump (default: this host's) or a TACC log
-    (default: TACC's). `cluster`: whose rows are wanted of a dump that names several clusters.
-    Raises InputError for a file that is empty, cut short, or of no known format.
+    `timezone` is the zone of local times in a sacct dump (default: this host's) or a TACC log
+    (default: TACC's). `cluster`: of a dump that names several clusters, only this one's rows are
+    read. Raises InputError for a file that is empty, cut short, or of no known format.
     """
     zone = get_time_zone(timezone) if timezone else None
     start = read_head(path)

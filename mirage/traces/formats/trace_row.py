@@ -9,7 +9,8 @@ from mirage.slurm.commands import sacct_record
 from mirage.slurm.commands.sacct_record import BadField, Record
 
 CLOCK_TOLERANCE_S = 60
-"""How far a start may lie before its submission: two daemons' clocks, not a broken row."""
+"""A start may lie this many seconds before its submission. The two daemons' clocks may differ, so
+such a row is valid."""
 
 LATEST = 2**33
 """Epoch seconds of the year 2242. Anything later is milliseconds or rubbish."""
@@ -30,16 +31,17 @@ R = TypeVar("R")
 
 
 class RowRefused(Exception):
-    """This row is not taken; its message is the reason that is counted. Stays in this room."""
+    """Raised for a row that is not taken. Its message is the reason under which the row is counted.
+    Never leaves this package."""
 
 
 class RowSkipped(RowRefused):
-    """This row is in order, but it is no job of its own: a step, a partial execution."""
+    """Raised for a row that is valid but no job of its own: a job step or a partial execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer of a reader in the place of a job: why the row is not one."""
+    """Why a row is not a job. A parser returns it in place of a record."""
 
     reason: str
     skipped: bool = False
@@ -63,7 +65,7 @@ def try_parse(parse: Callable[[R], Record], row: R) -> Outcome:
 
 
 def check_job(job: Job) -> Job:
-    """The job with clean text; refused where its numbers contradict each other."""
+    """Return the job with clean text. Raises RowRefused if its numbers contradict each other."""
     _check_ranges(job)
     end = job.expected_end if job.end is None else job.end
     if end is not None and job.start is not None and end < job.start:
@@ -114,6 +116,6 @@ def _check_ranges(job: Job) -> None:
 
 
 def _strip_nul(job: Job) -> Job:
-    """PostgreSQL's text takes no NUL."""
+    """Remove NUL characters, which PostgreSQL's text cannot hold."""
     dirty = {n: t.replace("\0", "") for n in _TEXTS if "\0" in (t := getattr(job, n))}
     return replace(job, **dirty) if dirty else job

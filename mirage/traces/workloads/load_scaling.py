@@ -1,8 +1,8 @@
-"""A workload at another load: a model that has seen one season only meets others too.
+"""Scales the load of a workload, so that a model learns from more loads than one season shows.
 
-A share of the jobs is left out, or comes once more some weeks later: never earlier, since nobody
-may learn in one week from jobs of the next. Who asks for what, when in the week, and for how long
-it runs stay as they were.
+A share of the jobs is left out, or is submitted once more some weeks later. Copies never come
+earlier, since nobody may learn in one week from jobs of the next. Requests, the time in the week
+and run times stay as they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,19 +15,20 @@ from mirage.domain.time_units import DAY_S, WEEK_S
 from mirage.sim.types import SimJob
 
 MOST = 4.0
-"""Times the load; a queue that only grows teaches nothing."""
+"""The largest factor of the load. A queue that only grows teaches nothing."""
 _SHORT_S = 12 * WEEK_S
 _LATER = (1, 2, 3)
-"""Weeks after its job that a copy comes; days in a trace of less than twelve weeks."""
+"""A copy is submitted this many weeks after its job, or days in a trace of less than twelve weeks.
+"""
 _SEED = 20230213
 
 
 def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
-    """`load` times as many jobs, by submission; 1 are the jobs themselves.
+    """Return `load` times as many jobs, by submission. At load 1 the result is the jobs themselves.
 
-    Copies have new ids, and lack in the first weeks and beyond the last submission: in short traces
-    the load is a little less than asked. Dependencies stay as they are: they may name a job that
-    was left out.
+    Copies have new ids. There are none in the first weeks nor after the last submission, so in
+    short traces the load is a little less than asked for. Dependencies are not changed: they may
+    name a job that was left out.
     """
     if not jobs or load == 1.0:
         return list(jobs)
@@ -49,7 +50,7 @@ def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
 def _iter_copies(
     chosen: Sequence[SimJob], jobs: Sequence[SimJob], dice: np.random.Generator
 ) -> Iterator[SimJob]:
-    """Each of them once more, if that is before the last submission."""
+    """Yield a copy of each job whose new submission lies before the last submission."""
     last = jobs[-1].submit
     unit_s = WEEK_S if last - jobs[0].submit >= _SHORT_S else DAY_S
     for job, later in zip(chosen, dice.choice(_LATER, len(chosen)), strict=True):

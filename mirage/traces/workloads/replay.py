@@ -1,4 +1,5 @@
-"""A logged trace as a workload to replay: what each user asked for, and what only the log knows."""
+"""Turns a logged trace into a workload to replay: what each user asked for, and the facts that only
+the log knows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,9 +19,10 @@ from mirage.traces.formats.parquet import list_suspect_rows
 from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, TraceFormat, open_trace
 
 _NAMED = 10
-"""Clusters, in one sentence."""
+"""The most clusters that one sentence names."""
 Faults = dict[str, list[int]]
-"""By reason: the jobs, or for rows that did not read the line (parquet: row) where it first was."""
+"""For each reason, the job ids; for rows that could not be read, the line (in parquet the row) of
+the first one."""
 
 LARGER = "more nodes than the cluster has"
 NO_NODES = "no nodes"
@@ -50,7 +52,8 @@ class LoggedOutcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A workload, what the log says became of it, and every row that is not taken as it stands."""
+    """A workload, the log's outcomes of its jobs, and an account of every row that was not taken
+    unchanged."""
 
     workload: Workload
     logged: LoggedOutcomes
@@ -59,21 +62,22 @@ class Replay:
     refused: dict[str, int]
     """Rows left out, by reason."""
     assumed: dict[str, int]
-    """Rows replayed with something put right, by what."""
+    """Rows replayed with a corrected value, by what was corrected."""
     named: Faults
-    """Of all three: which."""
+    """The rows of `refused`, `assumed` and `skipped`, by reason."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows in order that are no jobs of their own, by reason: steps, rows of another cluster."""
+    """Valid rows that are no jobs of their own, by reason: job steps, rows of another cluster."""
     until: int | None = None
-    """The log's end, where jobs still ran: nothing later is known. Epoch seconds."""
+    """The log's end in epoch seconds if jobs still ran then. Nothing later is known."""
 
 
 def load_workload(path: Path, params: Params) -> Workload:
-    """The jobs of the trace in `path` that the cluster can run, by submission.
+    """Load the jobs of the trace in `path` that the cluster can run, by submission.
 
-    Nothing logged after submission enters but the run time (the simulator cuts it at the limit)
-    and, for a job cancelled while it waited, the instant its user gave up. Raises InputError
-    for a file that does not read; rows that make no sense are left out (`load_replay` counts them).
+    The workload contains what was known at submission, with two exceptions: the run time (the
+    simulator cuts it at the limit), and for a job cancelled while it waited, the instant of the
+    cancellation. Raises InputError for a file that cannot be read. Rows that make no sense are left
+    out (`load_replay` counts them).
     """
     return load_replay(path, params).workload
 
@@ -117,8 +121,11 @@ def load_replay(path: Path, params: Params, cluster: str | None = None) -> Repla
 
 
 def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
-    """Raise InputError for rows of several clusters where none is named, and where the one that is
-    named has none; after the trace was read."""
+    """Check, after the trace was read, which clusters its rows name.
+
+    Raises InputError if rows name several clusters and `cluster` is None, or if no row is of
+    `cluster`.
+    """
     names = ", ".join(sorted(trace.clusters)[:_NAMED])
     if cluster is None and len(trace.clusters) > 1:
         raise InputError(
@@ -130,7 +137,7 @@ def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
 
 
 def _dedupe_jobs(jobs: Iterable[Job]) -> tuple[list[Job], int]:
-    """Each job once, as its last row has it, and how many rows were of one that came again."""
+    """Return each job once, as in its last row, and the number of repeated rows."""
     by_key: dict[tuple[int, int], Job] = {}
     read = 0
     for job in jobs:
@@ -140,7 +147,7 @@ def _dedupe_jobs(jobs: Iterable[Job]) -> tuple[list[Job], int]:
 
 
 def _find_log_end(rows: Iterable[Job]) -> int:
-    """The latest instant that the log knows of."""
+    """Find the latest instant that the log contains, epoch seconds."""
     return max((max(_iter_instants(job)) for job in rows), default=0)
 
 
@@ -157,7 +164,7 @@ def _is_still_running(job: Job) -> bool:
 
 
 def recompute_cancelled_runs(taken: Replay, params: Params) -> Replay:
-    """The same log, for a cluster that differs in `cancelled_jobs_run` alone."""
+    """Return the same log for a cluster that differs only in `cancelled_jobs_run`."""
     jobs = [
         job
         if job.cancel_at is None
@@ -220,7 +227,7 @@ def _sort_by_submission(rows: list[Job], faults: _FaultRecorder) -> list[Job]:
 
 
 def _explain_unfit(job: Job, params: Params) -> str:
-    """Why the job cannot be replayed; empty where it can."""
+    """Explain why the job cannot be replayed. Empty if it can."""
     if job.nodes < 1:
         return NO_NODES
     if job.nodes > params.nodes:
@@ -289,7 +296,7 @@ def has_whole_nodes(job: SimJob, params: Params) -> bool:
 
 
 def get_partition(job: SimJob, params: Params) -> Partition:
-    """Its own; the default one where it names none."""
+    """Return the job's partition, or the default one if the job names none."""
     named = (p for p in params.partitions if p.name == job.partition)
     return next(named, params.partitions[0])
 
@@ -329,7 +336,8 @@ def _compute_cancelled_run_s(params: Params, waited_s: int, limit_s: int) -> int
 
 
 _GRACE_S = 300
-"""Slurm ends a job some time after its limit (KillWait, the minutes of its own clock)."""
+"""Slurm ends a job up to this many seconds after its limit (KillWait, and its clock of whole
+minutes)."""
 
 
 def _assign_partition(sim: SimJob, params: Params, job: Job, faults: _FaultRecorder) -> SimJob:

@@ -56,7 +56,7 @@ _RATIOS: dict[int, tuple[tuple[float, ...], float]] = {
 """By upper bound of the limit, minutes: run time over limit at _RATIO_AT, and the share of hits."""
 
 _WIDE_LIMIT_S = {12: 86400, 32: 3600}
-"""Longest limit from so many nodes on."""
+"""The longest time limit of jobs with at least so many nodes."""
 
 _PATIENCE_AT = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _PATIENCE_S = (5.0, 16.0, 54.0, 257.0, 3075.0, 19630.0, 172800.0)
@@ -67,7 +67,7 @@ _GAP_S = 20.0
 """Mean gap inside a burst."""
 
 _LARGEST_BURST = 0.35
-"""Machine-days after which a burst is cut off: what limits per user do at a site."""
+"""A burst is cut off after this many machine-days, as limits per user would do at a site."""
 _LOYALTY = 0.6
 """Correlation of a user's sessions in limit and in share of the limit used."""
 
@@ -110,7 +110,7 @@ class _Session:
     gaps: Ints
     run_s: Ints
     patience_s: Ints
-    """How long its user waits before cancelling; 0: as long as it takes."""
+    """Seconds that its user waits before cancelling it; 0: the user never cancels."""
 
     @property
     def work(self) -> float:
@@ -204,7 +204,8 @@ def _normalize_shares(weights: tuple[int, ...]) -> Floats:
 
 
 def _bound_limit(nodes: int, limit_s: int) -> int:
-    """Wide jobs are short on Lonestar6: of 32 nodes none asks for more than an hour."""
+    """Bound the time limit of wide jobs. On Lonestar6 no job of 32 nodes asks for more than an
+    hour."""
     return min([limit_s, *(most for wide, most in _WIDE_LIMIT_S.items() if nodes >= wide)])
 
 
