@@ -242,7 +242,7 @@ def _group_runs(blocks: list[BusyBlock]) -> list[list[BusyBlock]]:
 
 
 def _compute_height(run: list[BusyBlock]) -> int:
-    """The most nodes that were busy. Blocks in which jobs of drained nodes still ran are left out."""
+    """The most nodes that were busy, without blocks in which jobs of drained nodes still ran."""
     nodes = [block.nodes for block in run]
     middle = float(np.median(nodes))
     return round(max(n for n in nodes if n <= middle + _SAME))

@@ -50,7 +50,7 @@ class ClusterFile:
 
 
 def load_cluster_params(path: Path) -> Params:
-    """Load the Params of a cluster file. Raises ConfigError, which lists every fault of the file."""
+    """Load the Params of a cluster file. Raises ConfigError, which lists all its faults."""
     return load_cluster_file(path).params
 
 
