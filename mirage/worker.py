@@ -1,4 +1,4 @@
-"""The loop: look at Slurm, write it down, decide, act. One tick is one call; nothing overlaps."""
+"""The worker's loop: read Slurm, store what it shows, decide, act. Ticks never overlap."""
 
 import os
 import socket
@@ -51,32 +51,32 @@ from mirage.store.operations import clusters
 _log = structlog.get_logger(__name__)
 
 FORGED = "forged answer"
-"""The audit's word for what somebody else than Slurm wrote into one of its answers."""
+"""The audit event for text in one of Slurm's answers that Slurm did not write."""
 
 _FORGERIES_TOLD = 8
-"""Sentences of one tick, the earliest first: squeue is asked before accounting, which is of less
-weight and which a forger reaches more easily."""
+"""The most sentences that one tick records, earliest first. squeue comes before accounting, which
+matters less and is easier to forge."""
 
 _THIN_EVERY_S = 3600
 _LOOK_AGAIN_S = 3600
-"""A site without accounting may get it."""
+"""Seconds until a site without accounting is asked again, since it may get accounting."""
 _MISSED_TICKS = 3
 """A worker that has not renewed its lease for this many ticks is taken to be dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Seconds of the cluster's clock between two questions."""
+    """Seconds of the cluster's clock between two queries of one kind."""
 
     queue_s: int = 60
     pushed_queue_s: int = 120
-    """While slurmctld tells of ends by itself."""
+    """The interval of the queue while slurmctld reports ended jobs."""
     nodes_s: int = 120
     history_s: int = 300
 
 
 class Worker:
-    """One cluster's loop. Two may run on one database: the lease says which of them acts."""
+    """The loop of one cluster. Two workers may share a database: the one with the lease acts."""
 
     def __init__(  # noqa: PLR0913 - what a loop needs
         self,
@@ -96,11 +96,11 @@ class Worker:
         keep: Retention | None = None,
         chains_a_day: int = Quotas().registrations_per_day,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
-        says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
-        chains. `usage`: what asking Slurm has cost this process. `sensor`: what slurmctld counts of
-        it. `alarms`: what somebody wrote into Slurm's answers since the last time. `keep`: how long
-        what is kept. `chains_a_day`: of one user."""
+        """`owner_uid`: the user of a private service, which touches no other user's jobs.
+        `foreteller`: makes forecasts for jobs that are not submitted yet. `watch`: writes notices
+        about chains. `usage`: returns the cost of this process's Slurm calls. `sensor`: returns
+        slurmctld's count of them. `alarms`: returns new sentences about forged answers. `keep`: how
+        long rows are kept. `chains_a_day`: the most new chains of one user."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
@@ -125,7 +125,7 @@ class Worker:
         self._books = PeriodicRecorder(store, cluster_id)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Tick until `stop`; the tick under way is finished."""
+        """Tick until `stop` is set. The tick under way is finished."""
         while not stop.is_set():
             began = self._cluster.read_clock()
             self.run_tick()
@@ -138,7 +138,8 @@ class Worker:
             clusters.release_lease(tx, self._cluster_id, self._holder)
 
     def _compute_due_at(self, began: int) -> int:
-        """Return when to look again; pushes may bring the next look forward or put it off."""
+        """Return when to read the queue again. Pushes may bring the next read forward or put it
+        off."""
         if self._pushed.last is not None:
             self._read_pushes()
         return self._cadence.compute_next_look(began, self._pushed, self._cluster.read_clock())
@@ -151,7 +152,7 @@ class Worker:
             _log.warning("pushes cannot be read", error=str(error))
 
     def run_tick(self) -> None:
-        """One round. Slurm being away is normal: it is logged, and the next tick asks again."""
+        """Run one round. If Slurm does not answer, this is logged and the next tick asks again."""
         began = time.monotonic()
         error = ""
         try:
@@ -181,7 +182,7 @@ class Worker:
             _log.exception("the tick is not written down")
 
     def _record_forgeries(self, tx: Transaction, now: int) -> None:
-        """One row a tick: whoever writes into answers shall not fill the database as well."""
+        """Record at most one row a tick, so that a forger cannot fill the database."""
         found = self._alarms()
         if not found:
             return
@@ -212,7 +213,7 @@ class Worker:
         )
 
     def _get_current_rules(self) -> Rules:
-        """Within the limits that an admin may have set since the last tick."""
+        """Return the rules with the limits that an admin may have set since the last tick."""
         with self._store.read() as tx:
             limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
         return replace(self._rules, limits=limits)
@@ -259,7 +260,8 @@ class Worker:
             self._foreteller.run_tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
     def _list_marked_jobs(self, queue: Queue) -> list[Job]:
-        """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
+        """Return the jobs of the queue that carry a mark, with Slurm's full reasons why they
+        wait."""
         with self._store.read() as tx:
             known = frozenset(link.job_id for link in list_open_links(tx, self._cluster_id))
         return complete_reasons(
@@ -267,7 +269,7 @@ class Worker:
         )
 
     def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
-        """Those that may become links: only what is a link is ever moved."""
+        """Return the jobs that may become links. Only links are ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
         limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
         bounds = chain_quota.ChainQuota(live=limits.max_chains_per_user, a_day=self._chains_a_day)
@@ -276,7 +278,8 @@ class Worker:
         )
 
     def _refresh_nodes(self, now: int) -> tuple[Node, ...] | None:
-        """None while the last answer is young enough, or none came: the queue alone is enough."""
+        """Return the nodes; None if the last answer is recent or none came, as the queue is
+        enough."""
         if self._nodes_at is not None and now < self._nodes_at + self._intervals.nodes_s:
             return None
         try:
@@ -306,7 +309,7 @@ class Worker:
             link_sync.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _ingest_history(self, now: int) -> None:
-        """Accounting since the last time it answered, in overlapping windows."""
+        """Store accounting's records since its last answer, in overlapping windows."""
         if now < self._history_off_until:
             return
         if self._history_at is None:

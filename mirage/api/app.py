@@ -1,4 +1,4 @@
-"""The service's HTTP face: `create_app` puts routes, errors and the document together."""
+"""The HTTP application: `create_app` puts routes, errors and the OpenAPI document together."""
 
 import secrets
 from urllib.parse import urlsplit, urlunsplit
@@ -35,7 +35,7 @@ from mirage.http.quota import Quota
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
-"""Of an answer that says nothing else; a page brings its own."""
+"""The policy of an answer that sets none. A page sets its own."""
 
 
 def create_app(context: ApiContext) -> FastAPI:
@@ -78,7 +78,8 @@ def create_app(context: ApiContext) -> FastAPI:
 
 
 def _put_root_path(scope: Scope, root_path: str) -> None:
-    """Some proxies take it off the path, some do not: here it is on, as ASGI has it."""
+    """Put the root path in front of the path, as ASGI has it. Some proxies remove it, some do
+    not."""
     scope["root_path"] = root_path
     if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
         scope["path"] = root_path + scope["path"]
@@ -97,7 +98,7 @@ def _strip_origin(location: str) -> str:
 
 
 class _RequestGuard:
-    """Gives each request an id, and no request more than MAX_BODY bytes."""
+    """Gives each request an id, and refuses bodies of more than MAX_BODY bytes."""
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:
         self._app, self._root_path = app, root_path

@@ -1,4 +1,4 @@
-"""Mirage's own numbers as Prometheus reads them; nothing of a single user, job or chain."""
+"""Mirage's metrics for Prometheus. None is about a single user, job or chain."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,7 +21,7 @@ from mirage.store.operations import admin_overrides, clusters, telemetry
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _HANDOVERS = 100
-"""The forecast error is of the last so many."""
+"""The number of hand-overs, the last ones, from which the forecast error is computed."""
 
 
 def render_metrics(given: ApiContext) -> bytes:
@@ -31,7 +31,8 @@ def render_metrics(given: ApiContext) -> bytes:
 
 
 class _StoreCollector(Collector):
-    """Read from the store at each scrape: any process of the service gives the same answer."""
+    """Collects the metrics from the store at each scrape, the same in every process of the
+    service."""
 
     def __init__(self, given: ApiContext) -> None:
         self._given = given

@@ -1,4 +1,4 @@
-"""Completes the OpenAPI document: the errors of the routes, and the parts that all share."""
+"""Completes the OpenAPI document with the errors of the routes and the parts that all share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,8 +63,8 @@ def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install_document(app: FastAPI, prefix: str) -> None:
-    """Serve a document that knows the schema of a problem, which no route names as its answer, and
-    what all routes under `prefix` have alike."""
+    """Serve a document with the schema of a problem and the parts that all routes under `prefix`
+    share."""
 
     def build_document() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -72,7 +72,8 @@ def serialize_chain(
 
 
 def list_complete_handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
-    """The complete ones, with the successor's index. `links` are sorted by index."""
+    """Yield the complete hand-overs, each with its successor's index. `links` are sorted by
+    index."""
     by_index = {link.index: link for link in links}
     found = []
     for successor in links:

@@ -37,7 +37,8 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
 def release_kill_switch(
     asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Idempotency
 ) -> schemas.KillSwitch:
-    """Release what was pulled by command and by REST. A file is released by taking it away."""
+    """Release the kill switch where a command or REST pulled it. A pulling file has to be
+    removed."""
 
     def release_pulled() -> schemas.KillSwitch:
         now = given.clock()
@@ -69,7 +70,7 @@ def set_limit(
     who: AdminWriter,
     tx: Writing,
 ) -> schemas.LimitList:
-    """Set a limit in the place of the configuration's; in force from the worker's next tick."""
+    """Set a limit in place of the configured one, from the worker's next tick on."""
     now = given.clock()
     limit_overrides.set_limit_override(
         tx, given.cluster_id, name, new.value, now=now, actor=who.user
@@ -79,7 +80,7 @@ def set_limit(
 
 @router.get("/models", operation_id="getModels", responses=describe_read_errors(401, 403))
 def get_models(given: Context, who: Admin) -> schemas.ModelList:
-    """Trained models that the service finds, and which of each name is in use."""
+    """List the trained models that the service finds, and the version of each that is in use."""
     found = [] if given.models_dir is None else model_catalog.list_versions(given.models_dir)
     return schemas.ModelList(
         items=[views.serialize_model_line(line) for line in found],
@@ -95,7 +96,7 @@ def get_models(given: Context, who: Admin) -> schemas.ModelList:
 def get_model(
     name: ModelNamePath, version: ModelVersionPath, given: Context, who: Admin
 ) -> schemas.ModelView:
-    """A model's card, and why versions of its name were promoted."""
+    """Return a model's card, and why versions of this model were promoted."""
     return views.serialize_model(model_promotion.get_model(given, name, version))
 
 
@@ -107,8 +108,10 @@ def get_model(
 def promote_model(
     name: ModelNamePath, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
 ) -> schemas.Evidence:
-    """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
-    the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
+    """Put a version in use if it beats the version in use now.
+
+    Both are judged on tables that neither has seen. The 95 % interval of the difference in cost has
+    to lie below zero. Otherwise the answer is 409 with the figures.
     """
     found = model_promotion.promote_model(
         given,
@@ -139,5 +142,6 @@ def get_polling(
 
 @router.get("/status", operation_id="getStatus", responses=describe_read_errors(401, 403))
 def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
-    """The worker's last round, who holds the lease, the database, versions."""
+    """Return the worker's last round, the holder of the lease, the database's size, and
+    versions."""
     return views.serialize_status(service_status.read_status(tx, given.cluster_id), given.clock())

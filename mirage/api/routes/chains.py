@@ -1,4 +1,4 @@
-"""Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
+"""Routes about chains: register, show, pause, resume, cancel, and list decisions."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -139,7 +139,8 @@ def register_chain(
     tx: Writing,
     key: Idempotency,
 ) -> chain_schemas.ChainView:
-    """Register a chain whose first link is submitted. Repeating the request changes nothing."""
+    """Register a chain whose first link is already submitted. Repeating the request changes
+    nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
     kept = new if _should_keep_recipe(given, request) else new.model_copy(update={"recipe": None})
     return key.run_once(
@@ -275,7 +276,7 @@ def list_chain_decisions(
     where: DecisionFilterQuery,
     wanted: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
-    """Why Mirage moved, or did not: newest first, with what each decision was made from."""
+    """List the decisions on one chain, newest first, with reasons and inputs."""
     found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
     return _build_decision_response(paging, wanted, where, chain_id=found.chain_id)
 
@@ -289,7 +290,7 @@ def list_chain_decisions(
 def list_decisions(
     paging: Paging, reader: Reader, where: DecisionFilterQuery, wanted: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
-    """Decisions on all chains that the caller may see, newest first."""
+    """List the decisions on all chains that the caller may see, newest first."""
     require_identity(reader, JOBS, USAGE)
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     return _build_decision_response(paging, wanted, where, own=own)
@@ -345,7 +346,7 @@ StateRequestView = Annotated[
     "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
 )
 def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
-    """Start no further link until it is resumed; the running link goes on."""
+    """Pause the chain: no further link starts until it is resumed. The running link continues."""
     return ask(ChainState.PAUSED)
 
 
@@ -355,7 +356,7 @@ def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     responses=describe_write_errors(404, 409),
 )
 def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
-    """Undo a pause."""
+    """Resume a paused chain."""
     return ask(ChainState.ACTIVE)
 
 

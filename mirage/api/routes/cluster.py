@@ -1,4 +1,4 @@
-"""Routes on the cluster: how it stands, and its jobs."""
+"""Routes about the cluster: its present state, and its jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from mirage.store.operations import clusters
 router = APIRouter(tags=["cluster"])
 
 _NODES_WITHIN_S = 3600
-"""Nodes are asked for more rarely than the queue: the newest answer of the last hour is shown."""
+"""Seconds for which an answer about nodes is shown. Nodes are queried less often than the queue."""
 
 
 _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
@@ -31,7 +31,7 @@ _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 
 @router.get("/cluster", operation_id="getCluster", responses=describe_read_errors(401))
 def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
-    """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
+    """Return sums over the cluster as last seen, and Mirage's modes on it."""
     modes = clusters.list_modes(tx, given.cluster_id)
     fresh = read_freshness(tx, given)
     return cluster_schemas.ClusterView(
@@ -78,8 +78,11 @@ def list_jobs(
     qos: Annotated[str, Query(max_length=64)] = "",
     state: JobState | None = None,
 ) -> chain_schemas.JobPage | Response:
-    """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
-    private. `since` and `until` are of their submission."""
+    """List present and past jobs, highest id first.
+
+    Where the cluster keeps jobs private, these are the caller's own. `since` and `until` limit the
+    submission.
+    """
     require_identity(reader, JOBS)
     own = None if reader.can_see(JOBS) else reader.build_own_rows()
     where = JobFilter(

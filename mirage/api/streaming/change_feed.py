@@ -28,41 +28,41 @@ from mirage.store.events.changes import Change, Topic
 _log = structlog.get_logger(__name__)
 
 MOST = 256
-"""Listeners of one process, and at most half of its connections."""
+"""The most listeners of one process, and at most half of its connections."""
 MOST_OF_ONE = 16
-"""Of one user."""
+"""The most listeners of one user."""
 MOST_FROM_ONE = 32
-"""From one client of people who do not say who they are (http/server/admission.py)."""
+"""The most listeners from one client without a credential (http/server/admission.py)."""
 FOR_KNOWN = 64
-"""Of these, and at most half of them, kept for those who say who they are: others share the rest.
-"""
+"""Listeners that are kept for callers with a credential, at most half. Others share the rest."""
 EVERY_S = 1.0
 BATCH = 500
-"""Changes read at once, and the most that a listener may be behind when it comes back."""
+"""Changes that are read at once, and the most by which a returning listener may be behind."""
 REMEMBERED = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Changes after a number, oldest first, with whose the chains are; None: not all are kept."""
+    """Changes after a number, oldest first, with the owners of their chains. `news` None: some of
+    the changes are no longer kept."""
 
     news: Sequence[Change] | None
     owners: Mapping[ChainId, ChainOwner]
     newest: int
     health: str
-    """ok, stale or unavailable."""
+    """The health: ok, stale or unavailable."""
 
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """Somebody who listens. Its methods are called in the event loop alone."""
+    """One open stream of events. Its methods are called only in the event loop."""
 
     who: Principal
     client: str | None = None
-    """Where it connects from; None: from where many do."""
+    """The address of the client; None: many clients share it."""
     ended: bool = False
     lost: bool = False
-    """What it knows is of a database that has been put back: it begins anew."""
+    """Whether the database was restored from a copy, so that the listener has to begin again."""
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake_up(self) -> None:
@@ -73,7 +73,7 @@ class Listener:
         self._woken.set()
 
     async def wait_for_change(self, timeout_s: float) -> None:
-        """Until it is woken, or for so long."""
+        """Wait until the listener is woken, for `timeout_s` at most."""
         try:
             await asyncio.wait_for(self._woken.wait(), timeout_s)
         except TimeoutError:
@@ -82,7 +82,7 @@ class Listener:
 
 
 class ChangeFeed:
-    """The changes of one cluster as one process follows them, while anybody listens."""
+    """The changes of one cluster, which a process follows while anybody listens."""
 
     def __init__(self, given: ApiContext, *, every_s: float = EVERY_S) -> None:
         self._given = given
@@ -96,7 +96,7 @@ class ChangeFeed:
 
     @contextmanager
     def open_listener(self, who: Principal, client: str | None = None) -> Iterator[Listener]:
-        """Raises ProblemError where too many listen already."""
+        """Open a listener. Raises ProblemError if too many are open."""
         listener = Listener(who, client)
         if not self._has_room_for(listener):
             raise ProblemError(
@@ -135,7 +135,7 @@ class ChangeFeed:
         return seen
 
     def get_changes_after(self, number: int) -> Sequence[Change] | None:
-        """Changes after that number as far as they are known here; None: some are forgotten."""
+        """Return the known changes after that number; None: some are no longer kept."""
         if number >= self._last:
             return []
         first = self._last - len(self._recent)
@@ -218,4 +218,4 @@ def _can_see_chain(who: Principal, owner: ChainOwner | None) -> bool:
 
 
 Ending = Callable[[Callable[[], None]], None]
-"""Takes what is to be called when the server ends (http/auth/unix_peer.py)."""
+"""Takes a function to be called when the server ends (http/auth/unix_peer.py)."""

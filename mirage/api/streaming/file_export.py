@@ -1,5 +1,5 @@
-"""A whole list as a file: CSV for a spreadsheet, Parquet for a notebook, row for row what the
-pages say. It is read and sent a part at a time, each part in a short transaction of its own."""
+"""Sends a whole list as a file: CSV for a spreadsheet, Parquet for a notebook. Rows are those of
+the pages. The list is read and sent in parts, each in a short transaction of its own."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from mirage.http.context import ApiContext
 from mirage.store.database.engine import Transaction
 
 PART = 2000
-"""Rows read at a time."""
+"""The number of rows that are read at a time."""
 
 ExportRow = TypeVar("ExportRow")
 
@@ -47,7 +47,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
         }
     }
 }
-"""What a list says beside its pages."""
+"""The response of a list that is sent as a file, for the OpenAPI document."""
 
 
 def _choose_format(
@@ -72,7 +72,7 @@ def _choose_format(
 
 
 def _parse_media_range(part: str) -> tuple[str, float]:
-    """One media type of the header Accept, and how much it is wanted (RFC 9110, 12.5.1)."""
+    """Parse one media type of the header Accept and its weight (RFC 9110, 12.5.1)."""
     kind, *parameters = (word.strip() for word in part.split(";"))
     said = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
     try:
@@ -91,7 +91,8 @@ def export_rows(
     look: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
     view: Callable[[Transaction, Sequence[ExportRow]], Sequence[BaseModel]],
 ) -> StreamingResponse:
-    """The rows that `look` finds after a row (None: from the first on), as `view` shows them."""
+    """Yield the rows that `look` finds after a row, as `view` serializes them. None: from the
+    first."""
     given: ApiContext = request.app.state.context
     columns = list(list_columns(model))
     parts = _read_parts(given, look, view)
@@ -102,7 +103,7 @@ def export_rows(
 
 
 class _ExportResponse(StreamingResponse):
-    """Ended early for a reader that is too slow, or takes too long in all."""
+    """A response that ends early if the reader is too slow, or takes too long in all."""
 
     def __init__(self, request: Request, written: Iterator[bytes], **more: Any) -> None:
         super().__init__(written, **more)
@@ -137,7 +138,7 @@ class ColumnKind(StrEnum):
     BOOL = "bool"
     INSTANT = "instant"
     TREE = "tree"
-    """Written as JSON."""
+    """A nested value, which is written as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ class ExportColumn:
 
 
 def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[ExportColumn]:
-    """The fields of a wire type; those of a type within it are named `<field>_<theirs>`."""
+    """Yield the columns of a wire type. A field of a nested type is named `<field>_<nested
+    field>`."""
     for name, field in model.model_fields.items():
         found = _strip_none(field.annotation)
         where = (*path, name)
@@ -187,15 +189,15 @@ def _infer_kind(found: Any) -> ColumnKind:
 
 
 _BEFORE_FORMULA = re.compile(r"(?<![\s\";|])[\s\";|]*+(?=[=+\-@＝＋－＠])")  # noqa: RUF001
-"""Blanks, quotes and separators, as many as there are (a text of them alone is read once), with a
-character behind them that begins a formula."""
+"""Blanks, quotes and separators in any number, and after them a character that begins a formula.
+The pattern reads a text of such characters only once."""
 _SEPARATORS = ";|\t\r\n"
-"""In half the world a spreadsheet's separator is `;`: there it reads no comma and no quote of ours,
-and cuts a text at each `;` and end of line."""
+"""In many countries a spreadsheet's separator is `;`. There, it ignores our commas and quotes, and
+cuts a text at each `;` and end of line."""
 
 
 def _escape_formula(found: re.Match[str]) -> str:
-    """An apostrophe where a cell begins whose formula it makes a text."""
+    """Put an apostrophe where a cell begins, so that its formula becomes text."""
     run = found[0]
     begins = max(run.rfind(separator) for separator in _SEPARATORS) + 1
     in_a_cell = begins == 0 and found.start() > 0
@@ -232,7 +234,7 @@ def _format_cell(column: ExportColumn, row: BaseModel) -> object:
 
 
 class _Sink(io.RawIOBase):
-    """Keeps what is written until it is taken."""
+    """A buffer that keeps written bytes until they are taken."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []

@@ -14,11 +14,11 @@ from starlette.types import Message, Scope, Send
 _log = structlog.get_logger(__name__)
 
 LEAST_BYTES_S = 16 * 1024
-"""An old DSL line takes more."""
+"""The slowest allowed rate in bytes a second. An old DSL line is faster."""
 WINDOW_S = 30.0
-"""For so long a reader may pause, once it has read on at that rate for as long."""
+"""Seconds for which a reader may pause, after reading at that rate for as long."""
 PIECE = 64 * 1024
-"""Sent at a time: what uvicorn holds back before it waits for the reader."""
+"""Bytes that are sent at a time: as many as uvicorn buffers before it waits for the reader."""
 
 
 class ReadPace:
@@ -32,7 +32,7 @@ class ReadPace:
         self.left_s = window_s
 
     def record_sent(self, size: int, waited_s: float) -> None:
-        """So many bytes were taken, after so long a wait."""
+        """Record that the reader took `size` bytes after `waited_s` seconds."""
         earned_s = size / self._least_bytes_s - waited_s
         self.left_s = max(0.0, min(self._window_s, self.left_s + earned_s))
 
@@ -46,8 +46,12 @@ class _SlowReaderError(Exception):
 
 @asynccontextmanager
 async def enforce_read_pace(scope: Scope, send: Send, *, total_s: float) -> AsyncIterator[Send]:
-    """Yields what sends as `send` does, until the reader is too slow or `total_s` are over: then
-    the connection is cut, which a client can tell from a whole answer, and one line is logged."""
+    """Yield a function that sends as `send` does, until the reader is too slow or `total_s` are
+    over.
+
+    Then the connection is cut, so that the client sees that the answer is incomplete, and one line
+    is logged.
+    """
     pace, clock = ReadPace(WINDOW_S, LEAST_BYTES_S), asyncio.get_running_loop().time
 
     async def send_paced(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Requests done once, for a day under their caller's Idempotency-Key: a digest of each, no more."""
+"""Stores for a day which requests were done under an Idempotency-Key: a digest of each, no more."""
 
 from sqlalchemy import and_, delete, or_, select
 
@@ -8,12 +8,12 @@ from mirage.store.database.upsert import build_insert
 
 KEEP_S = 86400
 OF_ONE = 100
-"""Keys of one user, some 30 KB; the oldest goes for a new one. A repeat comes within minutes, and a
-wrapped sbatch in a loop uses one key for each chain."""
+"""The most keys of one user, some 30 KB. A new key replaces the oldest. A repeat comes within
+minutes, and a wrapped sbatch in a loop uses one key for each chain."""
 
 
 def find_fingerprint(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
-    """The digest of the request that the key stands for."""
+    """Return the digest of the request for which the key was used; None: it was not used."""
     query = select(table.c.fingerprint)
     query = query.where(table.c.uid == uid, table.c.key == key, table.c.at > now - KEEP_S)
     found = tx.scalar(query)
@@ -52,5 +52,5 @@ def _drop_surplus_keys(tx: Transaction, uid: int, key: str, now: int) -> None:
 
 
 def forget_expired_keys(tx: Transaction, now: int) -> None:
-    """Those of everybody that are over."""
+    """Delete the expired keys of all users."""
     tx.execute(delete(table).where(table.c.at <= now - KEEP_S))

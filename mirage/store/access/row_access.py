@@ -1,4 +1,4 @@
-"""Conditions that narrow a query to what is somebody's own."""
+"""Conditions that narrow a query to a caller's own rows."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from mirage.store.database.tables import chains, jobs, links
 
 
 def match_own_chains(own: OwnRows) -> ColumnElement[bool]:
-    """Chains of the user, and those whose links are all of accounts that they coordinate."""
+    """Select the user's chains, and chains whose links all have accounts that the user
+    coordinates."""
     mine = false() if own.uid == NOBODY_UID else chains.c.uid == own.uid
     if not own.accounts:
         return mine
@@ -24,14 +25,14 @@ def match_own_chains(own: OwnRows) -> ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ChainOwner:
-    """The owner of a chain: `accounts` are those of its links."""
+    """The owner of a chain. `accounts` are the accounts of its links."""
 
     uid: int
     accounts: frozenset[str]
 
 
 def list_chain_owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, ChainOwner]:
-    """Return the owners of those of these chains that are known."""
+    """Return the owners of these chains, by chain. Unknown chains are left out."""
     wanted = list(chain_ids)
     accounts: dict[ChainId, set[str]] = {}
     query = select(links.c.chain_id, links.c.account).where(links.c.chain_id.in_(wanted))
@@ -44,6 +45,6 @@ def list_chain_owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[C
 
 
 def match_own_jobs(own: OwnRows) -> ColumnElement[bool]:
-    """Jobs of the user, and of the accounts that they coordinate."""
+    """Select the user's jobs, and jobs of accounts that the user coordinates."""
     mine = false() if own.uid == NOBODY_UID else jobs.c.uid == own.uid
     return or_(mine, jobs.c.account.in_(own.accounts)) if own.accounts else mine

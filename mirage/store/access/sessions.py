@@ -1,4 +1,4 @@
-"""Sessions of browsers: which token one was opened with, and until when it lasts."""
+"""Stores the sessions of browsers: the token that opened a session, and when it ends."""
 
 from sqlalchemy import delete, insert, select
 
@@ -7,7 +7,7 @@ from mirage.store.database.tables import sessions
 
 
 def add_session(tx: Transaction, digest: str, token_id: str, *, now: int, expires_at: int) -> None:
-    """Those that are over go."""
+    """Store a session. Sessions that have ended are deleted."""
     tx.execute(delete(sessions).where(sessions.c.expires_at <= now))
     tx.execute(
         insert(sessions).values(
@@ -17,7 +17,7 @@ def add_session(tx: Transaction, digest: str, token_id: str, *, now: int, expire
 
 
 def find_session_token(tx: Transaction, digest: str, *, now: int) -> str | None:
-    """The id of the token; None where there is no such session, or no more."""
+    """Return the id of the session's token; None: there is no such session, or it has ended."""
     open_one = (sessions.c.digest == digest) & (sessions.c.expires_at > now)
     found = tx.scalar(select(sessions.c.token_id).where(open_one))
     return None if found is None else str(found)

@@ -1,4 +1,4 @@
-"""Bearer tokens: what each may do, and a hash by which it is known again."""
+"""Stores bearer tokens: what each may do, and a hash by which it is recognised."""
 
 from dataclasses import dataclass, fields
 
@@ -13,16 +13,16 @@ from mirage.store.database.tables import tokens
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     token_id: str = ""
-    """Public: in lists, in the audit, and in the token itself."""
+    """Public: lists, the audit and the token itself show it."""
     digest: str = ""
-    """SHA-256 of the secret, in hex. The secret has 256 bits of chance: no slow hash is needed."""
+    """SHA-256 of the secret, in hex. The secret has 256 random bits, so no slow hash is needed."""
     name: str
     role: Role
     user: str = ""
-    """Empty: of no user of the cluster."""
+    """Empty: the token belongs to no user of the cluster."""
     uid: int = NOBODY_UID
     cluster_id: int | None = None
-    """None: of every cluster of this database."""
+    """None: the token is good for every cluster of this database."""
     read_only: bool = False
     created_at: int
     created_by: str
@@ -44,13 +44,13 @@ def find_token(tx: Transaction, token_id: str) -> Token | None:
 
 
 def list_tokens(tx: Transaction) -> list[Token]:
-    """Newest first, those that have ended included."""
+    """List all tokens, newest first, also those that have ended."""
     query = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.token_id)
     return [_build_token(row) for row in tx.execute(query)]
 
 
 def revoke_token(tx: Transaction, token_id: str, *, now: int) -> Token:
-    """Revoking again changes nothing. Raises NotFound."""
+    """Revoke the token. Revoking it again changes nothing. Raises NotFound for an unknown token."""
     open_one = (tokens.c.token_id == token_id) & tokens.c.revoked_at.is_(None)
     tx.execute(update(tokens).where(open_one).values(revoked_at=now))
     found = find_token(tx, token_id)

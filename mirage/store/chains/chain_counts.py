@@ -14,7 +14,7 @@ from mirage.store.database.engine import Transaction
 class RecentRegistrations(NamedTuple):
     chains: int
     first: int | None
-    """When the oldest of them began."""
+    """When the oldest of these chains was registered or found."""
 
 
 def count_chains_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:

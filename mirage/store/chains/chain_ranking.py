@@ -13,7 +13,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, links
 
 NEVER = 2**62
-"""The end of a link that has no limit, and of a chain of which nothing runs."""
+"""The end of a link without a time limit, and of a chain without a running link."""
 
 AT_RISK, PAUSED, ORDINARY = 0, 1, 2
 
@@ -26,7 +26,7 @@ class RankedChain(NamedTuple):
     rank: int
     """AT_RISK, PAUSED or ORDINARY."""
     ends: int
-    """When its newest running link ends at the latest; NEVER where nothing is known."""
+    """When the newest running link ends at the latest; NEVER if that is not known."""
     chain_id: ChainId
 
 
@@ -35,7 +35,7 @@ class RankingFilter:
     """A choice of chains. Empty fields do not filter."""
 
     own: OwnRows | None = None
-    """Theirs alone."""
+    """Only chains of this caller."""
     user: str = ""
 
 
@@ -47,7 +47,7 @@ def list_by_risk(
     after: RankedChain | None = None,
     limit: int,
 ) -> list[RankedChain]:
-    """Live chains, those to look at first. `after`: the last one of the page before."""
+    """List live chains, the most urgent first. `after` is the last chain of the page before."""
     query = _select_ranked(cluster_id, wanted).subquery()
     place = (query.c.rank, query.c.ends, query.c.chain_id)
     chosen = select(*place).order_by(*place).limit(limit)
@@ -59,7 +59,8 @@ def list_by_risk(
 def list_soonest_ending(
     tx: Transaction, cluster_id: int, wanted: RankingFilter, *, limit: int
 ) -> list[RankedChain]:
-    """Active chains by the end of what runs, soonest first; those without an end are left out."""
+    """List active chains by the end of the running link, soonest first. Chains without an end are
+    left out."""
     query = _select_ranked(cluster_id, wanted, live=(ChainState.ACTIVE.value,)).subquery()
     chosen = select(query.c.rank, query.c.ends, query.c.chain_id).where(query.c.ends < NEVER)
     rows = tx.execute(chosen.order_by(query.c.ends, query.c.chain_id).limit(limit))
@@ -112,7 +113,7 @@ def _build_conditions(
 
 
 def _select_ends(cluster_id: int) -> Select[Any]:
-    """Select for each chain the end of what runs; its newest link is the last to end."""
+    """Select for each chain the end of its running link. The newest link is the last to end."""
     limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
     by_limit = links.c.start + links.c.time_limit_s
     later = links.c.expected_end > by_limit  # as `Link.get_planned_end`

@@ -1,4 +1,4 @@
-"""A chain as a row, and back."""
+"""Converts a chain to a row, and back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def _build_risk_values(risk: ChainRisk | None) -> dict[str, Any]:
 
 # By place, not by name: at 2,000 chains a mapping of each row took most of the time.
 def build_chain(row: Sequence[Any]) -> Chain:
-    """`row`: in the order of CHAIN_COLUMNS."""
+    """Build the chain of a row, whose values are in the order of CHAIN_COLUMNS."""
     values = dict(zip(_NAMES, row, strict=True))
     plain = {name: values[name] for name in _PLAIN}
     style = values["style"]

@@ -1,4 +1,4 @@
-"""Chains and their links, and the hand-overs between links."""
+"""Stores chains and their links, and reads the hand-overs between links."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,19 +52,19 @@ _END_STATES = {None: None} | {state.value: state for state in JobState}
 OVER = tuple(s.value for s in ChainState if s.is_over)
 
 _SIZE_FACTOR = 2
-"""Hand-overs of up to twice or down to half the nodes are of one size class."""
+"""Hand-overs with between half and twice as many nodes are of one size class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFilter:
-    """Empty fields do not filter."""
+    """A choice of chains; empty fields do not filter."""
 
     partition: str = ""
-    """Of one of its links."""
+    """The partition of one of the chain's links."""
     account: str = ""
     at_risk: bool | None = None
     since: int | None = None
-    """Registered or found then, or later."""
+    """Chains that were registered or found at this instant or later."""
     until: int | None = None
 
 
@@ -77,7 +77,7 @@ class HandoverFilter:
     partition: str = ""
     account: str = ""
     since: int | None = None
-    """It started then or later."""
+    """Successors that started at this instant or later."""
     until: int | None = None
     own: OwnRows | None = None
 
@@ -98,9 +98,9 @@ def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
 
 
 def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
-    """Store what the chain's overlap costs now, and what that was worked out from, alone.
+    """Store only the price of the chain's overlap and the values from which it was computed.
 
-    Who changes its state meanwhile is not overwritten.
+    A change of the chain's state in another transaction is not overwritten.
     """
     names = ("overlap_price", "start_up_s", "missed_s")
     table = tables.chains
@@ -110,7 +110,8 @@ def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
 
 
 def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
-    """`lock`: nobody else changes it before this transaction ends."""
+    """Return the chain. Raises NotFound. `lock`: no other transaction changes it before this one
+    ends."""
     query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
     query = query.with_for_update() if lock else query
     row = tx.execute(query).first()
@@ -120,14 +121,14 @@ def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chai
 
 
 def find_chains(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
-    """Those of these chains that are known, in one query."""
+    """Return these chains by id, in one query. Unknown chains are left out."""
     query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
     found = [build_chain(row) for row in tx.execute(query)]
     return {chain.chain_id: chain for chain in found}
 
 
 def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
-    """The chains that are not over, oldest first. `lock`: as in `get_chain`."""
+    """List the chains that are not over, oldest first. `lock` as in `get_chain`."""
     table = tables.chains
     query = select(*CHAIN_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
@@ -149,7 +150,8 @@ def list_chains(  # noqa: PLR0913 - filters
     limit: int = 100,
     where: ChainFilter | None = None,
 ) -> list[Chain]:
-    """Chains, newest first. `after`: the last chain of the page before; `own`: theirs alone."""
+    """List chains, newest first. `after` is the last chain of the page before. `own`: only chains
+    of this caller."""
     table = tables.chains
     equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
     equal |= {"state": None if state is None else state.value}
@@ -192,7 +194,7 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
 
 
 def mark_links_seen(tx: Transaction, links: Collection[Link], now: int) -> None:
-    """These links were in the queue's answer, unchanged."""
+    """Record that the queue's answer showed these links unchanged."""
     if links:
         table = tables.links
         keys = [(link.chain_id, link.index) for link in links]
@@ -206,7 +208,7 @@ def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
 
 
 def list_links_by_chain(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
-    """The links of each of these chains by index, in one query."""
+    """Return the links of each of these chains, ordered by index, in one query."""
     table = tables.links
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
     query = select(*LINK_COLUMNS).where(table.c.chain_id.in_(found))
@@ -269,7 +271,7 @@ def read_handover_waits(
 
 
 def list_handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
-    """Hand-overs that were complete at `since` or later, oldest first."""
+    """List the hand-overs that were complete at `since` or later, oldest first."""
     before, after = _PREDECESSOR, _SUCCESSOR
     query = _select_handovers(before, after, cluster_id).where(
         or_(before.c.end >= since, after.c.start >= since)
@@ -286,8 +288,8 @@ def list_handover_page(
     after: tuple[int, int] | None = None,
     limit: int = 100,
 ) -> list[HandoverRow]:
-    """Complete hand-overs, the successor that started last first. `after`: start and job id of the
-    last successor of the page before."""
+    """List complete hand-overs, the last start of a successor first. `after` is the start and job
+    id of the last successor of the page before."""
     before, link = _PREDECESSOR, _SUCCESSOR
     equal = {"chain_id": where.chain_id, "partition": where.partition, "account": where.account}
     conditions = [link.c[n] == v for n, v in equal.items() if v]

@@ -38,25 +38,25 @@ from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
 RUN_S = 3600
-"""A run of repeats is broken after this long."""
+"""Seconds after which a repeated decision gets a new row."""
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,:]*")
 
 
 class Effect(StrEnum):
     NONE = "none"
-    """Nothing was to be done."""
+    """The decision asked for no move."""
     INTENDED = "intended"
-    """Slurm is about to be told, or has been: unknown until settled."""
+    """Mirage is about to send the move to Slurm, or has sent it. The result is not known yet."""
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
-    """Slurm gave no answer, and what the queue showed later was not the move."""
+    """Slurm gave no answer, and the queue did not show the move later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDecision:
-    """A policy's answer with what it was made from. `index` is the successor's."""
+    """A policy's decision with its inputs. `index` is that of the successor."""
 
     at: int
     chain_id: ChainId
@@ -64,7 +64,7 @@ class NewDecision:
     mode: Mode
     decision: Decision
     time_left_s: int | None = None
-    """From `at` to the predecessor's planned end."""
+    """Seconds from `at` to the predecessor's planned end."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -75,7 +75,7 @@ class NewDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """A stored decision: made at `at`, and the same again `repeats` times until `last_at`."""
+    """A stored decision: made at `at`, and repeated `repeats` times until `last_at`."""
 
     id: int
     at: int
@@ -93,26 +93,26 @@ class DecisionRow:
     error: str
     inputs: Mapping[str, Any]
     submitted_at: int | None = None
-    """When the service submitted the link by itself; None: it did not, or leaves it to the link."""
+    """When the service submitted the link; None: it did not, or the link submits it."""
     release_at: int | None = None
     """`Decision.release_at`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """None does not filter."""
+    """A choice of decisions; None does not filter."""
 
     action: Action | None = None
     effect: Effect | None = None
     mode: Mode | None = None
     policy: str | None = None
     since: int | None = None
-    """Made then or later."""
+    """Decisions that were made at this instant or later."""
     until: int | None = None
 
 
 def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
-    """Store the decision, `intended` where Slurm is to be told.
+    """Store the decision, as `intended` if Slurm is to be told.
 
     Returns its id for `settle_decision`.
     """
@@ -120,7 +120,7 @@ def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
 
 
 def record_decisions(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
-    """The same of many, each of another link, in a handful of statements; the ids in order."""
+    """Store many decisions, each of another link, in a few statements. Returns the ids in order."""
     idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
     before = find_last_decisions(tx, idle)
     ids: dict[int, int] = {}
@@ -165,7 +165,7 @@ def _build_new_row(cluster_id: int, new: NewDecision) -> dict[str, Any]:
 
 
 def settle_decision(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
-    """Record what became of an intention. Raises NotFound for an unknown decision."""
+    """Record the result of an intended move. Raises NotFound for an unknown decision."""
     done = tx.execute(
         update(decisions)
         .where(decisions.c.id == decision_id)
@@ -178,13 +178,14 @@ def settle_decision(tx: Transaction, decision_id: int, effect: Effect, error: st
 
 
 def mark_submitted(tx: Transaction, decision_id: int, at: int) -> None:
-    """Slurm took what the service submitted; the intention is settled once the queue shows it."""
+    """Record that Slurm took the submission. The decision is settled once the queue shows the
+    job."""
     mine = decisions.c.id == decision_id
     tx.execute(update(decisions).where(mine).values(submitted_at=at, error=""))
 
 
 def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
-    """Intentions never settled, oldest first: the service ended between intention and result."""
+    """List decisions that were never settled, oldest first: the service ended before the result."""
     query = select(decisions).where(
         decisions.c.cluster_id == cluster_id, decisions.c.effect == Effect.INTENDED.value
     )
@@ -196,7 +197,7 @@ def find_last_decision(tx: Transaction, chain_id: ChainId, index: int) -> Decisi
 
 
 def find_last_decisions(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
-    """The newest decision of each link that has one."""
+    """Return the newest decision of each of these links that has one."""
     newest = select(func.max(decisions.c.id)).where(_match_decisions(tx, links))
     newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
     query = select(decisions).where(decisions.c.id.in_(newest))
@@ -220,8 +221,8 @@ def count_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]
 def list_links_refused_since(
     tx: Transaction, cluster_id: int, since: int
 ) -> set[tuple[ChainId, int]]:
-    """Links (chain, index) whose move Slurm refused at `since` or later; pins and plans apart,
-    without which a standby is as it was."""
+    """Return links (chain, index) whose move Slurm refused at `since` or later. Pins and plans do
+    not count, as a standby stays as it was without them."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
         decisions.c.cluster_id == cluster_id,
         decisions.c.effect == Effect.REFUSED.value,
@@ -234,7 +235,7 @@ def list_links_refused_since(
 def list_links_ever_refused(
     tx: Transaction, links: Sequence[LinkKey], action: Action
 ) -> set[LinkKey]:
-    """Those of these links of whose standby Slurm has ever refused this move."""
+    """Return those of these links for whose standby Slurm has ever refused this move."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
         _match_decisions(tx, links),
         decisions.c.effect == Effect.REFUSED.value,
@@ -253,8 +254,8 @@ def list_decisions(  # noqa: PLR0913 - filters
     limit: int = 100,
     where: DecisionFilter | None = None,
 ) -> list[DecisionRow]:
-    """Decisions, newest first. `after`: the id of the last one of the page before; `own`: on their
-    chains alone."""
+    """List decisions, newest first. `after` is the id of the last decision of the page before.
+    `own`: only decisions on chains of this caller."""
     wanted = where or DecisionFilter()
     equal = {"cluster_id": cluster_id, "chain_id": chain_id, "policy": wanted.policy}
     equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
@@ -274,14 +275,14 @@ def list_decisions(  # noqa: PLR0913 - filters
 def list_link_decisions(
     tx: Transaction, chain_id: ChainId, index: int, *, last: int
 ) -> list[DecisionRow]:
-    """The newest decisions on one link, oldest first."""
+    """List the newest decisions on one link, oldest first."""
     query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
     return [_build_decision(r) for r in rows][::-1]
 
 
 def count_decisions_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
-    """Decisions made, repeats included; every effect, also those that none had."""
+    """Count the decisions by effect, repeats included, also effects that no decision had."""
     made = func.sum(1 + decisions.c.repeats)
     query = select(decisions.c.effect, made).where(decisions.c.cluster_id == cluster_id)
     rows = tx.execute(query.group_by(decisions.c.effect))
@@ -301,12 +302,12 @@ def _is_repeat(before: DecisionRow, new: NewDecision) -> bool:
 
 
 def _strip_numbers(reason: str) -> str:
-    """The sentence without its numbers."""
+    """Return the sentence without its numbers."""
     return _NUMBER.sub("#", reason)
 
 
 def _build_values(new: NewDecision) -> dict[str, Any]:
-    """The columns that hold what the decision says and was made from."""
+    """Build the columns that hold the decision and its inputs."""
     forecast = new.decision.forecast
     return {
         "reason": new.decision.reason,

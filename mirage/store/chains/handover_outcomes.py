@@ -1,4 +1,5 @@
-"""Stores what became of each complete hand-over, and what would have under each policy.
+"""Stores the outcome of each complete hand-over, and the outcome it would have had under each
+policy.
 
 It reads both as rows and as sums.
 """
@@ -31,32 +32,32 @@ from mirage.store.database.read_model_tables import outcomes, policy_outcomes, w
 from mirage.store.database.upsert import put_rows
 
 MIRAGE = "mirage"
-"""Whatever decided: in mode act as it was, in mode shadow as it would have been."""
+"""The outcome under Mirage: measured in mode act, estimated in mode shadow."""
 REACTIVE = "reactive"
 """Plain afterany."""
 
 Parted = tuple[int, int]
-"""Interruption and overlap, seconds."""
+"""Interruption and overlap, in seconds."""
 
 
 class OutcomeKind(StrEnum):
-    """The party whose outcome it was."""
+    """Who brought the outcome about."""
 
     ACT = "act"
-    """Mirage's: it was free to move the standby."""
+    """Mirage, which was free to move the standby."""
     SHADOW = "shadow"
-    """Plain Slurm's, while Mirage said what it would have done."""
+    """Plain Slurm, while Mirage recorded what it would have done."""
     NONE = "none"
-    """Plain Slurm's, and Mirage was not asked."""
+    """Plain Slurm, and Mirage made no decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
     chain_id: ChainId
     index: int
-    """The successor's."""
+    """The index of the successor."""
     at: int
-    """When it was complete."""
+    """When the hand-over was complete."""
     partition: str
     account: str
     user: str
@@ -65,12 +66,12 @@ class OutcomeRow:
     kind: OutcomeKind
     actual: Parted
     under: Mapping[str, Parted]
-    """By policy, Mirage among them; empty where nobody can tell."""
+    """The outcome by policy, with Mirage; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySums:
-    """Sums over the hand-overs for which one policy's outcome is known, and Mirage's is too."""
+    """Sums over the hand-overs for which the outcomes of one policy and of Mirage are known."""
 
     count: int = 0
     interruption_s: int = 0
@@ -88,13 +89,13 @@ _get_sums = attrgetter(*(each.name for each in fields(PolicySums)))
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSums:
-    """Sums over some hand-overs: as they were, and as each policy would have made them."""
+    """Sums over some hand-overs: the measured outcome, and the outcome under each policy."""
 
     count: int = 0
     interruption_s: int = 0
     overlap_node_s: int = 0
     under: Mapping[str, PolicySums] = field(default_factory=dict)
-    """By policy, Mirage among them; a policy of which nothing is known is absent."""
+    """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
 
     def __add__(self, other: "OutcomeSums") -> "OutcomeSums":
         names = {*self.under, *other.under}
@@ -112,7 +113,8 @@ class OutcomeSums:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeGroup:
-    """Sums for one group: `key` has the group's values in the columns that were asked for."""
+    """Sums for one group. `key` has the group's values in the columns by which rows were
+    grouped."""
 
     key: tuple[Any, ...]
     sums: OutcomeSums
@@ -120,7 +122,7 @@ class OutcomeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeSpan:
-    """Hand-overs that were complete in [since, until); `own`: theirs alone."""
+    """Hand-overs that were complete in [since, until); `own`: only those of this caller."""
 
     cluster_id: int
     since: int
@@ -138,7 +140,7 @@ class OutcomeSpan:
 
 
 def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -> None:
-    """Store them; accounting may correct one that is there."""
+    """Store the outcomes. A stored outcome is replaced, as accounting may correct it."""
     values = [_build_values(cluster_id, row) for row in rows]
     put_rows(tx, outcomes, values, key=["chain_id", "index"])
     table = policy_outcomes.c
@@ -171,7 +173,7 @@ def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
 
 
 def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
-    """Sums by (day, kind, partition), oldest first; a day is its first second, UTC."""
+    """Sum by (day, kind, partition), oldest first. A day is its first second in UTC."""
     # A literal: the same bound parameter twice is two expressions to PostgreSQL.
     day = (outcomes.c.at - outcomes.c.at % literal_column(str(DAY_S))).label("day")
     columns = (day, outcomes.c.kind, outcomes.c.partition)
@@ -261,16 +263,16 @@ def _match_own(own: OwnRows) -> ColumnElement[bool]:
 
 
 def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]]) -> None:
-    """(chain, index, policy, at): that policy would free the standby then."""
+    """Store rows of (chain, index, policy, at): the policy would release the standby at `at`."""
     names = ("chain_id", "index", "policy", "at")
     values = [dict(zip(names, row, strict=True)) for row in rows]
     put_rows(tx, would_free, values, key=["chain_id", "index", "policy"])
 
 
 def list_would_free(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, dict[str, int]]:
-    """Return when each policy would free the standbys of these links.
+    """Return when each policy would release the standbys of these links.
 
-    A policy that would not free a standby has no entry for it.
+    A policy that would not release a standby has no entry for it.
     """
     found: dict[LinkKey, dict[str, int]] = {}
     query = select(would_free).where(

@@ -1,4 +1,4 @@
-"""Links that have not ended: what a tick asks about, however many have."""
+"""Reads links that have not ended. A tick asks about these alone, however many have ended."""
 
 from sqlalchemy import and_, or_, select
 
@@ -29,7 +29,7 @@ def list_open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> lis
 
 
 def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
-    """Standbys of live chains that Slurm releases by itself, by who planned that."""
+    """Count the standbys of live chains with a planned release, by who planned it."""
     planned = [
         link.planned_by
         for link in list_open_links(tx, cluster_id, LinkState.PENDING)
@@ -39,7 +39,7 @@ def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, in
 
 
 def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:
-    """Live chains of which a link runs while a later one runs too, or was made eligible."""
+    """Return live chains in which a link runs while a later link runs or was made eligible."""
     before, after = links.alias("before"), links.alias("after")
     later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)
     query = (

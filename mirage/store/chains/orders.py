@@ -1,4 +1,4 @@
-"""Stores what Slurm was told lately at the word of owners and admins, and how it answered."""
+"""Stores which moves owners and admins recently ordered, and how Slurm answered."""
 
 from enum import StrEnum
 
@@ -13,16 +13,16 @@ KEPT_S = 3600
 
 class OrderOutcome(StrEnum):
     TOLD = "told"
-    """It is about to be told, or has been."""
+    """Mirage is about to send the order to Slurm, or has sent it."""
     REFUSED = "refused"
     OVERTAKEN = "overtaken"
-    """Somebody else had held, released or started the job by then."""
+    """The job had been held, released or started by somebody else before."""
 
 
 def record_order(
     tx: Transaction, cluster_id: int, job_id: JobId, order: str, outcome: OrderOutcome, at: int
 ) -> None:
-    """Also forgets what was told more than an hour before."""
+    """Record an order. Orders that are more than an hour old are deleted."""
     tx.execute(delete(orders).where(orders.c.cluster_id == cluster_id, orders.c.at < at - KEPT_S))
     values = {"cluster_id": cluster_id, "job_id": job_id, "order": order}
     tx.execute(insert(orders).values(**values, outcome=outcome.value, at=at))
@@ -31,7 +31,7 @@ def record_order(
 def list_outcomes(
     tx: Transaction, cluster_id: int, job_id: JobId, order: str, *, since: int
 ) -> list[OrderOutcome]:
-    """Return the outcomes of that order to that job, after that instant."""
+    """Return the outcomes of this order for this job after that instant."""
     query = select(orders.c.outcome).where(
         orders.c.cluster_id == cluster_id,
         orders.c.job_id == job_id,

@@ -14,18 +14,18 @@ from mirage.store.database.tables import clusters, links
 
 
 class PushTimes(NamedTuple):
-    """Instants; None: never."""
+    """Instants of pushes; None: never."""
 
     last: int | None
-    """Anything was told."""
+    """The last push of any job."""
     of_link: int | None
-    """The end of a link was told."""
+    """The last push that reported the end of a link."""
     missed: int | None
-    """The queue told first of a link's end."""
+    """When the queue last showed a link's end before a push reported it."""
 
 
 def record_push(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
-    """Note that a job has ended; whether it is a link that is not known to have."""
+    """Record that a job has ended. Returns whether it is a link whose end is not known yet."""
     ours = update(links).where(
         links.c.cluster_id == cluster_id,
         links.c.job_id == job_id,
@@ -38,7 +38,7 @@ def record_push(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bo
 
 
 def is_open_link(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
-    """Return whether the job is a link that is not known to have ended."""
+    """Return whether the job is a link whose end is not known yet."""
     query = select(links.c.id).where(
         links.c.cluster_id == cluster_id,
         links.c.job_id == job_id,
@@ -54,7 +54,7 @@ def read_push_times(tx: Transaction, cluster_id: int) -> PushTimes:
 
 
 def has_push(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:
-    """Return whether this job's end was told at `since` or later."""
+    """Return whether a push reported this job's end at `since` or later."""
     query = select(links.c.pushed_at).where(
         links.c.cluster_id == cluster_id, links.c.job_id == job_id, links.c.pushed_at >= since
     )
@@ -62,6 +62,6 @@ def has_push(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> boo
 
 
 def record_missed_push(tx: Transaction, cluster_id: int, now: int) -> None:
-    """A link's end was not told."""
+    """Record that no push reported a link's end."""
     statement = update(clusters).where(clusters.c.id == cluster_id)
     tx.execute(statement.values(push_missed_at=now))

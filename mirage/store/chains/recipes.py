@@ -19,7 +19,7 @@ _OVER = tuple(s.value for s in ChainState if s.is_over)
 
 class StoredRecipe(NamedTuple):
     uid: int
-    """Who left it."""
+    """The user who left the recipe."""
     recipe: Recipe
 
 
@@ -36,7 +36,7 @@ def find_recipe(tx: Transaction, chain_id: ChainId) -> StoredRecipe | None:
 
 
 def drop_ended_recipes(tx: Transaction) -> None:
-    """Forget those of chains that are over, or turned out to be another's."""
+    """Delete the recipes of chains that are over, or that turned out to belong to another user."""
     chains, kept = tables.chains, tables.recipes
     ended = or_(chains.c.state.in_(_OVER), chains.c.uid != kept.c.uid)
     tx.execute(delete(kept).where(exists().where(chains.c.chain_id == kept.c.chain_id, ended)))
