@@ -1,6 +1,7 @@
-"""Policies by name: the rules, and trained models by their folders, models/NAME/VERSION.
+"""Finds policies by name: the rules by their names, trained models by their folders,
+models/NAME/VERSION.
 
-models/NAME alone is the version of that name which was promoted.
+models/NAME alone is the promoted version of that name.
 """
 
 import json
@@ -43,29 +44,32 @@ _RULES: tuple[Policy, ...] = (
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _RULES}
 
 MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
-"""Those that need positions other than held and free: episode tables know one move."""
+"""Policies that use other positions than held and free. Episode tables know only the move from
+held to free."""
 
 AUTO = "auto"
 FORECASTS = ("twin",)
 RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
-"""Candidates of `auto` below the models. Those after quantile only take over on results."""
+"""The rules among `auto`'s candidates; models stand before them. Rules after quantile decide
+only if their past results are better."""
 NAMES = (*POLICIES, AUTO)
-"""Of all but models."""
+"""The names of all policies except models."""
 
 MODELS = "models"
 PROMOTED = "promoted"
-"""A file beside the versions of a name that holds the one in use."""
+"""A file beside the versions of a name. It holds the name of the promoted version."""
 PROMOTIONS = "promotions.jsonl"
-"""Beside it: why each was promoted, a JSON object a line."""
+"""A file beside it with a JSON object per line: each promotion and its reason."""
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 
 def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
-    """The rule of that name, `auto`, or the model, of the models `under` a folder.
+    """Return the rule of that name, `auto`, or the model of that name in the folder `under`.
 
-    Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
+    Raises NotFound if there is no such rule, InputError if there is no such model, UnfitModel if
+    the model cannot be used.
     """
     if is_model(name):
         return load_model(name, under)
@@ -80,7 +84,8 @@ def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
 
 
 def build_auto(under: Path = Path(MODELS)) -> AutoPolicy:
-    """`auto` among the promoted models and the rules; results are those of the models' cards."""
+    """Build `auto` with the promoted models and the rules as candidates. The results are those
+    of the models' cards."""
     return _build_auto(tuple(_iter_promoted_models(under)))
 
 
@@ -99,7 +104,7 @@ def _build_auto(learned: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPoli
 
 
 def _iter_promoted_models(under: Path) -> Iterator[ModelPolicy | UnavailableModel]:
-    """The promoted model of each name, or why there is none to ask."""
+    """Yield the promoted model of each name, or a stand-in that says why it cannot be asked."""
     for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
         name = f"{MODELS}/{named.name}"
         try:
@@ -119,7 +124,7 @@ def is_version(name: str) -> bool:
 
 
 def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
-    """A trained model; loaded once while its card stays as it is."""
+    """Load a trained model. It is loaded again only if its card has changed."""
     folder = resolve_folder(name, under)
     try:
         changed = (folder / CARD).stat().st_mtime_ns
@@ -134,15 +139,16 @@ def _load_unchanged(folder: Path, changed: int) -> ModelPolicy:  # noqa: ARG001 
 
 
 def format_model_name(folder: Path) -> str:
-    """models/NAME/VERSION, wherever that folder is."""
+    """Return the name models/NAME/VERSION of a folder, wherever the folder is."""
     return f"{MODELS}/{folder.parent.name}/{folder.name}"
 
 
 def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
-    """The folder of models/NAME/VERSION; of models/NAME the promoted version's.
+    """Return the folder of models/NAME/VERSION, or for models/NAME the folder of the promoted
+    version.
 
-    Raises InputError where there is none, and for any other name: it may be a user's, and no path
-    leads out of `under`.
+    Raises InputError if there is none, and for any other name. The name may come from a user, so it
+    cannot lead out of `under`.
     """
     asked = _NAMED.fullmatch(name)
     if asked is None:
@@ -162,7 +168,7 @@ def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
 
 
 def find_promoted_version(named: Path) -> str | None:
-    """The version in use of models/NAME; None where none was promoted."""
+    """Return the promoted version of models/NAME; None if none was promoted."""
     try:
         version = (named / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -173,7 +179,8 @@ def find_promoted_version(named: Path) -> str | None:
 def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> None:
     """Make the folder's version the one that models/NAME means from now on.
 
-    `record`: why, by whom and when; kept beside the versions. Raises InputError.
+    `record`: why, by whom and when it was promoted; it is kept beside the versions. Raises
+    InputError if the files cannot be written.
     """
     part = folder.parent / f".{PROMOTED}.part"
     try:
@@ -186,7 +193,8 @@ def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> No
 
 
 def list_promotions(named: Path) -> list[dict[str, Any]]:
-    """The records of models/NAME, newest first; a line that does not read is left out."""
+    """Return the promotion records of models/NAME, newest first. A line that cannot be read is
+    left out."""
     try:
         text = (named / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -203,5 +211,5 @@ def _parse_record(line: str) -> dict[str, Any] | None:
 
 
 def list_model_folders(under: Path = Path(MODELS)) -> list[Path]:
-    """Folders of all versions of all names, in order."""
+    """Return the folders of all versions of all names, sorted."""
     return sorted(card.parent for card in under.glob(f"*/*/{CARD}"))

@@ -1,8 +1,10 @@
-"""The policy `auto`: for each hand-over the candidate that did best on past ones like it.
+"""The policy `auto`: for each hand-over it picks the candidate that cost least on similar past
+hand-overs.
 
-Candidates stand in an order: learned, forecast, quantile, reactive. The first that can be asked
-decides, unless a later one has clearly cost less on recent hand-overs at a like load. None of them
-is asked where the standby's position settles it. docs/concepts/auto.md has the whole of it.
+Candidates are ordered: learned, forecast, quantile, reactive. The first one that can be asked
+decides, unless a later one has clearly cost less on recent hand-overs at a similar load. No
+candidate is asked if the position of the standby settles the decision. docs/concepts/auto.md
+describes it in full.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +35,8 @@ class Candidate:
         return self.policy.name
 
     def rank_on_cluster(self, cluster: str) -> int:
-        """Before the others of a lower number; equal ones stand as they were given."""
+        """Return the rank on this cluster. Candidates of lower rank come first; equal ranks keep
+        the given order."""
         if self.scope is not None:
             return 0 if cluster in self.scope.clusters else 2
         return 1 if self.proven else 3
@@ -47,7 +50,7 @@ class Choice:
     skipped: dict[str, str]
     """Candidates that cannot be asked now: name -> why."""
     dearer: tuple[str, ...] = ()
-    """Candidates before it in the order that have cost more."""
+    """Candidates that stand before the chosen one, and have cost more."""
 
     @property
     def because(self) -> str:
@@ -63,20 +66,22 @@ def _find_nothing(_: PolicyView) -> Results:
 
 @dataclass(frozen=True, slots=True)
 class AutoPolicy(SimplePolicy):
-    """The last candidate must be one that can always be asked."""
+    """Picks a candidate for each hand-over. The last candidate must be one that can always be
+    asked."""
 
     candidates: tuple[Candidate, ...]
     results: Callable[[PolicyView], Results] = _find_nothing
-    """Of hand-overs like the one shown, whenever they ended: only ended ones are looked at. The
-    seam for others than the cards': a service's own hand-overs, an evaluation's."""
+    """Returns the results of hand-overs like the one shown, including ones that have not ended;
+    only ended ones are used. The default returns none. The service passes its own hand-overs
+    here, an evaluation passes its table's."""
     how: Weighing = field(default_factory=Weighing)
     told: Callable[[Choice], None] = lambda _: None
-    """Hears of each choice."""
+    """Called with each choice."""
     name: str = "auto"
 
     @property
     def needs(self) -> Needs:
-        """All that any of its candidates needs."""
+        """Return everything that any of the candidates needs."""
         needs = [c.policy.needs for c in self.candidates]
         return Needs(
             observation=any(n.observation for n in needs),
@@ -143,7 +148,7 @@ class AutoPolicy(SimplePolicy):
 
 
 def _select_started_before(jobs: Waits, at: int) -> Waits:
-    """Those that had started; all where none is as old."""
+    """Return the jobs that had started by `at`; all jobs if no job had, or all had."""
     early = jobs.start <= at
     if early.all() or not early.any():
         return jobs

@@ -1,4 +1,5 @@
-"""Agents: what freeing now is worth over waiting, at the overlap price they are told."""
+"""Agents: networks that say how much better freeing now is than waiting, at a given overlap
+price."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -25,29 +26,29 @@ class AdvantageUnit(StrEnum):
     """The unit of an advantage. Above 0 the standby is freed."""
 
     HOURS = "hours"
-    """Of cost saved: a Q network."""
+    """Hours of cost saved, from a Q network."""
     LOG_ODDS = "log-odds"
-    """That it frees: a policy network."""
+    """Log odds of freeing now, from a policy network."""
 
 
 class AgentModel:
-    """Frees when that is worth more than waiting."""
+    """An agent. It frees the standby if freeing now is worth more than waiting."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
         told = card["advantage"]
         self.unit = AdvantageUnit(told["unit"])
         least, greatest = map(float, told["prices"])
         self.prices = (least, greatest)
-        """That it has learned from."""
+        """The least and the greatest overlap price of the training."""
         self.window, self.factor = int(told["window"]), 1.0
-        """How many observations it looks back on; 0 for none but the present one."""
+        """The number of observations that the network sees; 0: only the present one."""
         looks_back = {WINDOW, KNOWN} if self.window else set()
         check_signature(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
         self._with_twin = model_input.has_twin_inputs(card)
         self._session = session
 
     def predict_advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """[R], of inputs by the names of `policy.models.onnx_session`."""
+        """Return the advantage [R] for inputs by the names of `policy.models.onnx_session`."""
         (found,) = self._session.run([ADVANTAGE], dict(inputs))
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage
@@ -82,7 +83,8 @@ class AgentModel:
 def pad_window(
     observations: NDArray[np.float32], length: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The last `length` of [W, F], zeros before the first; and [length], 1 where there is one."""
+    """Return the last `length` observations of [W, F], with zeros before the first, and a mask
+    [length]: 1 where there is an observation."""
     last = observations[-length:]
     window = np.zeros((length, observations.shape[1]), dtype=np.float32)
     known = np.zeros(length, dtype=np.float32)

@@ -1,7 +1,9 @@
-"""A trained model in its folder, models/NAME/VERSION: policy.onnx, and card.json that describes it.
+"""A trained model in its folder models/NAME/VERSION: policy.onnx, and card.json, which describes
+it.
 
-Nothing in it is pickled. What is damaged, of another format or made for other features is refused:
-a model that reads other numbers than it was trained on would still answer.
+Nothing in the folder is pickled. A model that is damaged, of another format or made for other
+features is refused, since a model that reads other numbers than it was trained on would still
+answer.
 """
 
 import hashlib
@@ -29,30 +31,32 @@ FORMAT = "mirage-model/1"
 GRAPH, CARD = "policy.onnx", "card.json"
 
 STRANGE_BY = 1.0
-"""How far beyond all that was learned from a number may lie, on the scale of `spec`: of what is
-counted in logarithms, a factor of e."""
+"""A number may lie this far outside the training range, on the scale of `spec`. For numbers on a
+logarithmic scale this is a factor of e."""
 
 NOT_IN_TABLES = ("nodes_down", "own_running_jobs", "own_pending_jobs")
-"""A replay loses no nodes and its pair has no other jobs, so a model has learned nothing of these:
-it is shown the nearest that it has learned from."""
+"""Features that are constant in tables: a replay loses no nodes, and its pair has no other jobs.
+A model has learned nothing about them, so it is shown the nearest value of its training range."""
 _NOT_IN_TABLES = [spec.PLACES[name] for name in NOT_IN_TABLES]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRange:
-    """The least and the greatest of each number learned from: [F]."""
+    """The least and the greatest value of each feature in the training: [F] each."""
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
     def clamp_to_learned(self, observations: Observations) -> Observations:
-        """[..., F]: with what tables do not have as it was learned from."""
+        """Return the observations [..., F], with the features of `NOT_IN_TABLES` moved into the
+        training range."""
         nearest, at = observations.copy(), _NOT_IN_TABLES
         nearest[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
         return nearest
 
     def explain_out_of_range(self, observation: Observations) -> str | None:
-        """Why a model should not be asked about this observation [F]."""
+        """Explain why a model should not be asked about this observation [F]; None if it may be
+        asked."""
         if observation.shape != self.low.shape:
             return f"the observation has {observation.size} numbers, not {self.low.size}"
         if not np.isfinite(observation).all():
@@ -84,7 +88,7 @@ class Artefact:
 
     @classmethod
     def load(cls, folder: Path) -> "Artefact":
-        """Raises UnfitModel where the folder holds none that this program can run."""
+        """Load the model of a folder. Raises UnfitModel if this program cannot run it."""
         card = read_card(folder)
         graph = _read_file(folder / GRAPH)
         _check_card(folder, card, hashlib.sha256(graph).hexdigest())
@@ -96,7 +100,7 @@ class Artefact:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """card.json, its keys checked. Raises UnfitModel."""
+    """Read card.json and check its keys. Raises UnfitModel."""
     try:
         card = json.loads(_read_file(folder / CARD))
     except ValueError as error:
@@ -112,8 +116,10 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def check_graph(folder: Path, card: dict[str, Any]) -> None:
-    """Raises UnfitModel where the graph is not the one that the card describes, or is for other
-    features. It is not run, and read again only where it has changed."""
+    """Check the graph without running it. It is read again only if the file has changed.
+
+    Raises UnfitModel if the graph is not the one that the card describes, or is for other features.
+    """
     path = folder / GRAPH
     try:
         now = path.stat()

@@ -25,9 +25,9 @@ from mirage.features.observation import spec
 from mirage.policy.models.quantiles import LEVELS
 
 WINDOW_DAYS = 21
-"""Hand-overs that begin earlier than this before the newest are forgotten."""
+"""Hand-overs that begin more days than this before the newest one are not used."""
 FEWEST = 5
-"""Hand-overs without which nothing is moved."""
+"""With fewer hand-overs than this the forecast is not adjusted."""
 
 _NODES = spec.PLACES["successor_nodes"]
 
@@ -37,7 +37,7 @@ class QuantileShifts:
     """The numbers to add to each log quantile."""
 
     all: Floats
-    """[Q]: for a size of chain without one of its own."""
+    """[Q]: the shifts for chain sizes that have no shifts of their own."""
     by_nodes: Mapping[int, Floats]
     """[Q] each."""
 
@@ -67,17 +67,18 @@ class QuantileShifts:
         return {"shift": self.all.tolist(), "shift_by_nodes": own}
 
     def select_by_nodes(self, nodes: Ints) -> Floats:
-        """[R, Q], for chains of so many nodes [R]."""
+        """Return the shifts [R, Q] for chains with `nodes` [R] nodes."""
         return np.array([self.by_nodes.get(n, self.all) for n in nodes.tolist()])
 
 
 def decode_nodes(observations: NDArray[np.float32]) -> Ints:
-    """[...]: the successor's nodes, of observations [..., F]."""
+    """Return the successor's nodes [...], decoded from observations [..., F]."""
     return np.rint(np.expm1(observations[..., _NODES].astype(np.float64))).astype(np.int64)
 
 
 def compute_shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) -> Floats:
-    """[Q], by the newest of hand-overs whose waits are known: residuals [E, D, Q]; zeros of few."""
+    """Compute the shifts [Q] from the newest hand-overs whose waits are known. residuals: [E, D,
+    Q]. The result is zero if there are too few."""
     if len(start_point) < FEWEST:
         return np.zeros(len(LEVELS))
     recent = start_point > start_point.max() - window_days * DAY_S
@@ -88,7 +89,8 @@ def compute_shift(residuals: Floats, start_point: Ints, window_days: int = WINDO
 def compute_residual_quantiles(
     residuals: Floats, days: int, levels: Sequence[float] = LEVELS
 ) -> Floats:
-    """[Q]: what each quantile would have needed: residuals [n, Q], of so many days."""
+    """Compute the residuals' quantile [Q] at each forecast level. residuals: [n, Q], from the
+    given number of days."""
     pairs = zip(residuals.T, _adjust_levels(days, levels), strict=True)
     return np.array([np.quantile(column, level) for column, level in pairs])
 
@@ -100,9 +102,10 @@ def compute_rolling_shifts(
     at: Ints,
     window_days: int = WINDOW_DAYS,
 ) -> Floats:
-    """[..., Q]: the shift at each instant `at`, of hand-overs whose every wait was known by then.
+    """Compute the shifts [..., Q] at each instant `at`, from the hand-overs whose every wait was
+    known by then.
 
-    Residuals [E, D, Q], `known_at` [E], all in epoch seconds.
+    residuals: [E, D, Q]; `known_at`: [E]. All instants are epoch seconds.
     """
     order = np.argsort(known_at, kind="stable")
     counts = np.searchsorted(known_at[order], at, side="right")
@@ -114,7 +117,8 @@ def compute_rolling_shifts(
 
 
 def _adjust_levels(days: int, levels: Sequence[float] = LEVELS) -> Floats:
-    """[Q]: k / (n + 1) = level, as numpy counts: (k - 1) / (n - 1)."""
+    """Return the levels [Q] for numpy. The k-th of n values is taken where k / (n + 1) is the
+    level, and numpy counts (k - 1) / (n - 1)."""
     n = max(days, 2)
     wider: Floats = 0.5 + (np.asarray(levels) - 0.5) * (n + 1) / (n - 1)
     return np.clip(wider, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Builds a model's input of a hand-over: the observation, and the twin's forecast of it."""
+"""Builds the input of a model for one hand-over: the observation, and the twin's forecast."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def has_twin_inputs(card: Mapping[str, Any]) -> bool:
 
 
 def build_input_row(view: PolicyView, *, twin: bool) -> Observations | str:
-    """[F]: what a graph takes as its observation; or why there is none."""
+    """Return the input row [F] of a graph, or the reason why there is none."""
     if view.observation is None:
         return "there is no observation"
     if not twin:

@@ -10,7 +10,7 @@ from mirage.domain.decision import Forecast, PolicyView
 class ModelOutput:
     frees: bool
     reason: str
-    """The sentence an admin reads."""
+    """The sentence that users and admins read."""
     forecast: Forecast | None = None
 
 
@@ -20,13 +20,11 @@ class Model(Protocol):
     prices: tuple[float, float]
     """The least and the greatest overlap price that it may be asked at."""
     window: int
-    """How many observations it is shown: the last ones; 0: only the present one."""
+    """The number of latest observations that the model is shown; 0: only the present one."""
     factor: float
-    """What its threshold is multiplied with (docs/decisions/0017)."""
+    """The factor of its threshold (docs/decisions/0017-the-boundary-factor.md)."""
 
     def predict_handover(self, view: PolicyView) -> ModelOutput | str:
-        """Predict from a view whose observation is there and familiar.
-
-        Returns the reason, as text, if the model cannot say.
-        """
+        """Predict from a view. Its observation must exist and lie in the training range. Returns
+        the reason as text if the model has no answer."""
         ...

@@ -28,7 +28,8 @@ class ModelPolicy(SimplePolicy):
 
     @property
     def needs(self) -> Needs:
-        """A window if it is an agent that was shown one; the twin if it was trained with it."""
+        """Return the needs of the model: a window for an agent that was trained with one, the
+        twin for a model that was trained with it."""
         return Needs(
             observation=True,
             window=self.artefact.model.window > 0,
@@ -51,10 +52,10 @@ class ModelPolicy(SimplePolicy):
         )
 
     def _compute_release_at(self, view: PolicyView, forecast: Forecast | None) -> int | None:
-        """Compute when the model expects to release.
+        """Compute when the model expects to release the standby, from its present forecast of the
+        wait.
 
-        It knows no more of later instants than its forecast of now. If it makes no forecast, a
-        rule's expectation stands in its place.
+        A model without a forecast uses the expectation of a rule.
         """
         if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
             return _RULE.decide(view).release_at

@@ -8,16 +8,17 @@ WINDOW, KNOWN = "window", "known"
 """float32[R, W, F] and [R, W]: observations of the run so far, ten minutes apart, the newest last;
 1 where there is one, 0 before the run began."""
 PRICE = "price"
-"""float32[R, 1]: of an hour of overlap."""
+"""float32[R, 1]: the overlap price, the cost of an hour of overlap."""
 
 LATE, WAIT = "late", "wait"
-"""Of trees: float32[R, 1] and [R, Q] or [R, J]."""
+"""Outputs of trees: float32[R, 1], P(late), and float32[R, Q] or [R, J], the forecast of the
+wait."""
 ADVANTAGE = "advantage"
-"""Of an agent: float32[R, 1], of freeing now over waiting."""
+"""Output of an agent: float32[R, 1], the advantage of freeing now over waiting."""
 
 
 def open_session(graph: bytes) -> Any:
-    """An onnxruntime session on one thread: a decision is too small to share out."""
+    """Open an onnxruntime session on one thread: one decision is too small for several threads."""
     import onnxruntime  # noqa: PLC0415 - a fifth of a second, and only a model needs it
 
     options = onnxruntime.SessionOptions()
@@ -27,7 +28,8 @@ def open_session(graph: bytes) -> Any:
 
 
 def check_signature(session: Any, takes: set[str], gives: set[str]) -> None:
-    """Raises ValueError for a graph of another kind of model."""
+    """Check the names of a graph's inputs and outputs. Raises ValueError for a graph of another
+    kind of model."""
     inputs = {told.name for told in session.get_inputs()}
     outputs = {told.name for told in session.get_outputs()}
     if inputs != takes or outputs != gives:

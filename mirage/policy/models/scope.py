@@ -1,22 +1,23 @@
-"""Says for which chains a model is meant: those that its card says it was trained on."""
+"""Says for which chains a model may decide: chains like those that it was trained on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 ALIKE = 1.25
-"""A time limit further from one that was trained for than this factor is another."""
+"""Two time limits within this factor count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Empty where a card does not tell: then nothing is known to be outside."""
+    """The chains that a model was trained on, from its card. A field that the card lacks is
+    empty, and rules out no chain."""
 
     clusters: frozenset[str]
     nodes: tuple[int, ...]
     limits_s: tuple[int, ...]
     learned: tuple[tuple[str, int], ...] = ()
-    """Cluster, and the last start point of what it has learned from, epoch seconds."""
+    """(cluster, last start point of its training there in epoch seconds)."""
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
@@ -33,12 +34,14 @@ class Scope:
     def was_trained_after(self, cluster: str, since: int) -> bool:
         """Return whether the model was trained on that cluster's hand-overs at or after `since`.
 
-        Hand-overs before the training's end are as little unseen: nobody could have had the model.
+        Hand-overs before the end of the training are not unseen either, since the model did not
+        exist yet.
         """
         return any(c == cluster and since < last for c, last in self.learned)
 
     def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:
-        """Why it is not for chains of this size; sizes between two that were trained for are in."""
+        """Explain why the model is not meant for chains of this size; None if it is. Sizes
+        between two trained sizes are inside."""
         if self.nodes and not self.nodes[0] <= nodes <= self.nodes[-1]:
             sizes = " and ".join(dict.fromkeys(map(str, (self.nodes[0], self.nodes[-1]))))
             return f"it was trained for {sizes} node(s), not {nodes}"

@@ -21,7 +21,8 @@ from mirage.policy.results.comparison import Results, merge_results
 
 MODEL = "model"
 SIZE_WITHIN = 2.0
-"""Results of a size of chain tell of another within this factor, where none is nearer."""
+"""Results of one chain size are used for another size within this factor, if there are none of a
+nearer size."""
 
 _LEAST_PRICE = 1e-3
 
@@ -50,7 +51,7 @@ class CardResults:
         return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)
 
     def get_results_at(self, price: float, model: str) -> Results:
-        """Those of the nearest price that there is, the model by its name."""
+        """Return the results at the nearest overlap price. The model is under its own name."""
         found = self.by_price[min(self.by_price, key=lambda p: _measure_distance(p, price))]
         return replace(found, names=tuple(model if n == MODEL else n for n in found.names))
 
@@ -63,7 +64,7 @@ def parse_card(card: Mapping[str, Any]) -> tuple[CardResults, ...]:
 
 
 class CardResultsLookup:
-    """The results in some cards, as `auto` asks for them."""
+    """Finds the results in the cards of models, for `auto`."""
 
     def __init__(self, models: Mapping[str, Sequence[CardResults]]) -> None:
         """Keep the results of cards by the models' names."""

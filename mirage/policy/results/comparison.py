@@ -13,7 +13,8 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policy.rules.lead_rules import select_like_waits
 
 LAST_JOBS, ENOUGH = 50, 10
-"""Of the started jobs that tell the load: the latest of those alike; fewer and wider ones count."""
+"""The load is the mean wait of the last LAST_JOBS similar jobs. With fewer than ENOUGH of them,
+jobs of other sizes count too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,13 @@ class Results:
     """N hand-overs of one size of chain on one cluster, each under P policies."""
 
     names: tuple[str, ...]
-    """[P]."""
+    """[P]: the names of the policies."""
     start_point: Ints
     """[N]: submission of the predecessor, epoch seconds, ascending, each once."""
     known_at: Ints
     """[N]: when the predecessor and its successors under all policies had ended or started."""
     load_h: Floats
-    """[N]: `load_h` of the waits that were known when the predecessor started."""
+    """[N]: the load in hours, from the waits that were known when the predecessor started."""
     x_h: Floats
     """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
 
@@ -40,13 +41,13 @@ class Results:
         return len(self.start_point)
 
     def select_known(self, at: int) -> Self:
-        """Those that had ended by then."""
+        """Select the hand-overs that had ended by then."""
         if (self.known_at <= at).all():
             return self
         return self.select_rows(self.known_at <= at)
 
     def select_rows(self, which: Ints | NDArray[np.bool_]) -> Self:
-        """Some of the hand-overs."""
+        """Select some rows of the hand-overs."""
         return type(self)(
             self.names,
             self.start_point[which],
@@ -56,7 +57,7 @@ class Results:
         )
 
     def compute_cost_h(self, name: str, price: float) -> Floats:
-        """[N]; NaN where the policy has no outcome."""
+        """Return the cost in hours [N]; NaN where the policy has no outcome."""
         if name not in self.names:
             return np.full(len(self), np.nan)
         x_h = self.x_h[:, self.names.index(name)]
@@ -65,7 +66,8 @@ class Results:
 
 
 def merge_results(parts: Sequence[Results]) -> Results:
-    """One set: a start point that several know becomes one row, of a later part where both tell."""
+    """Merge sets of results into one. A start point in several sets becomes one row; the later
+    set wins where both have a value."""
     names = tuple(dict.fromkeys(name for part in parts for name in part.names))
     points = [np.zeros(0, dtype=np.int64), *(part.start_point for part in parts)]
     start_point = np.unique(np.concatenate(points))
@@ -83,7 +85,7 @@ def merge_results(parts: Sequence[Results]) -> Results:
 
 
 def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
-    """The mean wait of jobs like it that started lately, hours; 0 where none has."""
+    """Compute the mean wait of similar jobs that started lately, in hours; 0 if there are none."""
     waits = select_like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
     return float(waits.mean()) / HOUR_S if len(waits) else 0.0
 
@@ -94,12 +96,12 @@ class Weighing:
 
     half_life_days: float = 30.0
     load_width: float = 2.0
-    """Of a normal density over log(1 + hours) of the load."""
+    """The width of the normal density over log(1 + hours) of the load."""
     fewest_days: float = 4.0
-    """With results of fewer days nothing is held against the order. In days of equal weight."""
+    """With results of fewer days (of equal weight), the first candidate in the order decides."""
 
     def compute_weights(self, results: Results, now: int, load: float) -> Floats:
-        """[N], at most 1."""
+        """Compute the weights [N] of past hand-overs, each at most 1."""
         age_days = (now - results.start_point) / DAY_S
         off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
         found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
@@ -130,9 +132,10 @@ class Weighing:
 def choose_cheapest(
     order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
 ) -> tuple[str, tuple[str, ...]]:
-    """The first of the order, unless a later one has clearly cost less; and so on from that one.
+    """Return the chosen name: the first in the order, unless a later one has clearly cost less.
 
-    Behind it those that it, or one before it, has cost less than.
+    A later one that is chosen is compared with those after it in turn. The second result names the
+    candidates that were chosen on the way and then beaten.
     """
     day = results.start_point // DAY_S
     chosen, dearer = order[0], list[str]()

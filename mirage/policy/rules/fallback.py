@@ -7,7 +7,8 @@ from mirage.ports import Policy
 
 
 def decide_by_fallback(rule: Policy, view: PolicyView, name: str, why: str) -> Decision:
-    """The decision of `rule`, which stands in for `name`."""
+    """Return the decision of `rule` under the name of the policy `name`. The reason starts with
+    `why`."""
     decision = rule.decide(view)
     reason = f"{why}, so {rule.name} decides: {decision.reason}"
     return replace(decision, policy=name, reason=reason)

@@ -1,11 +1,12 @@
-"""The boundary of stopping: how likely it must be to come late before the standby is freed."""
+"""The boundary: how likely a late start must be before the standby is freed."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
 def compute_threshold(price: float, factor: float) -> float:
-    """P(late) at which its odds are `factor` x the overlap price; factor 1 is the newsvendor's."""
+    """Return the P(late) whose odds are `factor` x the overlap price. With factor 1 this is the
+    newsvendor's fractile."""
     odds = factor * price
     return odds / (1.0 + odds)
 

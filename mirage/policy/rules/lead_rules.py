@@ -40,7 +40,8 @@ class AtOnce(SimplePolicy):
 
 @dataclass(frozen=True, slots=True)
 class Average(SimplePolicy):
-    """Frees when no more time is left than started jobs waited on average (the paper's `avg`).
+    """Frees the standby when the time left is at most the average wait of started jobs (the paper's
+    `avg`).
 
     The paper takes the mean once, when the predecessor starts; here it is taken at each decision.
     """
@@ -83,7 +84,7 @@ class Quantile(SimplePolicy):
 
 @dataclass(frozen=True, slots=True)
 class FixedLead(SimplePolicy):
-    """The constant lead that would have cost least over the past hand-overs of this size."""
+    """Uses the constant lead that would have cost least over the past hand-overs of this size."""
 
     last: int = 100
     enough: int = 5
@@ -109,12 +110,12 @@ class FixedLead(SimplePolicy):
 
 
 class SlurmEstimate(SimplePolicy):
-    """Slurm's own plan: when a job that joins the line now would start.
+    """Uses Slurm's own plan: when would a job that joins the queue now start?
 
-    Slurm plans no start for a dependent job, so the plan is read from the queue: a newcomer of this
-    width stands behind every queued job of at most that width, so it starts no sooner than the
-    latest start that backfill plans among them. Jobs that are held or not eligible yet, the standby
-    among them, do not stand in line.
+    Slurm plans no start for a dependent job, so the plan is read from the queue. A new job of this
+    width stands behind every queued job of at most that width. It starts no sooner than the latest
+    start that backfill plans for them. Jobs that are held or not yet eligible, such as the standby,
+    are not counted.
     """
 
     name = "slurm-estimate"
@@ -139,7 +140,7 @@ class SlurmEstimate(SimplePolicy):
 
 
 def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
-    """Free when no more time is left than `lead_s`."""
+    """Free the standby if the time left is at most `lead_s`."""
     left, lead = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
         action, reason = Action.FREE, f"{left} remain, no more than the lead of {lead}"
@@ -155,12 +156,13 @@ def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: 
 
 
 def compute_best_fractile(overlap_price: float) -> float:
-    """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
+    """Return the quantile level of the wait that is the cheapest lead at this price (the
+    newsvendor's fractile)."""
     return 1.0 / (1.0 + overlap_price)
 
 
 def compute_quantile(waits: NDArray[np.int64], fractile: float) -> float:
-    """The least observed wait at or above the fractile: nothing is interpolated."""
+    """Return the least observed wait at or above the fractile. Nothing is interpolated."""
     return float(np.quantile(waits, fractile, method="inverted_cdf"))
 
 
@@ -174,7 +176,7 @@ def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None
 
 
 def sample_like_waits(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.int64]:
-    """The sample that `forecast_wait` goes by, oldest first; empty without a history."""
+    """Return the waits that `forecast_wait` uses, oldest first; empty without a history."""
     rule = Quantile()
     waits = select_like_waits(jobs, nodes, time_limit_s, enough=rule.enough)[-rule.last :]
     return drop_before_change(waits, compute_best_fractile(OVERLAP_PRICE)) if len(waits) else waits
@@ -186,18 +188,19 @@ class Likeness(StrEnum):
     SHAPE = "nodes and time limit"
     NODES = "nodes"
     NOTHING = "nothing"
-    """But the partition."""
+    """The jobs share only the partition."""
 
 
 def select_like_waits(
     jobs: Waits, nodes: int, time_limit_s: int, *, enough: int
 ) -> NDArray[np.int64]:
-    """Waits of jobs like it; of the same width; of all: the first that has enough."""
+    """Return the waits of similar jobs, else of jobs of the same width, else of all jobs. The
+    first set that is large enough is taken."""
     return jobs.wait_s[_select_alike(jobs, nodes, time_limit_s, enough)[1]]
 
 
 def classify_likeness(jobs: Waits, nodes: int, time_limit_s: int) -> Likeness:
-    """Return the likeness of the jobs that `forecast_wait` goes by."""
+    """Return how similar the jobs are that `forecast_wait` uses."""
     return _select_alike(jobs, nodes, time_limit_s, Quantile().enough)[0]
 
 
@@ -255,7 +258,7 @@ def _wait_without_history(policy: str) -> Decision:
 
 
 def _format_span(seconds: float) -> str:
-    """Format a span in minutes, if these tell a lead from what is left; else in seconds."""
+    """Format a span in minutes, or in seconds if it is only a few minutes."""
     if abs(seconds) < _FEW_MINUTES * MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE_S:.0f} min"

@@ -13,8 +13,8 @@ from mirage.policy.rules.lead_rules import Average
 from mirage.ports import Policy, SimplePolicy
 
 SLACK_S = 600
-"""A plan that is later than the predecessor's end by no more is on time: plans are made in steps of
-bf_resolution, and a link takes some minutes to end."""
+"""A planned start this many seconds after the predecessor's end still counts as on time. Slurm
+plans in steps of bf_resolution, and a link takes some minutes to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,16 @@ class Pin(SimplePolicy):
 
 @dataclass(frozen=True, slots=True)
 class PinThenFree(SimplePolicy):
-    """Pinned from the start; freed near the end where Slurm plans it later than that.
+    """Pins the standby from the start, and frees it near the end if Slurm plans it later than the
+    end.
 
-    Not sooner: plans go by time limits, most jobs end before theirs, and whoever has earned age
-    and is freed starts at once. Where it may not be pinned, `otherwise` decides.
+    It is not freed sooner: plans go by time limits, most jobs end before theirs, and a freed
+    standby that has earned age starts at once. If the standby may not be pinned, `otherwise`
+    decides.
     """
 
     share: float = 0.01
-    """How near: of the time limit; half an hour of 48 h."""
+    """How near the end it may be freed, as a share of the time limit: half an hour of 48 h."""
     otherwise: Policy = field(default_factory=Average)
     name: str = "pin-then-free"
 

@@ -1,4 +1,4 @@
-"""The price of overlap where links switch, from what like jobs have waited."""
+"""The price of overlap for a chain whose links switch, from the waits of similar jobs."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,7 @@
 """The twin: the cluster simulated forward from now, many times, each time with another future.
 
-A future is run times drawn for the jobs that are there, and days of the recent past for the jobs to
-come. The successor is let go now in each; how long it waits there is one sample of its wait.
+A future draws run times for the known jobs, and days of the recent past for the jobs to come. In
+each future the successor becomes eligible now. Its wait there is one sample of its wait.
 """
 
 import time
@@ -40,15 +40,15 @@ class TwinForecast:
     cost_ms: float
 
     def compute_quantile(self, fractile: float) -> float:
-        """The least sample at or above the fractile, seconds: nothing is interpolated."""
+        """Return the least sample at or above the fractile, in seconds. Nothing is interpolated."""
         return float(np.quantile(self.wait_s, fractile, method="inverted_cdf"))
 
     def compute_quantiles(self) -> NDArray[np.int32]:
-        """[19], at `twin_features.LEVELS`, seconds."""
+        """Return the quantiles [19] at `twin_features.LEVELS`, in seconds."""
         return np.array([round(self.compute_quantile(level)) for level in LEVELS], dtype=np.int32)
 
     def to_forecast(self) -> Forecast:
-        """The three quantiles that decisions are shown with."""
+        """Return the three quantiles that decisions are shown with."""
         p10, p50, p90 = (self.compute_quantile(q) for q in (0.1, 0.5, 0.9))
         return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(self.wait_s))
 
@@ -64,7 +64,7 @@ class Twin:
     horizon_s: int = 7 * 86400
     how: Resampling = field(default_factory=Resampling)
     clock: Callable[[], float] = time.perf_counter
-    """Seconds, for the cost."""
+    """The clock that measures the cost, in seconds."""
 
     def forecast_from_simulator(
         self, simulator: Simulator, link: HandoverInput, history: SubmissionHistory, *, seed: int
@@ -105,12 +105,13 @@ class Twin:
     def _simulate_starts(
         self, present: Present, futures: FutureSampler, job_id: int, rng: np.random.Generator
     ) -> list[int | None]:
-        """One a sample; None: not by the horizon."""
+        """Return one start per sample; None: the successor did not start by the horizon."""
         drawn = (futures.draw_future(rng) for _ in range(self.samples))
         return [self._simulate_start(present, future, job_id) for future in drawn]
 
     def _simulate_start(self, present: Present, future: SampledFuture, job_id: int) -> int | None:
-        """Looked for on the first day, where nearly all start, before the whole horizon."""
+        """Simulate one start. The first day is simulated before the whole horizon, since nearly
+        all start on it."""
         for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
             until = present.now + ahead_s
             start = present.simulate_start(job_id, until, future.run_s, future.draw_arrivals(until))

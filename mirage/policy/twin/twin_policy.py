@@ -16,7 +16,7 @@ from mirage.policy.rules.lead_rules import Quantile
 from mirage.ports import Needs, SimplePolicy
 
 FACTOR = 0.6
-"""Of the boundary. Less than the newsvendor's 1: the twin is too hopeful
+"""The factor of the boundary. It is less than the newsvendor's 1, since the twin is too hopeful
 (docs/concepts/twin.md)."""
 
 NOT_ASKED = "the twin was not asked"
@@ -63,7 +63,8 @@ class TwinPolicy(SimplePolicy):
 
 
 def _find_lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
-    """The most time left with which it is late often enough, were its wait the same then."""
+    """Find the most time left at which the standby is late often enough, if its wait stays as
+    forecast."""
     times = np.unique(np.concatenate([[0], quantile_s - 1]).clip(min=0))
     often = times[compute_late_probability(quantile_s, times) >= least]
     return int(often.max(initial=0))
