@@ -1,4 +1,4 @@
-"""Copies of a SQLite database: whole and consistent, taken while the service writes."""
+"""Makes whole and consistent copies of a SQLite database while the service writes."""
 
 import os
 import sqlite3
@@ -36,7 +36,7 @@ def copy_database(database: Path, folder: Path, *, stamp: str, keep: int) -> Pat
 
 
 def _copy_into(database: Path, into: Path) -> str:
-    """The schema that it has."""
+    """Return the schema version of the copy."""
     source = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
     with closing(source), closing(sqlite3.connect(into)) as target:

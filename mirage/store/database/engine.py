@@ -1,4 +1,4 @@
-"""The database: opened here, its transactions begun and ended here, its errors translated here."""
+"""Opens the database, begins and ends its transactions, and translates its errors."""
 
 import json
 import os
@@ -34,17 +34,19 @@ from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailab
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 
 Transaction: TypeAlias = Connection
-"""What every function of this room takes first. Opened at the edge, by `Store.begin` or `read`."""
+"""A transaction, the first argument of every function of this package. `Store.begin` or
+`Store.read` opens it."""
 
 BUSY_S = 15.0
-"""How long a SQLite writer waits for another one."""
+"""Seconds for which a SQLite writer waits for another one."""
 
 _CONNECT_S = 10
 _READ_ONLY = "mirage_read_only"
 _BEFORE_COMMIT = "mirage_before_commit"
 _POOL = {"pool_size": 8, "max_overflow": 48, "pool_timeout": 15.0}
-"""One for each thread that answers (Starlette has 40), the worker and who follows changes: a worker
-must not stand in line behind readers. PostgreSQL's default takes 100 in all."""
+"""Connections: one for each thread that answers requests (Starlette has 40), and more for the
+worker and the feed of changes, so that the worker never waits for readers. PostgreSQL allows 100 by
+default."""
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 
 
@@ -57,7 +59,8 @@ class Store:
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
-        """A transaction that may write: committed at the end, rolled back by an exception."""
+        """Open a transaction that may write. It is committed at the end, or rolled back by an
+        exception."""
         last: list[Callable[[Transaction], None]] = []
         with _translate_errors(self._url), self._engine.connect() as tx, tx.begin():
             tx.execution_options(**{_BEFORE_COMMIT: last})
@@ -67,7 +70,7 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """A transaction that sees one state of the database and cannot change it."""
+        """Open a transaction that sees one state of the database and cannot change it."""
         options: dict[str, Any] = {_READ_ONLY: True}
         if self._url.get_backend_name() == _POSTGRESQL:
             options |= {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
@@ -79,7 +82,7 @@ class Store:
             yield tx
 
     def check_schema(self) -> None:
-        """Raise SchemaMismatch unless the database is of the schema this program was made for."""
+        """Raise SchemaMismatch unless the database has the schema that this program needs."""
         with self.read() as tx:
             found = read_schema_version(tx)
         where = describe_database(self._url)
@@ -114,7 +117,8 @@ def build_newer_error(where: str, found: str) -> SchemaMismatch:
 
 
 def read_schema_version(tx: Transaction) -> str | None:
-    """The revision the database is at; revisions are numbers of four digits. None: empty."""
+    """Return the database's schema revision, a number of four digits; None: the database is
+    empty."""
     if not inspect(tx).has_table(VERSION_TABLE):
         return None
     found = tx.scalar(select(literal_column("version_num")).select_from(table(VERSION_TABLE)))
@@ -122,7 +126,7 @@ def read_schema_version(tx: Transaction) -> str | None:
 
 
 def mask_url(url: str) -> str:
-    """The URL without its secrets, wherever it holds them; nothing of one that does not read."""
+    """Return the URL without its secrets; nothing of a malformed URL."""
     try:
         read = make_url(url)
     except (ArgumentError, ValueError):
@@ -132,7 +136,7 @@ def mask_url(url: str) -> str:
 
 
 def parse_url(url: str) -> URL:
-    """The URL with its driver named; messages never repeat it, as it may hold a password."""
+    """Parse the URL and name its driver. Errors never repeat the URL, as it may hold a password."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -151,8 +155,8 @@ def parse_url(url: str) -> URL:
 
 
 def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
-    """`foreign_keys=False` for migrations: rebuilding a table on SQLite drops the old one, and
-    with foreign keys on that deletes the rows that point at it."""
+    """Make the engine of a URL. Migrations set `foreign_keys=False`: on SQLite they rebuild a table
+    by dropping the old one, which with foreign keys would delete the rows that refer to it."""
     if url.get_backend_name() == _SQLITE:
         engine = create_engine(
             url, json_serializer=_serialize_json, connect_args={"timeout": BUSY_S}, **_POOL
@@ -174,7 +178,7 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
 
 
 def _configure_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
-    """Take over the transactions from Python's driver, which begins them too late."""
+    """Begin transactions here, since Python's driver begins them too late."""
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: object) -> None:
@@ -193,7 +197,7 @@ def _configure_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
 
 def describe_database(url: URL) -> str:
-    """The database in words an admin knows, without credentials."""
+    """Describe the database in words that an admin knows, without credentials."""
     if url.get_backend_name() == _SQLITE:
         return f"the database {url.database}"
     host = url.host or url.query.get("host") or "the local socket"

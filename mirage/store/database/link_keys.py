@@ -13,7 +13,7 @@ from mirage.domain.chain import ChainId
 from mirage.store.database.engine import Transaction
 
 LinkKey = tuple[ChainId, int]
-"""Chain and index."""
+"""A chain's id and a link's index."""
 
 _SQLITE = (
     "SELECT json_extract(value, '$[0]') AS chain_id, json_extract(value, '$[1]') AS \"index\" "

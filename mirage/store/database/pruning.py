@@ -12,7 +12,7 @@ from mirage.store.database.read_model_tables import outcomes, would_free
 from mirage.store.database.tables import audit, chains, decisions, forecasts, links, recipes
 
 _OF_LINKS = (links, decisions, forecasts, would_free, outcomes)
-"""Whatever else names a chain."""
+"""The other tables that refer to a chain."""
 _OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
@@ -23,7 +23,7 @@ class EventFilter:
     words: Collection[str]
     beginnings: Collection[str]
     of_owners: str
-    """How those begin that are meant only where the chain's owner is who acted."""
+    """Beginnings of events that are meant only if the chain's owner acted."""
 
 
 def prune_audit(
@@ -47,8 +47,11 @@ def prune_audit(
 
 
 def prune_empty_chains(tx: Transaction, cluster_id: int, before: int, most: int) -> int:
-    """Take away up to `most` chains from before then that are over and of which Slurm has never
-    shown a job. Returns how many."""
+    """Delete up to `most` chains from before then that are over and of which Slurm has never shown
+    a job.
+
+    Returns the number of deleted chains.
+    """
     named = [select(t.c.chain_id).where(t.c.chain_id == chains.c.chain_id) for t in _OF_LINKS]
     query = (
         select(chains.c.chain_id)

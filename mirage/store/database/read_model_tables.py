@@ -1,6 +1,6 @@
-"""Tables of what is kept for those who look: summed up or foretold by the worker.
+"""Tables of sums and forecasts that the worker keeps for pages and REST.
 
-Pages and REST read them; no decision does. What Mirage acts on is in tables.py.
+No decision reads them. The tables on which Mirage acts are in tables.py.
 """
 
 from sqlalchemy import (

@@ -1,4 +1,4 @@
-"""The schema's revisions: Alembic, told where its migrations are (a wheel has them elsewhere)."""
+"""Runs the schema's migrations through Alembic, from wherever they are installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from mirage.store.database.tables import SCHEMA
 
 
 def upgrade_schema(url: str, migrations_dir: Path, revision: str = "head") -> None:
-    """Bring the database to the newest schema, making it if need be; all or nothing."""
+    """Upgrade the database to the newest schema, or create it. A failure changes nothing."""
     with _open_migration(url, migrations_dir) as config:
         command.upgrade(config, revision)
 
@@ -45,7 +45,7 @@ def write_revision(url: str, migrations_dir: Path, message: str) -> None:
 
 @contextmanager
 def _open_migration(url: str, migrations_dir: Path) -> Iterator[Config]:
-    """A configuration that holds a connection in a write transaction."""
+    """Open a configuration that holds a connection in a write transaction."""
     parsed = parse_url(url)
     engine = make_engine(parsed, foreign_keys=False)
     config = _build_config(migrations_dir)

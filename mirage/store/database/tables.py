@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 
 SCHEMA = "0190"
-"""The revision this program was made for: the newest file in migrations/versions."""
+"""The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
 

@@ -1,4 +1,4 @@
-"""Spans of time that a list is narrowed to."""
+"""Spans of time to which a list is narrowed."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -16,7 +16,7 @@ class TimeBounds(Protocol):
 
 
 def filter_within(instant: ColumnElement[int], span: TimeBounds) -> Iterator[ColumnElement[bool]]:
-    """Conditions that it is in the span."""
+    """Yield the conditions that `instant` is in the span."""
     if span.since is not None:
         yield instant >= span.since
     if span.until is not None:

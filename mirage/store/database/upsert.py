@@ -1,4 +1,4 @@
-"""INSERT ... ON CONFLICT, which both databases spell alike and SQLAlchemy keeps in two dialects."""
+"""Builds INSERT ... ON CONFLICT, which SQLAlchemy keeps in two dialects."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -30,7 +30,7 @@ def put_row(
 def put_rows(
     tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]], *, key: Sequence[str]
 ) -> None:
-    """The same of many rows, which name the same columns."""
+    """Insert or update many rows, which name the same columns."""
     if not rows:
         return
     statement = _build_upsert(tx.dialect.name, table, tuple(key), tuple(rows[0]))
@@ -41,7 +41,7 @@ def put_rows(
 def _build_upsert(
     dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]
 ) -> Insert:
-    """Made once: to make it costs more than to run it."""
+    """Build a statement and keep it, as building it costs more than running it."""
     statement = _build_dialect_insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changes)

@@ -21,18 +21,18 @@ from mirage.store.database.time_filter import filter_within
 class AuditEntry:
     at: int
     actor: str
-    """A user's name, or `mirage`."""
+    """The name of the user who acted, or `mirage`."""
     event: str
     chain_id: ChainId | None = None
     job_id: JobId | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     id: int = 0
-    """Given by the database."""
+    """The entry's number, which the database assigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """None does not filter."""
+    """A choice of entries; None does not filter."""
 
     actor: str | None = None
     since: int | None = None
@@ -43,7 +43,7 @@ _VIA = "mirage_audit_via"
 
 
 def set_audit_credential(tx: Transaction, via: str) -> None:
-    """Every entry of this transaction tells by which credential its actor was known."""
+    """Record in every entry of this transaction by which credential the actor was identified."""
     tx.execution_options(**{_VIA: via})
 
 
@@ -71,7 +71,7 @@ def list_entries(  # noqa: PLR0913 - filters
     limit: int = 100,
     where: AuditFilter | None = None,
 ) -> list[AuditEntry]:
-    """Entries, newest first. `after`: the id of the last one of the page before."""
+    """List entries, newest first. `after` is the id of the last entry of the page before."""
     wanted = where or AuditFilter()
     equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
     equal |= {"actor": wanted.actor}
@@ -87,7 +87,7 @@ def list_entries(  # noqa: PLR0913 - filters
 def list_chain_entries(
     tx: Transaction, chain_ids: Collection[ChainId], event: str
 ) -> list[AuditEntry]:
-    """All entries of that event of these chains, newest first."""
+    """List all entries of this event about these chains, newest first."""
     query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
     return [_build_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
 

@@ -20,10 +20,11 @@ from mirage.store.database.tables import changes as table
 from mirage.store.database.upsert import build_insert
 
 MANY = 50
-"""Of more chains than this at once no names are kept: whoever shows chains looks at all of them."""
+"""If more chains than this change at once, their ids are not kept, and readers reload all
+chains."""
 
 KEPT = 10_000
-"""Changes kept of a cluster; a reader further behind begins anew."""
+"""The number of changes kept for a cluster. A reader that is further behind begins again."""
 
 _TRIM_EVERY = 100
 _PENDING = "mirage_changes"
@@ -31,10 +32,10 @@ _PENDING = "mirage_changes"
 
 class Topic(StrEnum):
     CHAINS = "chains"
-    """Of a chain or its links."""
+    """A chain or its links changed."""
     DECISIONS = "decisions"
     QUEUE = "queue"
-    """The queue was looked at, history came in, or a report was made of it."""
+    """The queue was read, history was stored, or a report was made."""
     MODE = "mode"
 
 
@@ -43,13 +44,14 @@ class Change:
     seq: int
     topic: Topic
     chain_ids: Sequence[ChainId] | None = ()
-    """None: of more than MANY chains."""
+    """The changed chains; None: more than MANY chains."""
 
 
 def record_change(
     tx: Transaction, cluster_id: int, topic: Topic, chain_ids: Iterable[ChainId] = ()
 ) -> None:
-    """This transaction changes something of `topic`, of these chains: told once, at its commit."""
+    """Record that this transaction changes `topic` for these chains. It is published once, at
+    commit."""
     pending = tx.get_execution_options().get(_PENDING)
     if pending is None:
         pending = {}
@@ -79,7 +81,7 @@ def _write_changes(tx: Transaction) -> None:
 
 
 def _take_numbers(tx: Transaction, cluster_id: int, more: int) -> int:
-    """The newest number once `more` are taken."""
+    """Take `more` numbers and return the newest one."""
     statement = build_insert(tx, counts).values(cluster_id=cluster_id, newest=more)
     taken = statement.on_conflict_do_update(
         index_elements=["cluster_id"], set_={"newest": counts.c.newest + more}
@@ -88,7 +90,7 @@ def _take_numbers(tx: Transaction, cluster_id: int, more: int) -> int:
 
 
 def read_newest_seq(tx: Transaction, cluster_id: int) -> int:
-    """The number of the last change; 0 before the first."""
+    """Return the number of the last change; 0 before the first."""
     found = tx.scalar(select(counts.c.newest).where(counts.c.cluster_id == cluster_id))
     return 0 if found is None else int(found)
 
@@ -96,8 +98,8 @@ def read_newest_seq(tx: Transaction, cluster_id: int) -> int:
 def list_changes_since(
     tx: Transaction, cluster_id: int, after: int, limit: int
 ) -> list[Change] | None:
-    """Changes after that number, oldest first; None where they are not all kept any more, or the
-    number is of another database's future."""
+    """List the changes after that number, oldest first; None: some are no longer kept, or the
+    number is newer than this database."""
     last = read_newest_seq(tx, cluster_id)
     if after == last:
         return []

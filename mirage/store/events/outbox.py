@@ -1,4 +1,4 @@
-"""Notices that wait to be sent, and how chains stood when the last ones were written."""
+"""Stores notices that wait to be sent, and the states of chains at the last notices."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ class NoticeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One event of one chain for one channel."""
+    """A notice: one event of one chain for one channel."""
 
     cluster_id: int
     chain_id: ChainId
@@ -36,7 +36,7 @@ class Notice:
     at: int
     tries: int = 0
     id: int = 0
-    """Given by the database."""
+    """The notice's number, which the database assigns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Situation:
     state: ChainState = ChainState.ACTIVE
     at_risk: str = ""
     interrupted: bool = False
-    """No link runs, for longer than the threshold."""
+    """Whether no link has run for longer than the threshold."""
 
 
 def list_open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation]:
@@ -80,7 +80,7 @@ def find_idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
 
 
 def list_unseen_ended_chains(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:
-    """Chains made since then that are over, and of which no situation is known."""
+    """Return chains created since then that are over and have no stored situation."""
     known = select(situations.c.chain_id).where(situations.c.chain_id == tables.chains.c.chain_id)
     query = select(tables.chains.c.chain_id).where(
         tables.chains.c.cluster_id == cluster_id,
@@ -108,7 +108,7 @@ def save_situations(
 
 
 def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
-    """Into the outbox, due at once."""
+    """Put notices into the outbox, due at once."""
     rows = [
         {
             "cluster_id": notice.cluster_id,
@@ -157,9 +157,10 @@ def list_due_deliveries(
 def claim_notices(
     tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, *, now: int, until: int
 ) -> list[Notice]:
-    """All that waits of a chain for a channel, oldest first, due again `until` then unless settled.
+    """Claim all waiting notices of a chain for a channel, oldest first. They are due again at
+    `until` unless they are settled.
 
-    Nothing where another process was quicker. Each claim counts as a try.
+    Returns nothing if another process was quicker. Each claim counts as a try.
     """
     mine = (
         notices.c.cluster_id == cluster_id,
@@ -230,7 +231,7 @@ def read_last_sent_at(
 
 
 def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
-    """Count by channel the messages that were sent after then.
+    """Count by channel the messages that were sent after that instant.
 
     Notices of one channel, chain and second are one message.
     """
@@ -243,7 +244,7 @@ def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[st
 
 
 def forget_settled_notices(tx: Transaction, cluster_id: int, before: int) -> None:
-    """Take away what was settled and happened before then."""
+    """Delete settled notices of events before that instant."""
     tx.execute(
         delete(notices).where(
             notices.c.cluster_id == cluster_id,

@@ -29,24 +29,24 @@ class ForecastTrial:
     at: int
     source: str
     forecast: Forecast
-    """With all three quantiles."""
+    """The forecast, with all three quantiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOutcome:
-    """A trial, and what became of its job."""
+    """A trial, and the outcome of its job."""
 
     at: int
     source: str
     told_s: tuple[float, float, float]
-    """p10, p50, p90."""
+    """The quantiles p10, p50 and p90, in seconds."""
     wait_s: int
-    """So far, where it still waits."""
+    """The wait in seconds; for a job that still waits, its wait so far."""
     started: bool
 
 
 def record_trials(tx: Transaction, cluster_id: int, news: Iterable[ForecastTrial]) -> None:
-    """The first word on a job stands."""
+    """Store trials. The first forecast of a job stays."""
     for new in news:
         told = new.forecast
         values: dict[str, Any] = {
@@ -125,7 +125,7 @@ def save_quality(
 def find_quality(
     tx: Transaction, cluster_id: int, source: str, since: int
 ) -> ForecastAccuracy | None:
-    """The last judgement, where it was made since then."""
+    """Return the last judgement if it was made since then; otherwise None."""
     found = tx.scalar(
         select(shape_quality.c.found).where(
             shape_quality.c.cluster_id == cluster_id,

@@ -17,7 +17,7 @@ from mirage.store.database.tables import forecasts
 from mirage.store.database.upsert import put_rows
 
 BESIDE = "slurm-estimate"
-"""The source that is written down beside the one that decides, of the same instant."""
+"""The source of a forecast that is stored beside the deciding one, for the same instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,20 +25,20 @@ class ForecastRow:
     chain_id: ChainId
     index: int
     source: str
-    """The policy that made it."""
+    """The policy that made the forecast."""
     at: int
     forecast: Forecast
     actual_wait_s: int | None = None
-    """None until the hand-over is over."""
+    """The successor's real wait; None until the hand-over is complete."""
 
 
 def record_forecast(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
-    """Store it in place of that source's earlier one for the link."""
+    """Store a forecast in place of the source's earlier one for the link."""
     record_forecasts(tx, cluster_id, [new])
 
 
 def record_forecasts(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
-    """The same of many."""
+    """Store many forecasts, each in place of its source's earlier one for the link."""
     values = [_build_values(cluster_id, new) for new in news]
     put_rows(tx, forecasts, values, key=["chain_id", "index", "source"])
 
@@ -59,8 +59,8 @@ def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle_forecast(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
-    """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
-    to what others said at the same instant."""
+    """Record the successor's real wait with the link's newest forecast, if there is one, and with
+    other sources' forecasts of the same instant."""
     of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
     newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
@@ -89,7 +89,7 @@ def list_errors(
 
 
 def list_link_forecasts(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
-    """Each source's forecast for the link, newest first."""
+    """List each source's forecast for the link, newest first."""
     query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
     rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
     return [_build_forecast(r) for r in rows.mappings()]
@@ -98,7 +98,7 @@ def list_link_forecasts(tx: Transaction, chain_id: ChainId, index: int) -> list[
 def find_newest_forecasts(
     tx: Transaction, chain_ids: Collection[ChainId]
 ) -> dict[tuple[ChainId, int], ForecastRow]:
-    """The newest forecast of each link of these chains that has one, by chain and index."""
+    """Return the newest forecast of each link of these chains that has one, by chain and index."""
     query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
     decided = forecasts.c.source != BESIDE
     rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
@@ -108,7 +108,7 @@ def find_newest_forecasts(
 def list_settled_forecasts(
     tx: Transaction, cluster_id: int, since: int, until: int, last: int
 ) -> list[ForecastRow]:
-    """Those made in [since, until) whose wait is known, newest first, `last` at most."""
+    """List forecasts made in [since, until) whose wait is known, newest first, `last` at most."""
     query = select(forecasts).where(
         forecasts.c.cluster_id == cluster_id,
         forecasts.c.at >= since,

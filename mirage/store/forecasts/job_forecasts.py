@@ -30,7 +30,7 @@ from mirage.store.jobs.job_times import build_never_ran, build_waited_s
 _CHUNK = 5000
 
 ForecastKey = tuple[int, int]
-"""Job id and submission."""
+"""The job's id and the instant of its submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class JobForecast:
     submit: int
     partition: str
     quantiles_s: tuple[int, ...]
-    """Of the wait, at `twin_features.LEVELS`."""
+    """Quantiles of the wait in seconds, at `twin_features.LEVELS`."""
     slurm_wait_s: int | None = None
-    """By the start that Slurm planned at the same look; None: it planned none."""
+    """The wait until the start that Slurm planned at the same look; None: it planned none."""
 
     @property
     def key(self) -> ForecastKey:
@@ -52,14 +52,14 @@ class JobForecast:
 
 @dataclass(frozen=True, slots=True)
 class JobForecastOutcome:
-    """`wait_s` None: it never started."""
+    """A forecast with its outcome. `wait_s` None: the job never started."""
 
     foretold: JobForecast
     wait_s: int | None
 
 
 def add_forecasts(tx: Transaction, cluster_id: int, news: Sequence[JobForecast]) -> None:
-    """Store them; what is said of a job again takes the place of what was said."""
+    """Store forecasts. A new forecast of a job replaces the old one."""
     rows = [
         {
             "cluster_id": cluster_id,
@@ -77,7 +77,7 @@ def add_forecasts(tx: Transaction, cluster_id: int, news: Sequence[JobForecast])
 def list_outcomes(
     tx: Transaction, cluster_id: int, limit: int = _CHUNK
 ) -> list[JobForecastOutcome]:
-    """Those whose job has started, or ended without, oldest first."""
+    """List the forecasts whose job has started, or ended without a start, oldest first."""
     same = and_(*(foretold.c[n] == jobs.c[n] for n in ("cluster_id", "job_id", "submit")))
     query = (
         select(
@@ -115,13 +115,13 @@ def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[ForecastKey]
 
 
 def drop_forecasts_before(tx: Transaction, cluster_id: int, submit: int) -> None:
-    """Delete the forecasts of jobs submitted before then, of which nothing was heard since."""
+    """Delete the forecasts of jobs that were submitted before then and whose outcome is unknown."""
     old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
     tx.execute(delete(foretold).where(*old))
 
 
 def count_open_forecasts(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
-    """Forecasts of jobs submitted since then that still wait, by partition."""
+    """Count the forecasts of jobs submitted since then that still wait, by partition."""
     query = select(foretold.c.partition, func.count()).where(
         foretold.c.cluster_id == cluster_id, foretold.c.submit >= since
     )
@@ -146,7 +146,7 @@ def put_tally(tx: Transaction, cluster_id: int, day: int, partition: str, value:
 def list_tallies(
     tx: Transaction, cluster_id: int, since: int, until: int
 ) -> list[tuple[int, str, Any]]:
-    """(day, partition, tally) of days that begin in [since, until), oldest first."""
+    """List (day, partition, tally) of days that begin in [since, until), oldest first."""
     days = accuracy_days
     query = select(days.c.day, days.c.partition, days.c.tally).where(
         days.c.cluster_id == cluster_id, days.c.day >= since, days.c.day < until

@@ -1,4 +1,4 @@
-"""Forecasts of jobs that nobody has submitted yet: one row a shape, the newest."""
+"""Stores forecasts of jobs that nobody has submitted yet: the newest for each shape."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from mirage.store.database.upsert import put_row_if_absent
 
 class RequestedShapes(NamedTuple):
     shapes: int
-    """How many."""
+    """The number of shapes."""
     first: int | None
-    """When the oldest was asked about."""
+    """When the oldest of them was requested."""
 
 
 _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
@@ -26,9 +26,9 @@ _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
 def list_usual_shapes(
     tx: Transaction, cluster_id: int, since: int, most: int, *, shared: bool
 ) -> dict[JobShape, int]:
-    """The shapes of which most jobs have started since then, and of how many.
+    """Return the shapes of which most jobs have started since then, with the number of jobs.
 
-    `shared`: GPUs are told apart, for jobs share nodes.
+    `shared`: jobs share nodes, so shapes with different GPUs are different.
     """
     columns = [jobs.c.partition, jobs.c.nodes, jobs.c.time_limit_s]
     if shared:
@@ -52,7 +52,7 @@ def list_usual_shapes(
 def follow_shapes(
     tx: Transaction, cluster_id: int, found: Mapping[JobShape, int], asked_since: int
 ) -> None:
-    """Look after these from now on, and those that somebody has asked about since then."""
+    """Keep forecasts of these shapes from now on, and of shapes requested since then."""
     tx.execute(update(shapes).where(shapes.c.cluster_id == cluster_id).values(usual=0))
     for shape, number in found.items():
         _put_shape_if_absent(tx, cluster_id, shape)
@@ -64,7 +64,7 @@ def follow_shapes(
 def request_forecast(
     tx: Transaction, cluster_id: int, shape: JobShape, now: int, *, by: int | None = None
 ) -> None:
-    """Somebody wants to know: it is next. `by`: whose question it is, a uid."""
+    """Record that the user with uid `by` requests a forecast of this shape, which is due next."""
     _put_shape_if_absent(tx, cluster_id, shape)
     tx.execute(
         update(shapes).where(*_match_shape(cluster_id, shape)).values(asked_at=now, asked_by=by)
@@ -74,7 +74,7 @@ def request_forecast(
 def count_requests(
     tx: Transaction, cluster_id: int, since: int, *, by: int | None = None
 ) -> RequestedShapes:
-    """Count the shapes that somebody has asked about since then. `by`: that user alone."""
+    """Count the shapes that were requested since then. `by`: only those requested by this uid."""
     query = select(func.count(), func.min(shapes.c.asked_at)).where(
         shapes.c.cluster_id == cluster_id, shapes.c.asked_at >= since
     )
@@ -122,7 +122,7 @@ def has_open_requests(tx: Transaction, cluster_id: int, asked_since: int) -> boo
 def save_forecast(
     tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str
 ) -> None:
-    """The twin's answer, or why there is none."""
+    """Store the twin's forecast, or why there is none."""
     values: dict[str, Any] = {"at": at, "refused": ""}
     if isinstance(told, str):
         values |= {"refused": told, "p10_s": None, "p50_s": None, "p90_s": None, "samples": None}

@@ -1,6 +1,6 @@
-"""Job history: merged in from every source, read back as waits and pages.
+"""Stores the job history, merged from every source, and reads it as waits and pages.
 
-What is stored is history, not plans: `Job.planned_start` and `Job.expected_end` are no columns.
+Plans are not stored: `Job.planned_start` and `Job.expected_end` are no columns.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -36,7 +36,7 @@ _Key = tuple[int, int]
 _values_of = attrgetter(*_FIELDS)
 _WAITED = ("start", "eligible", "partition", "nodes", "time_limit_s")
 _waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
-"""What the sums of waits count a row by."""
+"""The columns by which the sums of waits count a row."""
 _JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
 _START, _END = _FIELDS.index("start"), _FIELDS.index("end")
 _CANCELLED, _NODE_LIST = _FIELDS.index("cancelled_at"), _FIELDS.index("node_list")
@@ -56,7 +56,8 @@ _WAITING_RANK, _RUNNING_RANK, _ENDED_RANK = 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCounts:
-    """read = added + updated + unchanged; several records of one job are one row."""
+    """Counts of a merge: read = added + updated + unchanged. Several records of one job are one
+    row."""
 
     read: int = 0
     added: int = 0
@@ -74,7 +75,7 @@ class MergeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Empty fields do not filter."""
+    """A choice of jobs; empty fields do not filter."""
 
     partition: str = ""
     user: str = ""
@@ -83,11 +84,11 @@ class JobFilter:
     qos: str = ""
     state: JobState | None = None
     since: int | None = None
-    """Submitted then or later."""
+    """Jobs that were submitted at this instant or later."""
     until: int | None = None
-    """Submitted before."""
+    """Jobs that were submitted before this instant."""
     own: OwnRows | None = None
-    """Of this user, and of the accounts that they coordinate."""
+    """Only jobs of this user, and of the accounts that the user coordinates."""
 
 
 def upsert_jobs(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> MergeCounts:
@@ -112,7 +113,7 @@ def upsert_jobs(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Mer
 def read_waits(
     tx: Transaction, cluster_id: int, partition: str = "", *, before: int, last: int
 ) -> Waits:
-    """The last jobs that started at or before that instant, oldest first.
+    """List the last jobs that started at or before that instant, oldest first.
 
     "" is all partitions, "a,b" is two.
     """
@@ -140,7 +141,8 @@ def list_jobs(
     after: tuple[int, int] | None = None,
     limit: int = 100,
 ) -> list[Job]:
-    """Jobs, highest id first. `after`: (job id, submit) of the last job of the page before."""
+    """List jobs, highest id first. `after` is (job id, submit) of the last job of the page
+    before."""
     wanted = where or JobFilter()
     state = None if wanted.state is None else wanted.state.value
     equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
@@ -163,7 +165,7 @@ def list_jobs(
 
 
 def list_jobs_submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> list[Job]:
-    """Jobs submitted in (since, now], requeued records included."""
+    """List the jobs submitted in (since, now], requeued records included."""
     query = _select_all_fields().where(
         jobs.c.cluster_id == cluster_id,
         # Submissions have no index, ends have.
@@ -175,7 +177,8 @@ def list_jobs_submitted_since(tx: Transaction, cluster_id: int, since: int, now:
 
 
 def iter_jobs(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
-    """Jobs submitted at `since` or later by submission and number, `batch` at a time."""
+    """Yield the jobs submitted at `since` or later, by submission and id, read `batch` at a
+    time."""
     key = (jobs.c.submit, jobs.c.job_id)
     after: tuple[int, int] = (since, -1)
     while True:
@@ -250,9 +253,9 @@ def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Merge
 def _list_changed_starts(
     added: list[_Values], updated: list[_Values], stored: dict[_Key, _Values]
 ) -> Iterator[int]:
-    """List the starts of jobs that sums of waits count otherwise now.
+    """List the starts of jobs that the sums of waits now count differently.
 
-    That is their starts before the merge, and since.
+    These are the starts before the merge and after it.
     """
     known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
     changed = (pair for pair in known if _waited(pair[0]) != _waited(pair[1]))
@@ -271,8 +274,8 @@ def _read_stored(
 
 
 def _build_values(job: Job) -> _Values:
-    """The record with plain text for its state. What only completes has not ended; of a word that
-    Mirage does not know neither start nor end is believed."""
+    """Return the values of a record, with plain text for its state. A completing job has not ended.
+    For an unknown state, neither start nor end is stored."""
     values = list(_values_of(job))
     values[_STATE] = state = job.state.value
     rank = _RANK[state]

@@ -1,4 +1,4 @@
-"""The queue as the last look showed it, in sums by partition: one row a cluster, made anew."""
+"""Stores the queue as last read, in sums by partition: one row a cluster, replaced each time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,24 +13,24 @@ from mirage.store.database.upsert import put_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQueue:
-    """Jobs of a partition, or of all. One that is submitted to several waits in each of them."""
+    """The jobs of one partition, or of all. A job submitted to several partitions waits in each."""
 
     partition: str
-    """Empty: all."""
+    """The partition; empty: all partitions."""
     pending_jobs: int
     pending_nodes: int
     running_jobs: int
     running_nodes: int
     oldest_eligible: int | None
-    """Since when the job has been eligible that has waited longest; None: none is eligible."""
+    """When the longest-waiting job became eligible; None: no job is eligible."""
     reasons: Mapping[str, int]
-    """Pending jobs by Slurm's word."""
+    """The number of pending jobs by Slurm's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionNodes:
     partition: str
-    """Empty: all."""
+    """The partition; empty: all partitions."""
     nodes: int
     usable_nodes: int
     idle_nodes: int
@@ -42,10 +42,10 @@ class PartitionNodes:
 class QueueSummary:
     at: int
     queue: tuple[PartitionQueue, ...]
-    """All first, then by name."""
+    """The sums of all partitions first, then by name."""
     nodes_at: int | None
     nodes: tuple[PartitionNodes, ...]
-    """The same; empty while there was no answer on nodes."""
+    """The nodes of all partitions first, then by name; empty: there was no answer on nodes yet."""
 
 
 def save_summary(
@@ -57,8 +57,8 @@ def save_summary(
     *,
     plans: Mapping[int, int] | None = None,
 ) -> None:
-    """`nodes` None: not asked for this time, so what is known of them stays. `plans`: by job id,
-    when Slurm plans to start it."""
+    """Store the sums. `nodes` None: nodes were not queried this time, so the stored ones stay.
+    `plans`: the start that Slurm plans, by job id."""
     values: dict[str, Any] = {
         "cluster_id": cluster_id,
         "at": at,

@@ -1,4 +1,4 @@
-"""Reads what an observation remembers of the past from the job history: bounded, once a tick."""
+"""Reads the past of an observation from the job history: bounded, and once a tick."""
 
 from typing import Any
 
@@ -14,9 +14,10 @@ from mirage.store.database.tables import jobs
 from mirage.store.jobs.job_times import build_waited_s
 
 STARTS = 256
-"""The latest of a day: more are not looked at."""
+"""The most submissions and starts of a day that are read, the latest ones."""
 ENDS = 50_000
-"""The latest of `ENDS_S`: of users that ended no run among them nothing is known."""
+"""The most ends within `ENDS_S` that are read, the latest ones. Users without an end among them are
+unknown."""
 ENDS_S = 30 * DAY_S
 
 _limit_s = func.coalesce(jobs.c.time_limit_s, 0)
@@ -34,7 +35,8 @@ def read_recent_jobs(tx: Transaction, cluster_id: int, now: int) -> RecentHistor
 
 
 def _select_submitted(cluster_id: int, now: int) -> Any:
-    """A job of the last day has not ended, or ended in it: submissions have no index, ends have."""
+    """Build the condition that a job has not ended, or ended in the last day. Ends have an index,
+    submissions have none."""
     since = now - DAY_S
     return (
         select(jobs.c.submit, jobs.c.nodes, _limit_s)
@@ -62,7 +64,7 @@ def _select_started(cluster_id: int, now: int) -> Any:
 
 
 def _select_ended(cluster_id: int, now: int) -> Any:
-    """The newest first."""
+    """Select the ended runs, newest first."""
     return (
         select(jobs.c.user, jobs.c.end - jobs.c.start, _limit_s)
         .where(

@@ -1,4 +1,5 @@
-"""Snapshots: the features for ever, the raw columns for a day in full and a month thinned out."""
+"""Stores snapshots: features for ever, raw columns in full for a day and thinned out for a
+month."""
 
 import json
 import zlib
@@ -20,7 +21,7 @@ from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
 THINNED_FOR_S = 30 * DAY_S
-"""After this the raw columns go altogether."""
+"""Seconds after which all raw columns are dropped."""
 
 _ZLIB_LEVEL = 3
 """Queue text shrinks about tenfold at any level; the low ones take a third of the time."""
@@ -42,7 +43,7 @@ def add_snapshot(
     nodes: tuple[Node, ...] | None,
     features: Mapping[str, Any],
 ) -> None:
-    """Store a snapshot; one that is there already stays as it is. `nodes` None: not asked for."""
+    """Store a snapshot. A stored one stays as it is. `nodes` None: nodes were not queried."""
     values = {
         "cluster_id": cluster_id,
         "taken_at": queue.taken_at,
@@ -63,14 +64,14 @@ def find_latest_snapshot(tx: Transaction, cluster_id: int) -> SnapshotRow | None
 
 
 def find_first_taken_at(tx: Transaction, cluster_id: int) -> int | None:
-    """The instant of the oldest."""
+    """Return the instant of the oldest snapshot."""
     query = select(func.min(snapshots.c.taken_at)).where(snapshots.c.cluster_id == cluster_id)
     found = tx.scalar(query)
     return None if found is None else int(found)
 
 
 def list_snapshots(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
-    """Features from `since` on, oldest first."""
+    """List the features from `since` on, oldest first."""
     query = select(snapshots.c.taken_at, snapshots.c.features).where(
         snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at >= since
     )
@@ -79,7 +80,7 @@ def list_snapshots(tx: Transaction, cluster_id: int, since: int) -> list[Snapsho
 
 
 def read_queue(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
-    """The queue as it was. Raises NotFound where it was never stored or has been thinned out."""
+    """Return the queue at `taken_at`. Raises NotFound if it was never stored or was thinned out."""
     packed = _read_packed(tx, cluster_id, taken_at, "queue")
     if packed is None:
         raise NotFound(f"no snapshot of the queue at {taken_at} is stored")
@@ -107,7 +108,7 @@ def _build_job(row: Mapping[str, Any]) -> Job:
 
 
 def read_nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:
-    """The nodes as they were; None where that snapshot was of the queue alone or is thinned."""
+    """Return the nodes at `taken_at`; None: the snapshot has none, or was thinned out."""
     packed = _read_packed(tx, cluster_id, taken_at, "nodes")
     if packed is None:
         return None
@@ -117,7 +118,7 @@ def read_nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, .
 
 
 def list_partitions(tx: Transaction, cluster_id: int) -> list[str]:
-    """Those that nodes were in when nodes were last looked at."""
+    """Return the partitions that had nodes when nodes were last read."""
     query = select(snapshots.c.nodes).where(
         snapshots.c.cluster_id == cluster_id, snapshots.c.nodes.is_not(None)
     )

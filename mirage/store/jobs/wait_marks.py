@@ -1,4 +1,4 @@
-"""Hours of which the sums of waits are not up to date: marked by whoever changes their jobs."""
+"""Stores hours whose sums of waits are out of date. Whatever changes their jobs marks them."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from mirage.store.database.upsert import build_insert
 
 
 def mark_hours(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:
-    """The hours of these instants are to be summed again."""
+    """Mark the hours of these instants, so that they are summed again."""
     hours = sorted({start - start % HOUR_S for start in starts})
     if hours:
         statement = build_insert(tx, wait_marks).on_conflict_do_nothing(
@@ -21,7 +21,7 @@ def mark_hours(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:
 
 
 def find_newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] | None:
-    """The last day that has marks, and its marked hours; None: all is up to date."""
+    """Return the last day that has marks, and its marked hours; None: all sums are up to date."""
     mine = wait_marks.c.cluster_id == cluster_id
     newest = tx.scalar(select(func.max(wait_marks.c.at)).where(mine))
     if newest is None:
@@ -32,7 +32,7 @@ def find_newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] |
 
 
 def clear_hours(tx: Transaction, cluster_id: int, since: int, until: int) -> None:
-    """The hours of [since, until) have been summed."""
+    """Record that the hours of [since, until) have been summed."""
     tx.execute(
         delete(wait_marks).where(
             wait_marks.c.cluster_id == cluster_id,
@@ -43,7 +43,7 @@ def clear_hours(tx: Transaction, cluster_id: int, since: int, until: int) -> Non
 
 
 def count_marked_hours(tx: Transaction, cluster_id: int, since: int, until: int) -> int:
-    """Hours of [since, until) that are marked."""
+    """Count the marked hours of [since, until)."""
     query = select(func.count()).where(
         wait_marks.c.cluster_id == cluster_id, wait_marks.c.at >= since, wait_marks.c.at < until
     )

@@ -25,12 +25,12 @@ from mirage.store.jobs.job_times import build_waited_s
 _CELL = np.dtype(
     [("partition", "<u2"), ("size", "u1"), ("limit", "u1"), ("bin", "u1"), ("jobs", "<u4")]
 )
-"""As it is stored: packed, little-endian."""
+"""The type of a stored cell: packed, little-endian."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitCells:
-    """Columns of equal length: so many jobs in each cell."""
+    """Columns of equal length [n]: the number of jobs in each cell."""
 
     at: Ints
     """The beginning of the hour or day."""
@@ -49,14 +49,14 @@ class WaitCells:
 
 
 def lock_cluster(tx: Transaction, cluster_id: int) -> None:
-    """PostgreSQL: neither a merge of jobs nor another sum of this cluster meanwhile."""
+    """Lock the cluster on PostgreSQL, so that no merge of jobs and no other sum runs meanwhile."""
     tx.execute(
         select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
     )
 
 
 def sum_day(tx: Transaction, cluster_id: int, day: int, hours: Sequence[int]) -> None:
-    """Sum these hours of a day from its jobs, and the day from its hours."""
+    """Sum these hours of a day from their jobs, and the day from its hours."""
     begin, end = min(hours), max(hours) + HOUR_S
     fresh = _sum_jobs(tx, cluster_id, begin, end)
     _put_cells(
@@ -67,7 +67,7 @@ def sum_day(tx: Transaction, cluster_id: int, day: int, hours: Sequence[int]) ->
 
 
 def read_cells(tx: Transaction, cluster_id: int, span_s: int, since: int, until: int) -> WaitCells:
-    """The hours, or days, that begin in [since, until)."""
+    """Read the cells of the hours, or days, that begin in [since, until)."""
     rows = tx.execute(
         select(wait_sums.c.at, wait_sums.c.partitions, wait_sums.c.cells)
         .where(
@@ -154,7 +154,7 @@ def _put_cells(
 
 
 def _pack_cells(cells: WaitCells) -> tuple[list[str], bytes]:
-    """Names of the partitions that occur, and the cells, each once."""
+    """Return the names of the partitions that occur, and the merged cells."""
     used, place = np.unique(cells.partition, return_inverse=True)
     key = ((place * 256 + cells.size) * 256 + cells.limit) * 256 + cells.bin
     keys, row = np.unique(key, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Kill switches that are pulled, and the limits that an admin has set."""
+"""Stores pulled kill switches, and the limits that an admin has set."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class PulledSwitch:
     by: str
     at: int
     stopped: tuple[str, ...]
-    """Partitions that acted until then; "" is the cluster itself."""
+    """Partitions that were in mode act until then; "" is the whole cluster."""
 
 
 def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]:
-    """Earliest first."""
+    """List the pulled kill switches, earliest first."""
     query = select(kill_switches).where(kill_switches.c.cluster_id == cluster_id)
     rows = tx.execute(query.order_by(kill_switches.c.pulled_at, kill_switches.c.way))
     return [
@@ -32,7 +32,7 @@ def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]
 
 
 def pull_switch(tx: Transaction, cluster_id: int, new: PulledSwitch) -> None:
-    """Record a pulled kill switch; whoever has pulled it first in this way stays recorded."""
+    """Record a pulled kill switch. The first to pull it in this way stays recorded."""
     values = {
         "cluster_id": cluster_id,
         "way": new.way,
@@ -75,5 +75,5 @@ def set_limit_override(tx: Transaction, cluster_id: int, name: str, new: LimitOv
 
 
 def unset_limit_override(tx: Transaction, cluster_id: int, name: str) -> None:
-    """The configuration's is in force again."""
+    """Delete the override, so that the configured limit is in force again."""
     tx.execute(delete(limits).where(limits.c.cluster_id == cluster_id, limits.c.name == name))

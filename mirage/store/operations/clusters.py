@@ -1,4 +1,4 @@
-"""Clusters: their names, their modes, and the lease that says which worker acts on them."""
+"""Stores clusters: names, modes, and the lease of the worker that acts on a cluster."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from mirage.store.events.changes import Topic
 
 
 def ensure_cluster(tx: Transaction, name: str) -> int:
-    """The id of the cluster of that name, made if it is new."""
+    """Return the id of the cluster with that name; a new cluster is stored."""
     query = select(clusters.c.id).where(clusters.c.name == name)
     found = tx.scalar(query)
     if found is None:
@@ -28,7 +28,7 @@ def list_cluster_names(tx: Transaction) -> dict[int, str]:
 
 
 def read_history_until(tx: Transaction, cluster_id: int) -> int | None:
-    """Up to when accounting has been read; None: never."""
+    """Return the instant up to which accounting has been read; None: never."""
     found = tx.scalar(select(clusters.c.history_until).where(clusters.c.id == cluster_id))
     return None if found is None else int(found)
 
@@ -48,12 +48,12 @@ def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
 
 
 def get_mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
-    """The partition's own mode, else the cluster's."""
+    """Return the partition's own mode, otherwise the cluster's."""
     return resolve_mode(list_modes(tx, cluster_id), partition)
 
 
 def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
-    """The cluster's mode under "", and of each partition that has its own."""
+    """Return the cluster's mode under "", and the mode of each partition that has its own."""
     query = select(partition_modes.c.partition, partition_modes.c.mode).where(
         partition_modes.c.cluster_id == cluster_id
     )
@@ -62,7 +62,8 @@ def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
 
 
 def resolve_mode(modes: Mapping[str, Mode], partition: str) -> Mode:
-    """The partition's own mode, else the cluster's; of several ("a,b"), the most careful one."""
+    """Return the partition's own mode, otherwise the cluster's. Of several partitions ("a,b"), the
+    most careful mode is returned."""
     own = {modes.get(name, modes[""]) for name in partition.split(",")}
     return min(own, key=list(Mode).index)
 
@@ -84,9 +85,10 @@ def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
 
 
 def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s: int) -> bool:
-    """True if the lease was free, expired or the holder's own; it then lasts until now + ttl_s.
+    """Take the lease until now + ttl_s if it is free, expired or the holder's own.
 
-    One statement, so of two workers at the same instant one gets it.
+    Returns whether the holder has it. This is one statement, so only one of two workers gets the
+    lease.
     """
     statement = build_insert(tx, leases).values(
         cluster_id=cluster_id, holder=holder, until=now + ttl_s

@@ -1,4 +1,4 @@
-"""The last report of each kind, as the document that its JSON is."""
+"""Stores the last report of each kind, as its JSON document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SHADOW = "shadow"
 @dataclass(frozen=True, slots=True)
 class StoredReport:
     at: int
-    """When it was made."""
+    """When the report was made."""
     document: Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""The service on itself: its worker's last round, what asking Slurm cost, the database's size."""
+"""Stores the worker's last round and the cost of Slurm calls, and reads the database's size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mirage.store.database.upsert import build_insert, put_row
 
 _COUNTED = ("calls", "failures", "seconds", "unread")
 KEPT_S = 30 * 86400
-"""Hours of calls are kept so long."""
+"""Seconds for which the hourly counts of calls are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class WorkerTick:
     at: int
     took_s: float
     good_at: int | None
-    """The last one without an error."""
+    """When a round last ended without an error."""
     holder: str
     """HOST:PID."""
     error: str
@@ -35,11 +35,11 @@ class CallCounts:
     failures: int
     seconds: float
     unread: int = 0
-    """Rows of the answers that did not read and were left out."""
+    """Rows of the answers that could not be read and were left out."""
 
 
 def record_tick(tx: Transaction, cluster_id: int, tick: WorkerTick) -> None:
-    """Replaces the one before. Without `good_at` that of the one before stays."""
+    """Store the last round in place of the one before. Without `good_at`, the stored one stays."""
     values: dict[str, object] = {
         "cluster_id": cluster_id,
         "at": tick.at,
@@ -74,7 +74,7 @@ def find_lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
 
 
 def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, CallCounts]) -> None:
-    """Count these to the hour of `at`; hours older than KEPT_S go."""
+    """Add these calls to the hour of `at`. Hours older than KEPT_S are deleted."""
     hour = at - at % HOUR_S
     rows = [
         {
@@ -112,7 +112,7 @@ def sum_calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[s
 
 
 def sum_calls_by_hour(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, int]]:
-    """Each hour that has any, oldest first, with their number."""
+    """List each hour with calls and their number, oldest first."""
     query = select(slurm_calls.c.hour, func.sum(slurm_calls.c.calls))
     query = query.where(*_match_calls_since(cluster_id, since)).group_by(slurm_calls.c.hour)
     rows = tx.execute(query.order_by(slurm_calls.c.hour))
