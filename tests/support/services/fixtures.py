@@ -4,7 +4,14 @@ import pytest
 
 from mirage.store.database.engine import Store
 from tests.support.services.scene import Scene
-from tests.support.services.slurm_jobs import register
+from tests.support.services.slurm_jobs import HOUR, NOW, register
+
+
+@pytest.fixture
+def chain_store(lab_store: Store) -> Store:
+    """Alice's chain of three links was registered an hour ago."""
+    register(lab_store, links=3, now=NOW - HOUR)
+    return lab_store
 
 
 @pytest.fixture

@@ -9,9 +9,11 @@ from mirage.domain.chain import Chain, ChainId, Link, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
+from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.lifecycle import Registration, register_chain
-from mirage.store.chains import chains
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import metadata
 from mirage.store.events import audit
@@ -177,6 +179,22 @@ def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> 
     """What a look at queue or accounting brings, on the first cluster of the database."""
     with store.begin() as tx:
         link_service.sync_links(tx, 1, jobs, now, accounting=accounting)
+
+
+def advance_chain(store: Store, *jobs: Job, now: int = NOW) -> Chain:
+    """Return alice's chain after a look at the queue, and after what becomes of it by that."""
+    with store.begin() as tx:
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
+    return chain(store)
+
+
+def find_last_decision(store: Store, index: int = 2) -> DecisionRow:
+    """Return the newest decision of that link of alice's chain; there must be one."""
+    with store.read() as tx:
+        row = decisions.find_last_decision(tx, CHAIN, index)
+    assert row is not None
+    return row
 
 
 def contents(store: Store) -> dict[str, list[Any]]:

@@ -1,5 +1,5 @@
 """Fixtures of this room: tests/support/services/fixtures.py."""
 
-from tests.support.services.fixtures import scene
+from tests.support.services.fixtures import acting_chain_store, chain_store, scene
 
-__all__ = ["scene"]
+__all__ = ["acting_chain_store", "chain_store", "scene"]

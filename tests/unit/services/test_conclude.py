@@ -6,7 +6,6 @@ from mirage.domain.chain import ChainState
 from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
-from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.chain_state import NEVER_SEEN_S
 from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.standby_position import GRACE_S
@@ -16,30 +15,20 @@ from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
     NOW,
+    advance_chain,
     chain,
     ended,
     events,
     job,
-    register,
     running,
     standby,
 )
 
-BEGAN = NOW - HOUR
-
-
-@pytest.fixture
-def chain_store(lab_store: Store) -> Store:
-    """With alice's chain of three links registered."""
-    register(lab_store, links=3, now=BEGAN)
-    return lab_store
+BEGAN = NOW - HOUR  # of `chain_store`
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
-    with store.begin() as tx:
-        link_service.sync_links(tx, 1, jobs, now)
-        chain_service.advance_chains(tx, 1, now)
-    found = chain(store)
+    found = advance_chain(store, *jobs, now=now)
     return found.state, describe_chain(found)
 
 

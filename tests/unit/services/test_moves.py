@@ -19,7 +19,7 @@ from mirage.services.provision.provision_tick import (
     reconcile_intentions,
 )
 from mirage.store.chains import chains, decisions
-from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.forecasts import handover_forecasts
@@ -33,6 +33,7 @@ from tests.support.services.slurm_jobs import (
     Written,
     comment,
     ended,
+    find_last_decision,
     job,
     links,
     running,
@@ -41,14 +42,6 @@ from tests.support.services.slurm_jobs import (
 from tests.support.slurm.printed_jobs import reread_queue_job
 
 RULES = Rules(policy=Always, default="always")
-
-
-def last(store: Store, index: int) -> DecisionRow:
-    """The newest decision of that link."""
-    with store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, index)
-    assert row is not None
-    return row
 
 
 def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
@@ -85,7 +78,7 @@ def test_no_third_link_is_freed_while_two_run(acting_store: Store) -> None:
     cluster = Written(running(1), running(2), standby(3))
     tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(acting_store, 3)
+    row = find_last_decision(acting_store, 3)
     assert (row.action, row.reason) == (Action.WAIT, "link 1 still runs: one hand-over at a time")
     cluster.shown[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
     cluster.at = NOW + 60
@@ -100,7 +93,7 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(
     cluster = Written(running(1), standby(2, dependency=own))
     tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(acting_store, 2)
+    row = find_last_decision(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "`singleton`" in row.reason
 
@@ -109,7 +102,7 @@ def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) ->
     cluster = Written(reread_queue_job(running(1), state=JobState.SUSPENDED), standby(2))
     tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(acting_store, 2)
+    row = find_last_decision(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "suspended" in row.reason
     cluster.shown[0] = running(1)
@@ -125,7 +118,7 @@ def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(
     cluster = Written(running(1), standby(2, dependency=shown))
     tick(acting_store, cluster)
     assert cluster.moves == []
-    row = last(acting_store, 2)
+    row = find_last_decision(acting_store, 2)
     assert row.effect is Effect.REFUSED
     assert "dependency" in row.error
 

@@ -22,7 +22,7 @@ from tests.integration.services.test_release_planning import (
     stands,
 )
 from tests.support.services.printed import looked, printed
-from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, register
+from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW
 
 TICK_S = 60
 WAITED_H = 2.0
@@ -49,12 +49,6 @@ def others() -> str:
     )
 
 
-@pytest.fixture
-def chain_store(acting_store: Store) -> Store:
-    register(acting_store, now=START)
-    return acting_store
-
-
 def shows(store: Store, *rows: str, now: int = NOW) -> None:
     queue = looked(store, others() + "".join(rows), now)
     with store.begin() as tx:
@@ -76,42 +70,48 @@ def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any)
 
 
 @pytest.mark.parametrize("index", [None, 1])
-def test_the_lead_is_what_like_jobs_waited(chain_store: Store, index: int | None) -> None:
-    shows(chain_store, runs())
-    told = asked(chain_store, index)
+def test_the_lead_is_what_like_jobs_waited(acting_chain_store: Store, index: int | None) -> None:
+    shows(acting_chain_store, runs())
+    told = asked(acting_chain_store, index)
     assert told.mode is Mode.ACT
     assert told.lead_s == WAITED_H * HOUR
     assert told.ask_again_s == 6 * HOUR
 
 
-def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(chain_store: Store) -> None:
+def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(
+    acting_chain_store: Store,
+) -> None:
     over = runs(State="COMPLETED", EndTime=str(NOW - 10))
-    shows(chain_store, over, stands(PLAIN, EligibleTime=str(NOW - 10), Reason="Priority"))
-    assert asked(chain_store, 2).lead_s == WAITED_H * HOUR
-    assert asked(chain_store, 3).lead_s == WAITED_H * HOUR
+    shows(acting_chain_store, over, stands(PLAIN, EligibleTime=str(NOW - 10), Reason="Priority"))
+    assert asked(acting_chain_store, 2).lead_s == WAITED_H * HOUR
+    assert asked(acting_chain_store, 3).lead_s == WAITED_H * HOUR
 
 
 def test_a_link_that_starts_by_its_predecessors_end_plans_though_that_is_not_seen(
-    chain_store: Store,
+    acting_chain_store: Store,
 ) -> None:
-    shows(chain_store, runs(), stands(HELD))
-    assert asked(chain_store, 2, END + 5).lead_s == WAITED_H * HOUR
+    shows(acting_chain_store, runs(), stands(HELD))
+    assert asked(acting_chain_store, 2, END + 5).lead_s == WAITED_H * HOUR
 
 
-def test_a_link_that_may_run_beside_its_predecessor_plans_nothing(chain_store: Store) -> None:
-    shows(chain_store, runs(), stands(shown_plan(600)))
-    assert asked(chain_store, 2).lead_s is None
+def test_a_link_that_may_run_beside_its_predecessor_plans_nothing(
+    acting_chain_store: Store,
+) -> None:
+    shows(acting_chain_store, runs(), stands(shown_plan(600)))
+    assert asked(acting_chain_store, 2).lead_s is None
     began = runs(2, start=NOW - 60, SubmitTime=str(START), Dependency=PLAIN)
-    shows(chain_store, runs(), began, now=NOW + 60)
-    assert asked(chain_store, 2).lead_s is None
+    shows(acting_chain_store, runs(), began, now=NOW + 60)
+    assert asked(acting_chain_store, 2).lead_s is None
 
 
 @pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
-def test_where_the_service_does_not_act_nothing_is_planned(chain_store: Store, mode: Mode) -> None:
-    shows(chain_store, runs())
-    with chain_store.begin() as tx:
+def test_where_the_service_does_not_act_nothing_is_planned(
+    acting_chain_store: Store, mode: Mode
+) -> None:
+    shows(acting_chain_store, runs())
+    with acting_chain_store.begin() as tx:
         clusters.set_mode(tx, 1, mode)
-    told = asked(chain_store)
+    told = asked(acting_chain_store)
     assert (told.mode, told.lead_s) == (mode, None)
 
 
@@ -125,22 +125,24 @@ def test_where_the_service_does_not_act_nothing_is_planned(chain_store: Store, m
         {"mode": ChainMode.SUBMIT},
     ],
 )
-def test_such_chains_have_no_plan(chain_store: Store, fields: dict[str, Any]) -> None:
-    with chain_store.begin() as tx:
+def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, Any]) -> None:
+    with acting_chain_store.begin() as tx:
         chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
-    shows(chain_store, runs())
-    assert asked(chain_store).lead_s is None
+    shows(acting_chain_store, runs())
+    assert asked(acting_chain_store).lead_s is None
 
 
-def test_nobody_knows_the_link_yet_so_it_asks_after_the_next_look(chain_store: Store) -> None:
-    told = asked(chain_store, 1)
+def test_nobody_knows_the_link_yet_so_it_asks_after_the_next_look(
+    acting_chain_store: Store,
+) -> None:
+    told = asked(acting_chain_store, 1)
     assert (told.mode, told.lead_s, told.ask_again_s) == (Mode.ACT, None, TICK_S)
 
 
-def test_the_lead_keeps_to_the_bounds_of_a_release(chain_store: Store) -> None:
-    shows(chain_store, runs())
-    assert asked(chain_store, max_lead_s=HOUR).lead_s == HOUR
-    assert asked(chain_store, account_overlap_node_h=0.0).lead_s is None
+def test_the_lead_keeps_to_the_bounds_of_a_release(acting_chain_store: Store) -> None:
+    shows(acting_chain_store, runs())
+    assert asked(acting_chain_store, max_lead_s=HOUR).lead_s == HOUR
+    assert asked(acting_chain_store, account_overlap_node_h=0.0).lead_s is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_the_lead_keeps_to_the_bounds_of_a_release(chain_store: Store) -> None:
     ],
 )
 def test_what_stands_is_told_and_its_owners_plan_is_not(
-    chain_store: Store, shown: str, lead_s: int | None
+    acting_chain_store: Store, shown: str, lead_s: int | None
 ) -> None:
-    shows(chain_store, runs(), shown)
-    assert asked(chain_store).lead_s == lead_s
+    shows(acting_chain_store, runs(), shown)
+    assert asked(acting_chain_store).lead_s == lead_s

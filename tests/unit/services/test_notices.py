@@ -3,7 +3,6 @@
 from contextlib import suppress
 from dataclasses import replace
 
-import pytest
 from sqlalchemy import select
 
 from mirage.domain.chain import ChainState
@@ -15,17 +14,10 @@ from mirage.services.notify.notices import Channel, NoticeEvent, Watch
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.database.notice_tables import notices
-from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, ended, register, running, standby
+from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, ended, running, standby
 
 WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)
 DAY = 86400
-
-
-@pytest.fixture
-def chain_store(lab_store: Store) -> Store:
-    """With alice's chain of three links registered."""
-    register(lab_store, links=3, now=NOW - HOUR)
-    return lab_store
 
 
 def look(store: Store, *jobs: Job, now: int = NOW, watch: Watch = WATCH) -> None:

@@ -19,7 +19,7 @@ from mirage.services.chains.submit_instruction import SubmitInstruction, get_sub
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.store.chains import chains, decisions
-from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.services.scene import Always
@@ -31,6 +31,7 @@ from tests.support.services.slurm_jobs import (
     Written,
     chain,
     ended,
+    find_last_decision,
     job,
     links,
     register,
@@ -43,7 +44,7 @@ RULES = Rules(policy=Always, default="always")
 
 
 @pytest.fixture
-def chain_store(acting_store: Store) -> Store:
+def submit_store(acting_store: Store) -> Store:
     register_three(acting_store)
     return acting_store
 
@@ -68,13 +69,6 @@ def asked(store: Store, now: int = NOW) -> SubmitInstruction:
         return get_submit_instruction(tx, chains.get_chain(tx, CHAIN), now, TICK_S)
 
 
-def last(store: Store, index: int = 2) -> DecisionRow:
-    with store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, index)
-    assert row is not None
-    return row
-
-
 def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
     def submit(link: NextLink) -> bool:
         heard.append(link)
@@ -83,31 +77,37 @@ def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
     return Rules(policy=Always, default="always", submit=submit)
 
 
-def test_a_link_is_told_to_submit_once_that_is_decided(chain_store: Store) -> None:
-    assert asked(chain_store) == SubmitInstruction(submit_now=False, ask_again_s=TICK_S), (
+def test_a_link_is_told_to_submit_once_that_is_decided(submit_store: Store) -> None:
+    assert asked(submit_store) == SubmitInstruction(submit_now=False, ask_again_s=TICK_S), (
         "nothing runs yet"
     )
-    cluster = tick(chain_store, running(1))
-    assert (last(chain_store).action, last(chain_store).effect) == (Action.SUBMIT, Effect.INTENDED)
+    cluster = tick(submit_store, running(1))
+    assert (
+        find_last_decision(submit_store).action,
+        find_last_decision(submit_store).effect,
+    ) == (Action.SUBMIT, Effect.INTENDED)
     assert cluster.moves == [], "it is left to the link"
-    assert asked(chain_store) == SubmitInstruction(submit_now=True, ask_again_s=TICK_S)
-    tick(chain_store, running(1), now=NOW + 60)
-    assert last(chain_store).at == NOW, "it is decided once"
+    assert asked(submit_store) == SubmitInstruction(submit_now=True, ask_again_s=TICK_S)
+    tick(submit_store, running(1), now=NOW + 60)
+    assert find_last_decision(submit_store).at == NOW, "it is decided once"
 
 
-def test_what_the_link_submitted_settles_it(chain_store: Store) -> None:
-    tick(chain_store, running(1))
-    tick(chain_store, running(1), job(2, submit=NOW + 40), now=NOW + 60)
-    assert last(chain_store).effect is Effect.DONE
-    assert (links(chain_store)[2].position, links(chain_store)[2].freed_at) == (Position.FREE, NOW)
-    assert not asked(chain_store).submit_now
+def test_what_the_link_submitted_settles_it(submit_store: Store) -> None:
+    tick(submit_store, running(1))
+    tick(submit_store, running(1), job(2, submit=NOW + 40), now=NOW + 60)
+    assert find_last_decision(submit_store).effect is Effect.DONE
+    assert (links(submit_store)[2].position, links(submit_store)[2].freed_at) == (
+        Position.FREE,
+        NOW,
+    )
+    assert not asked(submit_store).submit_now
 
 
-def test_what_the_link_put_behind_itself_is_not_the_move(chain_store: Store) -> None:
-    tick(chain_store, running(1))
-    tick(chain_store, running(1), standby(2, submit=NOW + 40), now=NOW + 60)
-    assert decisions_of(chain_store)[0] == (Action.SUBMIT, Effect.FAILED)
-    assert (Action.FREE, Effect.DONE) in decisions_of(chain_store), "it stands now, and is freed"
+def test_what_the_link_put_behind_itself_is_not_the_move(submit_store: Store) -> None:
+    tick(submit_store, running(1))
+    tick(submit_store, running(1), standby(2, submit=NOW + 40), now=NOW + 60)
+    assert decisions_of(submit_store)[0] == (Action.SUBMIT, Effect.FAILED)
+    assert (Action.FREE, Effect.DONE) in decisions_of(submit_store), "it stands now, and is freed"
 
 
 def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
@@ -117,65 +117,71 @@ def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
         ]
 
 
-def test_nobody_submits_in_shadow(chain_store: Store) -> None:
-    with chain_store.begin() as tx:
+def test_nobody_submits_in_shadow(submit_store: Store) -> None:
+    with submit_store.begin() as tx:
         clusters.set_mode(tx, 1, Mode.SHADOW)
-    tick(chain_store, running(1))
-    assert (last(chain_store).action, last(chain_store).effect) == (Action.SUBMIT, Effect.NONE)
-    assert not asked(chain_store).submit_now
+    tick(submit_store, running(1))
+    assert (
+        find_last_decision(submit_store).action,
+        find_last_decision(submit_store).effect,
+    ) == (Action.SUBMIT, Effect.NONE)
+    assert not asked(submit_store).submit_now
 
 
 def test_links_that_never_overlap_are_submitted_by_their_predecessors_end_alone(
-    chain_store: Store,
+    submit_store: Store,
 ) -> None:
-    register_three(chain_store, max_overlap_s=0)
-    tick(chain_store, running(1))
-    assert last(chain_store).action is Action.WAIT
-    assert not asked(chain_store).submit_now
+    register_three(submit_store, max_overlap_s=0)
+    tick(submit_store, running(1))
+    assert find_last_decision(submit_store).action is Action.WAIT
+    assert not asked(submit_store).submit_now
 
 
 @pytest.mark.parametrize(("left_s", "again_s"), [(3600, 180), (600, TICK_S), (40 * HOUR, 600)])
-def test_a_link_asks_again_in_good_time(chain_store: Store, left_s: int, again_s: int) -> None:
-    register_three(chain_store, max_overlap_s=0)
-    tick(chain_store, running(1, start=NOW - HOUR + left_s - 60, time_limit_s=HOUR + 60))
-    assert asked(chain_store) == SubmitInstruction(submit_now=False, ask_again_s=again_s)
+def test_a_link_asks_again_in_good_time(submit_store: Store, left_s: int, again_s: int) -> None:
+    register_three(submit_store, max_overlap_s=0)
+    tick(submit_store, running(1, start=NOW - HOUR + left_s - 60, time_limit_s=HOUR + 60))
+    assert asked(submit_store) == SubmitInstruction(submit_now=False, ask_again_s=again_s)
 
 
-def test_the_last_link_has_no_next_one(chain_store: Store) -> None:
-    tick(chain_store, ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR), running(3))
-    assert not asked(chain_store).submit_now
+def test_the_last_link_has_no_next_one(submit_store: Store) -> None:
+    tick(submit_store, ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR), running(3))
+    assert not asked(submit_store).submit_now
 
 
-def test_a_paused_chain_submits_nothing(chain_store: Store) -> None:
-    tick(chain_store, running(1))
-    with chain_store.begin() as tx:
+def test_a_paused_chain_submits_nothing(submit_store: Store) -> None:
+    tick(submit_store, running(1))
+    with submit_store.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    assert not asked(chain_store).submit_now
+    assert not asked(submit_store).submit_now
 
 
-def test_a_chain_with_standbys_has_nothing_to_ask(chain_store: Store) -> None:
-    register_three(chain_store, ChainMode.STANDBY)
+def test_a_chain_with_standbys_has_nothing_to_ask(submit_store: Store) -> None:
+    register_three(submit_store, ChainMode.STANDBY)
     with pytest.raises(IllegalTransition, match="mode standby"):
-        asked(chain_store)
+        asked(submit_store)
 
 
-def test_a_service_with_a_way_of_its_own_submits_by_itself(chain_store: Store) -> None:
+def test_a_service_with_a_way_of_its_own_submits_by_itself(submit_store: Store) -> None:
     heard: list[NextLink] = []
-    tick(chain_store, running(1), rules=submitting(lambda: True, heard))
+    tick(submit_store, running(1), rules=submitting(lambda: True, heard))
     job_id = running(1).job_id
     expected = NextLink(chain_id=CHAIN, index=2, uid=ALICE, user="alice", predecessor=job_id)
     assert heard == [expected]
-    assert not asked(chain_store).submit_now, "the link need not do it as well"
-    tick(chain_store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
+    assert not asked(submit_store).submit_now, "the link need not do it as well"
+    tick(submit_store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
     assert heard == [expected], "not twice, while it is on its way"
-    tick(chain_store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
-    assert (last(chain_store).effect, links(chain_store)[2].freed_at) == (Effect.DONE, NOW)
+    tick(submit_store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
+    assert (
+        find_last_decision(submit_store).effect,
+        links(submit_store)[2].freed_at,
+    ) == (Effect.DONE, NOW)
 
 
 def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(
-    chain_store: Store,
+    submit_store: Store,
 ) -> None:
     said = "Job violates accounting/QOS policy (job submit limit)"
 
@@ -184,25 +190,25 @@ def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(
 
     heard: list[NextLink] = []
     rules = submitting(refuse, heard)
-    tick(chain_store, running(1), rules=rules)
-    tick(chain_store, running(1), now=NOW + 60, rules=rules)
+    tick(submit_store, running(1), rules=rules)
+    tick(submit_store, running(1), now=NOW + 60, rules=rules)
     assert len(heard) == 1
-    assert chain(chain_store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
-    assert describe_chain(chain(chain_store)) == f"at risk: Slurm refuses link 2: {said}"
-    tick(chain_store, running(1), now=NOW + 901, rules=rules)
+    assert chain(submit_store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
+    assert describe_chain(chain(submit_store)) == f"at risk: Slurm refuses link 2: {said}"
+    tick(submit_store, running(1), now=NOW + 901, rules=rules)
     assert len(heard) == 2
-    tick(chain_store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
-    assert chain(chain_store).at_risk is None
+    tick(submit_store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
+    assert chain(submit_store).at_risk is None
 
 
-def test_a_silent_way_is_not_asked_again_for_the_same_link(chain_store: Store) -> None:
+def test_a_silent_way_is_not_asked_again_for_the_same_link(submit_store: Store) -> None:
     def silent() -> bool:
         raise ClusterUnavailable("no answer")
 
     heard: list[NextLink] = []
-    tick(chain_store, running(1), rules=submitting(silent, heard))
-    assert last(chain_store).effect is Effect.INTENDED
-    assert asked(chain_store).submit_now, "the link may do it"
+    tick(submit_store, running(1), rules=submitting(silent, heard))
+    assert find_last_decision(submit_store).effect is Effect.INTENDED
+    assert asked(submit_store).submit_now, "the link may do it"
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 30)
-    tick(chain_store, over, now=NOW + 60, rules=submitting(silent, heard))
-    assert (len(heard), last(chain_store).effect) == (1, Effect.FAILED)
+    tick(submit_store, over, now=NOW + 60, rules=submitting(silent, heard))
+    assert (len(heard), find_last_decision(submit_store).effect) == (1, Effect.FAILED)

@@ -8,8 +8,6 @@ from mirage.domain import script_turns
 from mirage.domain.chain import Chain, ChainState, Link, LinkState, Style
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import explanations
-from mirage.services.chains import lifecycle as chain_service
-from mirage.services.chains import link_sync as link_service
 from mirage.services.notify.notices import build_situation, find_news
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
@@ -19,6 +17,7 @@ from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
     NOW,
+    advance_chain,
     chain,
     ended,
     events,
@@ -32,43 +31,43 @@ WAITS = "link 2 (job 12) waits for link 1 (job 11)"
 
 
 @pytest.fixture
-def chain_store(lab_store: Store) -> Store:
+def turns_store(lab_store: Store) -> Store:
     register(lab_store, style=Style.SEQUENTIAL, now=NOW - HOUR)
     return lab_store
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
-    with store.begin() as tx:
-        link_service.sync_links(tx, 1, jobs, now)
-        chain_service.advance_chains(tx, 1, now)
-    found = chain(store)
+    found = advance_chain(store, *jobs, now=now)
     return found.state, explanations.describe_chain(found)
 
 
 def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(
-    chain_store: Store,
+    turns_store: Store,
 ) -> None:
-    assert told(chain_store, running(1, NOW - HOUR), running(2), standby(3)) == (
+    assert told(turns_store, running(1, NOW - HOUR), running(2), standby(3)) == (
         ChainState.ACTIVE,
         WAITS,
     )
     assert script_turns.find_awaited_links(
-        chain(chain_store), links(chain_store).values()
+        chain(turns_store), links(turns_store).values()
     ).keys() == {2}
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
-    assert told(chain_store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert script_turns.find_awaited_links(chain(chain_store), links(chain_store).values()) == {}
-    assert script_turns.compute_script_starts(chain(chain_store), links(chain_store).values()) == {
+    assert told(turns_store, over, running(2), standby(3), now=NOW + 120) == (
+        ChainState.ACTIVE,
+        "",
+    )
+    assert script_turns.find_awaited_links(chain(turns_store), links(turns_store).values()) == {}
+    assert script_turns.compute_script_starts(chain(turns_store), links(turns_store).values()) == {
         1: NOW - HOUR,
         2: NOW + 60,
     }
 
 
-def test_mail_says_so(chain_store: Store) -> None:
-    told(chain_store, running(1, NOW - HOUR), running(2), standby(3))
-    is_now = build_situation(chain(chain_store), None, NOW)
+def test_mail_says_so(turns_store: Store) -> None:
+    told(turns_store, running(1, NOW - HOUR), running(2), standby(3))
+    is_now = build_situation(chain(turns_store), None, NOW)
     troubled = Situation(state=ChainState.ACTIVE, at_risk="NoStandby", interrupted=False)
-    ((_, says),) = find_news(chain(chain_store), troubled, is_now)
+    ((_, says),) = find_news(chain(turns_store), troubled, is_now)
     assert says == f"a link is running, and nothing is at risk: {WAITS}"
 
 
@@ -81,58 +80,63 @@ def test_in_a_chain_of_another_style_nobody_waits(lab_store: Store, style: Style
 
 
 def test_the_cancelled_link_that_runs_ends_the_chain_though_another_waits_beside_it(
-    chain_store: Store,
+    turns_store: Store,
 ) -> None:
-    told(chain_store, running(1, NOW - HOUR), running(2), standby(3))
+    told(turns_store, running(1, NOW - HOUR), running(2), standby(3))
     cancelled = ended(1, JobState.CANCELLED, NOW - HOUR, NOW + 10)
-    outcome = told(chain_store, cancelled, running(2), standby(3), now=NOW + 60)
+    outcome = told(turns_store, cancelled, running(2), standby(3), now=NOW + 60)
     assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
 
 
-def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(chain_store: Store) -> None:
+def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(
+    turns_store: Store,
+) -> None:
     first = running(1, NOW - HOUR)
-    told(chain_store, first, running(2))
+    told(turns_store, first, running(2))
     lost = ended(2, JobState.CANCELLED, NOW - 60, NOW + 10)
-    state, note = told(chain_store, first, lost, now=NOW + 60)
+    state, note = told(turns_store, first, lost, now=NOW + 60)
     assert (state, "the standby for link 2 (job 12) is gone: CANCELLED" in note) == (
         ChainState.ACTIVE,
         True,
     )
     anew = standby(2, job_id=JobId(19), submit=NOW + 11)
-    assert told(chain_store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert "replaced" in events(chain_store)
+    assert told(turns_store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert "replaced" in events(turns_store)
     again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 140, job_id=JobId(19), submit=NOW + 11)
-    state, note = told(chain_store, first, lost, again, now=NOW + 180)
+    state, note = told(turns_store, first, lost, again, now=NOW + 180)
     assert (state, "as was the one before it" in note) == (ChainState.PAUSED, True)
 
 
 def test_one_that_was_warned_and_stepped_back_is_followed_as_its_new_job(
-    chain_store: Store,
+    turns_store: Store,
 ) -> None:
     first = running(1, NOW - HOUR, time_limit_s=10 * HOUR)
-    told(chain_store, first, running(2, NOW), now=NOW + 60)
+    told(turns_store, first, running(2, NOW), now=NOW + 60)
     back = ended(2, JobState.COMPLETED, NOW, NOW + 2 * HOUR)
     anew = standby(2, job_id=JobId(19), submit=NOW + 2 * HOUR - 5)
-    told(chain_store, first, back, anew, now=NOW + 2 * HOUR + 60)
-    assert (links(chain_store)[2].job_id, links(chain_store)[2].state) == (19, LinkState.PENDING)
+    told(turns_store, first, back, anew, now=NOW + 2 * HOUR + 60)
+    assert (links(turns_store)[2].job_id, links(turns_store)[2].state) == (
+        19,
+        LinkState.PENDING,
+    )
 
 
-def test_failing_fast_counts_from_the_scripts_first_line(chain_store: Store) -> None:
+def test_failing_fast_counts_from_the_scripts_first_line(turns_store: Store) -> None:
     """Each link waited for half an hour, and its script failed within a minute."""
     shown: list[Job] = []
     for index in range(1, 5):
         end = NOW + 60 * index
         shown.append(ended(index, JobState.FAILED, end - HOUR // 2, end))
-    state, note = told(chain_store, *shown, standby(5), now=NOW + 300)
+    state, note = told(turns_store, *shown, standby(5), now=NOW + 300)
     assert (state, "failed within 10 minutes" in note) == (ChainState.PAUSED, True)
 
 
-def test_the_wait_is_not_in_the_chains_total(chain_store: Store) -> None:
-    with chain_store.begin() as tx:
+def test_the_wait_is_not_in_the_chains_total(turns_store: Store) -> None:
+    with turns_store.begin() as tx:
         chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), total_s=2 * HOUR))
     first = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
     second = ended(2, JobState.COMPLETED, NOW - HOUR // 2, NOW + HOUR // 2)
-    outcome = told(chain_store, first, second, now=NOW + HOUR)
+    outcome = told(turns_store, first, second, now=NOW + HOUR)
     assert outcome == (ChainState.FINISHED, "ended with link 2, COMPLETED")
 
 

@@ -7,10 +7,12 @@ import pytest
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
-from mirage.store.chains import chains, decisions
+from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow, Effect, NewDecision
 from mirage.store.database.engine import Store
 from tests.support.chains import make_chain
+
+pytestmark = pytest.mark.usefixtures("saved_chain")
 
 CHAIN = make_chain()
 FORECAST = Forecast(p10_s=60.0, p50_s=3600.5, p90_s=7200.0, samples=100)
@@ -28,12 +30,6 @@ WAIT = NewDecision(
     time_left_s=18720,
     inputs={"queue": 12, "nested": {"a": [1, None]}},
 )
-
-
-@pytest.fixture(autouse=True)
-def _chain(store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        chains.save_chain(tx, cluster_id, CHAIN)
 
 
 def saying(new: NewDecision, **changes: object) -> NewDecision:

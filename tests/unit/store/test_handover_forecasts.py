@@ -3,19 +3,14 @@
 import pytest
 
 from mirage.domain.decision import Forecast
-from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 from tests.support.chains import make_chain
 
+pytestmark = pytest.mark.usefixtures("saved_chain")
+
 CHAIN = make_chain()
-
-
-@pytest.fixture(autouse=True)
-def _chain(store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        chains.save_chain(tx, cluster_id, CHAIN)
 
 
 def forecast(index: int, *, at: int, p50_s: float, source: str = "average") -> ForecastRow:

@@ -11,7 +11,8 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats.parquet import REQUIRED
-from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import TraceFormat, open_trace
+from tests.support.traces import read_jobs
 
 ROW: dict[str, Any] = {
     "job_id": "12",
@@ -41,15 +42,10 @@ def saved(tmp_path: Path, content: Any) -> Path:
     return tmp_path / "t.parquet"
 
 
-def jobs(trace: TraceFile) -> list[Job]:
-    with trace:
-        return [job for batch in trace.iter_batches() for job in batch]
-
-
 def test_a_row_becomes_a_job(tmp_path: Path) -> None:
     trace = open_trace(saved(tmp_path, table({"name": "dimer", "flags": "a;b", "extra": 1})))
     assert (trace.format, trace.total) == (TraceFormat.PARQUET, 1)
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert job == Job(
         job_id=job.job_id,
         submit=1700000000,
@@ -69,14 +65,14 @@ def test_a_row_becomes_a_job(tmp_path: Path) -> None:
 
 def test_name_runtime_and_flags_may_be_absent(tmp_path: Path) -> None:
     assert set(ROW) == set(REQUIRED)
-    assert len(jobs(open_trace(saved(tmp_path, table({}))))) == 1
+    assert len(read_jobs(open_trace(saved(tmp_path, table({}))))) == 1
 
 
 def test_what_pandas_and_duckdb_make_of_the_columns_is_read(tmp_path: Path) -> None:
     at = dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)
     content = table({"job_id": 12, "submit": at, "start": float("nan"), "nodes": 2.0})
     content = content.set_column(5, "state", content["state"].dictionary_encode())
-    (job,) = jobs(open_trace(saved(tmp_path, content)))
+    (job,) = read_jobs(open_trace(saved(tmp_path, content)))
     assert (job.job_id, job.submit, job.start, job.nodes) == (12, 1700000000, None, 2)
 
 
@@ -104,7 +100,7 @@ def test_rows_that_make_no_sense_are_refused_by_row_number(tmp_path: Path) -> No
         {"job_id": "1"},
     ]
     trace = open_trace(saved(tmp_path, table(*[{"runtime_s": 1, **row} for row in rows])))
-    assert [job.job_id for job in jobs(trace)] == [1]
+    assert [job.job_id for job in read_jobs(trace)] == [1]
     assert trace.tally.refused == {
         "negative run time": 1,
         "end before start": 1,
@@ -119,7 +115,7 @@ def test_rows_that_make_no_sense_are_refused_by_row_number(tmp_path: Path) -> No
 
 
 def test_text_that_postgresql_does_not_take_is_cleaned(tmp_path: Path) -> None:
-    (job,) = jobs(open_trace(saved(tmp_path, table({"name": "a\0b", "user": "x\0"}))))
+    (job,) = read_jobs(open_trace(saved(tmp_path, table({"name": "a\0b", "user": "x\0"}))))
     assert (job.name, job.user) == ("ab", "x")
 
 

@@ -8,17 +8,13 @@ from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import UnknownFormat
 from mirage.traces.formats.trace_file import TraceFile, open_trace
+from tests.support.traces import read_jobs
 
 
 def dump(tmp_path: Path, *lines: str, timezone: str | None = None) -> TraceFile:
     path = tmp_path / "dump.psv"
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return open_trace(path, timezone=timezone)
-
-
-def jobs(trace: TraceFile) -> list[Job]:
-    with trace:
-        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:
@@ -47,7 +43,7 @@ def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:
         "SubmitLine": "sbatch job.sh",
         "MaxRSS": "whatever",
     }
-    found = jobs(dump(tmp_path, "|".join(columns), "|".join(columns.values())))
+    found = read_jobs(dump(tmp_path, "|".join(columns), "|".join(columns.values())))
     assert found == [
         Job(
             job_id=found[0].job_id,
@@ -78,12 +74,12 @@ def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:
 
 
 def test_three_columns_in_any_order_are_enough(tmp_path: Path) -> None:
-    (job,) = jobs(dump(tmp_path, "State|JobID|Submit", "CANCELLED by 1001|9|1700000000"))
+    (job,) = read_jobs(dump(tmp_path, "State|JobID|Submit", "CANCELLED by 1001|9|1700000000"))
     assert (job.job_id, job.state, job.start, job.nodes) == (9, JobState.CANCELLED, None, 1)
 
 
 def test_parsable_output_with_its_closing_separator_is_the_same(tmp_path: Path) -> None:
-    (job,) = jobs(dump(tmp_path, "State|JobID|Submit|", "FAILED|9|1700000000|"))
+    (job,) = read_jobs(dump(tmp_path, "State|JobID|Submit|", "FAILED|9|1700000000|"))
     assert job.job_id == 9
 
 
@@ -100,7 +96,7 @@ def test_steps_are_skipped_and_counted(tmp_path: Path) -> None:
         "1.batch|1700000000|COMPLETED",
         "1.0|1700000000|COMPLETED",
     )
-    assert [job.job_id for job in jobs(trace)] == [1]
+    assert [job.job_id for job in read_jobs(trace)] == [1]
     assert trace.tally.skipped == {"job step": 2}
     assert not trace.tally.refused
 
@@ -112,7 +108,7 @@ def test_array_tasks_need_their_raw_id(tmp_path: Path) -> None:
         "10_[3-7]|1700000000|PENDING",
         "10_2|1700000000|RUNNING",
     )
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert (job.job_id, job.array) == (10, True)
     assert trace.tally.refused == {"array task without JobIDRaw": 1}
 
@@ -124,25 +120,25 @@ def test_a_het_job_is_its_leader(tmp_path: Path) -> None:
         "12+0|12|1700000000|RUNNING|2",
         "12+1|13|1700000000|RUNNING|1",
     )
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert (job.job_id, job.nodes) == (12, 2)
     assert trace.tally.skipped == {"het component, told by its leader": 1}
 
 
 def test_of_a_range_of_nodes_the_least_counts(tmp_path: Path) -> None:
-    (job,) = jobs(dump(tmp_path, "JobID|Submit|State|NNodes", "1|1700000000|PENDING|2-4"))
+    (job,) = read_jobs(dump(tmp_path, "JobID|Submit|State|NNodes", "1|1700000000|PENDING|2-4"))
     assert job.nodes == 2
 
 
 def test_a_job_cancelled_while_it_waited_never_started(tmp_path: Path) -> None:
     header = "JobID|Submit|Start|End|State"
     row = "1|1700000000|1700000500|1700000500|CANCELLED by 0"
-    (job,) = jobs(dump(tmp_path, header, row))
+    (job,) = read_jobs(dump(tmp_path, header, row))
     assert (job.start, job.end) == (None, 1700000500)
 
 
 def test_a_word_that_slurm_does_not_have_is_an_unknown_state(tmp_path: Path) -> None:
-    (job,) = jobs(dump(tmp_path, "JobID|Submit|State", "1|1700000000|DREAMING"))
+    (job,) = read_jobs(dump(tmp_path, "JobID|Submit|State", "1|1700000000|DREAMING"))
     assert job.state is JobState.UNKNOWN
 
 
@@ -158,13 +154,13 @@ def test_a_word_that_slurm_does_not_have_is_an_unknown_state(tmp_path: Path) -> 
 )
 def test_time_limits(tmp_path: Path, column: str, text: str, seconds: int | None) -> None:
     header, row = f"JobID|Submit|State|{column}", f"1|1700000000|PENDING|{text}"
-    assert jobs(dump(tmp_path, header, row))[0].time_limit_s == seconds
+    assert read_jobs(dump(tmp_path, header, row))[0].time_limit_s == seconds
 
 
 def test_local_times_are_of_the_zone_given(tmp_path: Path) -> None:
     header, row = "JobID|Submit|State", "1|2023-03-01T12:00:00|PENDING"
-    (there,) = jobs(dump(tmp_path, header, row, timezone="America/Chicago"))
-    (utc,) = jobs(dump(tmp_path, header, row, timezone="UTC"))
+    (there,) = read_jobs(dump(tmp_path, header, row, timezone="America/Chicago"))
+    (utc,) = read_jobs(dump(tmp_path, header, row, timezone="UTC"))
     assert utc.submit == 1677672000
     assert there.submit - utc.submit == 6 * 3600
 
@@ -173,7 +169,7 @@ def test_the_hour_that_a_year_has_twice_is_read_in_order(tmp_path: Path) -> None
     """01:50 to 01:10 on the night summer time ends is 20 minutes, not a negative run."""
     header = "JobID|Submit|Start|End|State"
     row = "1|2022-11-06T00:10:00|2022-11-06T01:50:00|2022-11-06T01:10:00|COMPLETED"
-    (job,) = jobs(dump(tmp_path, header, row, timezone="America/Chicago"))
+    (job,) = read_jobs(dump(tmp_path, header, row, timezone="America/Chicago"))
     assert job.start is not None
     assert job.end is not None
     assert job.end - job.start == 20 * 60
@@ -186,7 +182,7 @@ def test_separators_inside_free_text_are_put_back(tmp_path: Path) -> None:
         "1|a|b|1700000000|COMPLETED|1|sbatch x",
         "2|plain|1700000000|COMPLETED|1|sbatch --wrap 'a | b || c'",
     )
-    first, second = jobs(trace)
+    first, second = read_jobs(trace)
     assert (first.name, first.submit_line) == ("a|b", "sbatch x")
     assert second.submit_line == "sbatch --wrap 'a | b || c'"
 
@@ -198,7 +194,7 @@ def test_separators_that_fit_nowhere_or_in_two_ways_are_refused(tmp_path: Path) 
         "1|1700000000|FAILED|a|b|c|d",
         "2|17000|00000|FAILED|a|b|c",
     )
-    assert jobs(trace) == []
+    assert read_jobs(trace) == []
     assert trace.tally.refused == {
         "more fields than columns, which fit in several ways": 1,
         "more fields than columns": 1,
@@ -213,7 +209,7 @@ def test_fields_that_do_not_read_are_refused(tmp_path: Path) -> None:
         "2|1700000000|FAILED||1-x|",
         "3|1700000000|FAILED|||-5",
     )
-    assert jobs(trace) == []
+    assert read_jobs(trace) == []
     assert trace.tally.refused == {
         "TRES does not read": 1,
         "time limit does not read": 1,
@@ -239,5 +235,5 @@ def test_memory_is_what_was_given_or_else_asked_for_in_sum(
     tmp_path: Path, columns: str, row: str, mib: int
 ) -> None:
     head = f"JobID|Submit|State|NNodes|NCPUS|{columns}"
-    (job,) = jobs(dump(tmp_path, head, f"7|1700000000|COMPLETED|2|8|{row}"))
+    (job,) = read_jobs(dump(tmp_path, head, f"7|1700000000|COMPLETED|2|8|{row}"))
     assert job.memory_mib == mib

@@ -11,6 +11,7 @@ from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.slurm.commands import sacct_record
 from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from tests.support.traces import read_jobs
 
 BASE = {"JobIDRaw": "7", "State": "COMPLETED", "Submit": "1700000000"}
 RAN = BASE | {"Start": "1700000100", "End": "1700003700"}
@@ -25,14 +26,9 @@ def opened(
     return open_trace(path, cluster=cluster)
 
 
-def jobs(trace: TraceFile) -> list[Job]:
-    with trace:
-        return [job for batch in trace.iter_batches() for job in batch]
-
-
 def only(tmp_path: Path, **fields: str) -> tuple[Job, dict[str, int]]:
     trace = opened(tmp_path, RAN | fields)
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     return job, dict(trace.tally.assumed)
 
 
@@ -128,7 +124,7 @@ def test_gpus_as_sacct_wrote_what_was_asked_for_until_20_02(
 @pytest.mark.parametrize("asked", ["PER_TASK:gpu:1", "PER_SOCKET:gpu:a100:2"])
 def test_gpus_of_an_unknown_number_of_tasks_are_refused(tmp_path: Path, asked: str) -> None:
     trace = opened(tmp_path, RAN | {"NNodes": "3", "ReqGRES": asked})
-    assert (jobs(trace), trace.tally.refused) == ([], {"GRES does not read": 1})
+    assert (read_jobs(trace), trace.tally.refused) == ([], {"GRES does not read": 1})
     assert only(tmp_path, NNodes="3", ReqGRES=asked, AllocGRES="gpu:6")[0].gpus == 6
 
 
@@ -146,7 +142,7 @@ def test_what_does_not_read_is_refused_by_its_reason(tmp_path: Path) -> None:
     columns = {name: "" for fields in bad for name in fields} | {"NNodes": "1"}
     rows = [RAN | columns | {"JobIDRaw": str(i)} | f for i, f in enumerate(bad, start=1)]
     trace = opened(tmp_path, *rows)
-    assert jobs(trace) == []
+    assert read_jobs(trace) == []
     assert trace.tally.refused == {
         "nodes is not a number": 2,
         "cpus is not a number": 1,
@@ -160,17 +156,17 @@ def test_what_does_not_read_is_refused_by_its_reason(tmp_path: Path) -> None:
 
 def test_elapsed_tells_the_end_that_no_column_has(tmp_path: Path) -> None:
     row = BASE | {"Start": "1700000100", "ElapsedRaw": "1800", "NNodes": "1"}
-    (job,) = jobs(opened(tmp_path, row))
+    (job,) = read_jobs(opened(tmp_path, row))
     assert (job.start, job.end, job.elapsed_s) == (1700000100, 1700001900, None)
-    (job,) = jobs(opened(tmp_path, row | {"ElapsedRaw": "", "Elapsed": "1-00:00:30"}))
+    (job,) = read_jobs(opened(tmp_path, row | {"ElapsedRaw": "", "Elapsed": "1-00:00:30"}))
     assert job.end == 1700000100 + 86430
-    (running,) = jobs(opened(tmp_path, row | {"State": "RUNNING"}))
+    (running,) = read_jobs(opened(tmp_path, row | {"State": "RUNNING"}))
     assert (running.end, running.elapsed_s) == (None, 1800)
 
 
 def test_a_run_time_alone_is_kept(tmp_path: Path) -> None:
     row = BASE | {"NNodes": "1", "Timelimit": "1-00:00:00", "ElapsedRaw": "1800"}
-    (job,) = jobs(opened(tmp_path, row))
+    (job,) = read_jobs(opened(tmp_path, row))
     assert (job.start, job.end, job.elapsed_s, job.has_never_run) == (None, None, 1800, False)
 
 
@@ -180,18 +176,18 @@ def test_a_dump_without_starts_takes_no_job_for_one_that_never_ran(
 ) -> None:
     row = BASE | {"NNodes": "1", "State": state, "End": "1700003600"}
     trace = opened(tmp_path, row)
-    assert (jobs(trace), len(trace.tally.refused)) == ([], 1)
+    assert (read_jobs(trace), len(trace.tally.refused)) == ([], 1)
     assert "ask sacct for Start or ElapsedRaw" in next(iter(trace.tally.refused))
-    (job,) = jobs(opened(tmp_path, row | {"ElapsedRaw": "3000"}))
+    (job,) = read_jobs(opened(tmp_path, row | {"ElapsedRaw": "3000"}))
     assert (job.start, job.has_never_run) == (1700000600, False)
-    (job,) = jobs(opened(tmp_path, row | {"Start": "Unknown"}))
+    (job,) = read_jobs(opened(tmp_path, row | {"Start": "Unknown"}))
     assert job.has_never_run
 
 
 def test_a_cancelled_job_of_a_dump_without_starts_is_counted(tmp_path: Path) -> None:
     row = BASE | {"NNodes": "1", "State": "CANCELLED by 7", "End": "1700003600"}
     trace = opened(tmp_path, row)
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert (job.has_never_run, trace.tally.assumed) == (True, {sacct_record.NO_START: 1})
 
 
@@ -222,7 +218,9 @@ def test_elapsed_settles_the_hour_that_comes_twice(
     tmp_path: Path, start: str, end: str, elapsed_s: int
 ) -> None:
     times = {"Submit": "2023-10-28T00:00:00", "Start": start, "End": end}
-    (job,) = jobs(opened(tmp_path, RAN | times | {"ElapsedRaw": str(elapsed_s), "NNodes": "1"}))
+    (job,) = read_jobs(
+        opened(tmp_path, RAN | times | {"ElapsedRaw": str(elapsed_s), "NNodes": "1"})
+    )
     assert job.start is not None
     assert job.end is not None
     assert job.end - job.start == elapsed_s
@@ -234,7 +232,7 @@ def test_of_an_hour_that_comes_twice_an_end_is_read_so_that_the_run_lies_behind_
 ) -> None:
     """Without Start: read as the first 02:00, the end is an hour before the run could end."""
     ran = {"End": "2023-10-29T02:00:00", "ElapsedRaw": "3600", "NNodes": "1"}
-    (job,) = jobs(opened(tmp_path, BASE | {"Submit": "2023-10-29T02:00:00"} | ran))
+    (job,) = read_jobs(opened(tmp_path, BASE | {"Submit": "2023-10-29T02:00:00"} | ran))
     assert (job.start, job.end) == (1_698_537_600, 1_698_541_200)
 
 
@@ -254,7 +252,7 @@ def test_before_the_allocation_sacct_has_half_of_each_pair(tmp_path: Path) -> No
         "ElapsedRaw": "0",
         "TimelimitRaw": "90",
     }
-    (job,) = jobs(opened(tmp_path, pending))
+    (job,) = read_jobs(opened(tmp_path, pending))
     assert (job.nodes, job.cpus, job.gpus, job.memory_mib) == (4, 128, 16, 4096)
     assert (job.start, job.end, job.elapsed_s, job.time_limit_s) == (None, None, None, 5400)
 
@@ -274,7 +272,7 @@ def test_a_job_that_had_nodes_for_less_than_a_second_ran(tmp_path: Path) -> None
 def test_delimiters_that_read(tmp_path: Path, apart: str) -> None:
     row = RAN | {"NodeList": "cn[1-2,5]", "JobName": "a b", "User": "ann"}
     trace = opened(tmp_path, row, apart=apart)
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert trace.format is TraceFormat.SACCT
     assert (job.nodes, job.user, job.name) == (3, "ann", "a b")
 
@@ -293,7 +291,7 @@ def test_a_dump_that_looks_like_a_tacc_log_is_none(tmp_path: Path) -> None:
     row = RAN | {"JobID": "7", "UID": "11", "TimelimitRaw": "60", "ExitCode": "0:0", "NNodes": "2"}
     trace = opened(tmp_path, row, apart="\t")
     assert trace.format is TraceFormat.SACCT
-    assert jobs(trace)[0].time_limit_s == 3600
+    assert read_jobs(trace)[0].time_limit_s == 3600
 
 
 def test_rows_of_clusters_are_counted_and_others_skipped(tmp_path: Path) -> None:
@@ -302,7 +300,7 @@ def test_rows_of_clusters_are_counted_and_others_skipped(tmp_path: Path) -> None
         for i, name in enumerate(("alpha", "beta", "Alpha", ""), start=1)
     ]
     trace = opened(tmp_path, *rows, cluster="alpha")
-    assert [job.job_id for job in jobs(trace)] == [1, 3, 4]
+    assert [job.job_id for job in read_jobs(trace)] == [1, 3, 4]
     assert trace.tally.skipped == {"of another cluster": 1}
     assert trace.clusters == {"alpha": 2, "beta": 1}
 
@@ -310,7 +308,7 @@ def test_rows_of_clusters_are_counted_and_others_skipped(tmp_path: Path) -> None
 def test_blank_lines_before_the_header_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_text("\n  \n" + "|".join(RAN) + "|NNodes\n" + "|".join(RAN.values()) + "|2\n")
-    assert jobs(open_trace(path))[0].nodes == 2
+    assert read_jobs(open_trace(path))[0].nodes == 2
 
 
 @pytest.mark.parametrize(
@@ -333,7 +331,7 @@ def test_a_row_that_is_no_utf8_is_refused_alone(tmp_path: Path) -> None:
     bad = "8" + good[1:].replace("train", "tr\xe4in")
     path.write_bytes(("|".join(RAN) + "|NNodes|JobName\n" + good + bad).encode("latin-1"))
     trace = open_trace(path)
-    assert [job.job_id for job in jobs(trace)] == [7]
+    assert [job.job_id for job in read_jobs(trace)] == [7]
     assert trace.tally.refused == {"not UTF-8": 1}
 
 

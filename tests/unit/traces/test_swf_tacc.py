@@ -7,6 +7,7 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from tests.support.traces import read_jobs
 
 SWF_HEADER = "; Version: 2.2\n; UnixStartTime: 1600000000\n; MaxNodes: 10\n; MaxProcs: 40\n"
 TACC_COLUMNS = (
@@ -26,11 +27,6 @@ def opened(tmp_path: Path, text: str, trace_format: TraceFormat | None = None) -
     return open_trace(path, trace_format)
 
 
-def jobs(trace: TraceFile) -> list[Job]:
-    with trace:
-        return [job for batch in trace.iter_batches() for job in batch]
-
-
 def swf_row(job: int, **fields: int) -> str:
     names = _SWF_NAMES
     row = dict.fromkeys(names, -1) | {"submit": 100, "wait": 50, "run": 600, "status": 1} | fields
@@ -39,7 +35,7 @@ def swf_row(job: int, **fields: int) -> str:
 
 def test_swf_times_and_sizes_come_from_the_header(tmp_path: Path) -> None:
     row = swf_row(1, procs=6, asked=8, limit=3600, user=12, group=3, queue=2)
-    (job,) = jobs(opened(tmp_path, SWF_HEADER + row))
+    (job,) = read_jobs(opened(tmp_path, SWF_HEADER + row))
     assert job == Job(
         job_id=job.job_id,
         submit=1600000100,
@@ -62,7 +58,7 @@ def test_swf_states_and_what_is_unknown(tmp_path: Path) -> None:
         swf_row(3, status=5, run=60),
         swf_row(4, status=-1, run=-1, wait=-1),
     ]
-    found = jobs(opened(tmp_path, SWF_HEADER + "".join(rows)))
+    found = read_jobs(opened(tmp_path, SWF_HEADER + "".join(rows)))
     assert [j.state for j in found] == [
         JobState.FAILED,
         JobState.CANCELLED,
@@ -83,7 +79,7 @@ def test_swf_rows_refused_and_skipped(tmp_path: Path) -> None:
         swf_row(5, status=3),
     ]
     trace = opened(tmp_path, SWF_HEADER + "".join(rows))
-    assert jobs(trace) == []
+    assert read_jobs(trace) == []
     assert trace.tally.refused == {
         "negative run time": 1,
         "start before submit": 1,
@@ -96,7 +92,7 @@ def test_swf_rows_refused_and_skipped(tmp_path: Path) -> None:
 
 def test_swf_without_a_start_time_cannot_be_placed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no header line '; UnixStartTime: SECONDS'"):
-        jobs(opened(tmp_path, swf_row(1)))
+        read_jobs(opened(tmp_path, swf_row(1)))
 
 
 def tacc_row(job: int, start: str, end: str, **fields: str) -> list[str]:
@@ -125,7 +121,7 @@ def test_tacc_rows_are_in_austin_time_and_their_state_is_inferred(tmp_path: Path
         ),
     )
     assert (trace.format, trace.total) == (TraceFormat.TACC, 4)
-    found = jobs(trace)
+    found = read_jobs(trace)
     assert [job.state for job in found] == [
         JobState.COMPLETED,
         JobState.TIMEOUT,
@@ -151,7 +147,7 @@ def test_tacc_rows_are_in_austin_time_and_their_state_is_inferred(tmp_path: Path
 def test_the_stray_field_after_the_uid_is_dropped(tmp_path: Path) -> None:
     row = tacc_row(1, "2023-01-10T09:00:00", "2023-01-10T09:30:00")
     trace = opened(tmp_path, tacc_log([*row[:3], "stray", *row[3:]], [*row, "a", "b"]))
-    (job,) = jobs(trace)
+    (job,) = read_jobs(trace)
     assert job.nodes == 4
     assert trace.tally.refused == {"not 10 fields": 1}
 
@@ -159,7 +155,7 @@ def test_the_stray_field_after_the_uid_is_dropped(tmp_path: Path) -> None:
 def test_a_tacc_log_with_fewer_rows_than_it_says_is_truncated(tmp_path: Path) -> None:
     row = tacc_row(1, "2023-01-10T09:00:00", "2023-01-10T09:30:00")
     with pytest.raises(InputError, match="truncated: its first line says 3 rows and it has 1"):
-        jobs(opened(tmp_path, tacc_log(row, count=3)))
+        read_jobs(opened(tmp_path, tacc_log(row, count=3)))
 
 
 def test_a_tacc_header_that_lacks_columns_is_told(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats import trace_file
-from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import TraceFormat, open_trace
+from tests.support.traces import read_jobs
 
 SACCT = """\
 JobIDRaw|User|Partition|State|Submit|Start|End|NNodes
@@ -21,11 +22,6 @@ JobIDRaw|User|Partition|State|Submit|Start|End|NNodes
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def all_jobs(trace: TraceFile) -> list[Job]:
-    with trace:
-        return [job for batch in trace.iter_batches() for job in batch]
 
 
 def test_the_format_is_found_from_the_content(tmp_path: Path) -> None:
@@ -43,14 +39,14 @@ def test_gzip_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "dump.gz"
     path.write_bytes(gzip.compress(SACCT.encode()))
     trace = open_trace(path)
-    assert [job.job_id for job in all_jobs(trace)] == [101, 102, 103]
+    assert [job.job_id for job in read_jobs(trace)] == [101, 102, 103]
     assert trace.share == 1.0
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_bytes(b"\xef\xbb\xbf" + SACCT.replace("\n", "\r\n").encode())
-    assert all_jobs(open_trace(path))[0].nodes == 2
+    assert read_jobs(open_trace(path))[0].nodes == 2
 
 
 def test_batches_are_of_the_size_asked_for(tmp_path: Path) -> None:
@@ -77,7 +73,7 @@ def test_rows_that_contradict_themselves_are_refused_with_reason_and_line(tmp_pa
     ]
     header = SACCT.splitlines()[0]
     trace = open_trace(write(tmp_path / "dump", "\n".join([header, *rows, ""])))
-    assert [job.job_id for job in all_jobs(trace)] == [12], "ten seconds are two daemons' clocks"
+    assert [job.job_id for job in read_jobs(trace)] == [12], "ten seconds are two daemons' clocks"
     assert trace.tally.refused == {
         "end before start": 1,
         "start before submit": 1,
@@ -102,7 +98,7 @@ def test_of_two_rows_of_one_job_the_one_with_the_end_counts(tmp_path: Path) -> N
     ended = "1|a|gpu|FAILED|1700000000|1700000100|1700000200|1"
     dump = "\n".join([header, running, running, ended, running, ended, ""])
     trace = open_trace(write(tmp_path / "dump", dump))
-    assert [job.state for job in all_jobs(trace)] == [JobState.FAILED]
+    assert [job.state for job in read_jobs(trace)] == [JobState.FAILED]
     assert trace.tally.kept == 1
     assert trace.tally.refused == {"same job id and submit time as another row": 4}
 
@@ -114,7 +110,7 @@ def test_what_a_user_wrote_into_a_name_takes_no_row_from_another_user(tmp_path: 
     forged = "1|bob|gpu|COMPLETED|1700000000|1700000100|1700000200|512|mine"
     bobs = f"2|bob|gpu|RUNNING|1700000000|1700000100|Unknown|1|x\n{forged}"
     trace = open_trace(write(tmp_path / "dump", "\n".join([header, alices, bobs, ""])))
-    found = [(job.job_id, job.user, job.nodes) for job in all_jobs(trace)]
+    found = [(job.job_id, job.user, job.nodes) for job in read_jobs(trace)]
     assert found == [(1, "alice", 1), (2, "bob", 1)]
     assert trace.tally.refused == {trace_file.ANOTHERS: 1}
 
@@ -123,12 +119,12 @@ def test_a_job_id_used_again_after_a_purge_is_another_job(tmp_path: Path) -> Non
     header = SACCT.splitlines()[0]
     rows = [f"1|a|gpu|FAILED|17{i}0000000|Unknown|Unknown|1" for i in range(2)]
     trace = open_trace(write(tmp_path / "dump", "\n".join([header, *rows, ""])))
-    assert len(all_jobs(trace)) == 2
+    assert len(read_jobs(trace)) == 2
 
 
 def test_a_header_without_rows_is_a_dump_of_no_jobs(tmp_path: Path) -> None:
     trace = open_trace(write(tmp_path / "dump", SACCT.splitlines()[0] + "\n"))
-    assert all_jobs(trace) == []
+    assert read_jobs(trace) == []
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", gzip.compress(b"", mtime=0)])
@@ -162,7 +158,7 @@ def test_a_gzip_file_cut_short_is_told_after_its_good_rows(tmp_path: Path) -> No
     (tmp_path / "dump.gz").write_bytes(packed[: len(packed) // 2])
     trace = open_trace(tmp_path / "dump.gz")
     with pytest.raises(InputError, match="truncated: its gzip data ends in the middle"):
-        all_jobs(trace)
+        read_jobs(trace)
     assert trace.tally.kept > 1000
 
 
@@ -171,18 +167,18 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
     packed[15] ^= 0xFF
     (tmp_path / "dump.gz").write_bytes(packed)
     with pytest.raises(InputError, match=r"damaged gzip|truncated"):
-        all_jobs(open_trace(tmp_path / "dump.gz"))
+        read_jobs(open_trace(tmp_path / "dump.gz"))
 
 
 def test_a_last_line_cut_short_is_told(tmp_path: Path) -> None:
     trace = open_trace(write(tmp_path / "dump", SACCT[: SACCT.rindex("PENDING")]))
     with pytest.raises(InputError, match=r"truncated: its last line, 4, is cut short \(fewer"):
-        all_jobs(trace)
+        read_jobs(trace)
     assert trace.tally.read == 2
 
 
 def test_a_whole_last_line_needs_no_newline(tmp_path: Path) -> None:
-    assert len(all_jobs(open_trace(write(tmp_path / "dump", SACCT.rstrip())))) == 3
+    assert len(read_jobs(open_trace(write(tmp_path / "dump", SACCT.rstrip())))) == 3
 
 
 def test_an_unknown_time_zone_is_refused(tmp_path: Path) -> None:
