@@ -15,16 +15,16 @@ class LinkRow:
     index: int
     job_id: int
     waits: TimeSpan | None = None
-    """Eligible, and not started."""
+    """The link is eligible and has not started."""
     interruption: TimeSpan | None = None
-    """No link ran: from its predecessor's end until it started, or until now."""
+    """No link ran: from its predecessor's end until this link started, or until now."""
     runs: TimeSpan | None = None
     overlap: TimeSpan | None = None
-    """It ran beside its predecessor."""
+    """This link ran at the same time as its predecessor."""
     rest: TimeSpan | None = None
     """From now to the end by its time limit."""
     forecast: tuple[float, float, float] | None = None
-    """When it starts: p10, p50, p90."""
+    """Forecast start: p10, p50, p90, epoch seconds."""
     note: str = ""
 
 
@@ -44,10 +44,8 @@ class Timeline:
 def build_timeline(
     chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
 ) -> Timeline:
-    """Build it from the service's answers on a chain, and on the hand-overs of its timeline.
-
-    `newest`: so many links at most.
-    """
+    """Build the timeline from the service's answers on a chain and on its hand-overs. `newest`:
+    the most links to show."""
     links = chain["links"]
     now = _compute_now(chain)
     by_index = {link["index"]: link for link in links}

@@ -9,7 +9,7 @@ from mirage.errors import InputError
 
 
 def check_writable(path: Path) -> None:
-    """Raises InputError where no file could be made, or written over, at `path`."""
+    """Raises InputError if no file can be made or overwritten at `path`."""
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file to write")
     if not os.path.exists(path):
@@ -19,8 +19,8 @@ def check_writable(path: Path) -> None:
 
 
 def check_makeable(folder: Path) -> None:
-    """Raises InputError where no folder could be made at `folder`, which is not there yet, with
-    those above it that are missing."""
+    """Raises InputError if the folder `folder`, which does not exist yet, cannot be made.
+    Missing folders above it would be made too."""
     above = next(path for path in folder.absolute().parents if os.path.exists(path))
     _check_folder(folder, above)
 

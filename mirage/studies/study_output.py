@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StudyOutput:
-    """Two ways to be heard; the command line shows both on standard error."""
+    """Two ways to report. The command line shows both on standard error."""
 
     warn: Callable[[str], None]
-    """Hears one sentence that somebody should read."""
+    """Called with one sentence of warning."""
     show_progress: Callable[[str, int], AbstractContextManager[Callable[..., None]]]
-    """Of what is done and its number of steps: what it gives is called at each step, or with how
-    many were done."""
+    """Called with a description of the work and its number of steps. It returns a context whose
+    value is called at each step, with the number of finished steps or without."""

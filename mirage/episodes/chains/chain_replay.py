@@ -22,8 +22,8 @@ from mirage.sim.types import Event, EventKind, Params, SimJob, build_afterany
 LINKS = 7
 
 RunTime = Callable[[int, int, int], int]
-"""Of a link, seconds: by the slot, the chain of that slot and the link, each counted from 0. The
-same for every policy."""
+"""Returns the run time of a link in seconds, by slot, chain of that slot and link, each counted
+from 0. It is the same under every policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ChainSlot:
     """Submission of the first chain, epoch seconds."""
     job: SimJob
     chains: int
-    """How many."""
+    """The number of chains."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class LinkRun:
     link: int
     job_id: int
     standby: Standby | None = None
-    """How it stood behind the link before."""
+    """Its hand-over: how it stood behind the link before it."""
     start: int | None = None
     end: int | None = None
 
@@ -61,7 +61,8 @@ class ChainReplay:
     policy: Policy
     run_time: RunTime
     until: int
-    """The policy decides up to here; then what stands is left to Slurm, and no link follows."""
+    """The policy decides up to this instant, epoch seconds. Later, Slurm alone decides, and no
+    new link is submitted."""
     links: int = LINKS
     step_s: int = STEP_S
     runs: list[LinkRun] = field(default_factory=list)
@@ -74,7 +75,7 @@ class ChainReplay:
     """By instant: pinned standbys whose predecessor has ended."""
 
     def run(self) -> Simulator:
-        """The cluster when all of the log is over, with its `start` and `end` columns."""
+        """Replay the whole log and return the cluster, with its `start` and `end` columns."""
         first = int(self.workload.submit.min()) - 1
         self._sim = Simulator(self.params, self.workload, now=first)
         self._nodes = np.array([j.nodes for j in self.workload.jobs], dtype=np.int64)
@@ -90,7 +91,7 @@ class ChainReplay:
     # The clock
 
     def _advance_to(self, until: int) -> None:
-        """On to an instant, with a decision at every `step_s` of the clock."""
+        """Advance to an instant, with a decision at every `step_s` of the clock."""
         while self._sim.now < until:
             tick = (self._sim.now // self.step_s + 1) * self.step_s
             stop = min([tick, until, *self._unpin])
@@ -101,7 +102,7 @@ class ChainReplay:
                 self._ask_policy()
 
     def _run_events(self, until: int) -> None:
-        """Links that start put their standby in place at that very second."""
+        """Run the events up to `until`. A link that starts submits its standby at that second."""
         while self._sim.find_next_instant() <= until:
             self._handle_events(self._sim.step(until))
         self._handle_events(self._sim.advance(until))
@@ -150,7 +151,7 @@ class ChainReplay:
     # Decisions
 
     def _list_open_links(self) -> list[LinkRun]:
-        """The newest link of each slot, where it still stands by."""
+        """List the newest link of each slot if it is still a standby."""
         newest = {run.slot: run for run in self.runs[-4 * len(self.slots) :]}
         return [run for run in newest.values() if run.standby is not None]
 

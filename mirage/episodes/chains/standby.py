@@ -21,7 +21,8 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Outage, Params, SelectType, SimJob, build_afterany
 
 AFTER_END_S = 60
-"""The service looks every minute: so long after its predecessor's end it frees what is pinned."""
+"""A pinned standby is freed this many seconds after its predecessor's end, since the service
+looks every minute."""
 
 _NONE = np.zeros(0, dtype=np.int64)
 NO_WAITS = Waits(start=_NONE, wait_s=_NONE, nodes=_NONE, time_limit_s=_NONE)
@@ -31,7 +32,7 @@ _MOVED = {Action.FREE: Position.FREE, Action.PIN: Position.PINNED, Action.HOLD: 
 
 @dataclass(slots=True, kw_only=True)
 class Standby:
-    """It stands behind a running predecessor."""
+    """A standby behind a running predecessor in a simulated world."""
 
     predecessor: int
     job_id: int
@@ -39,12 +40,12 @@ class Standby:
     node_list: tuple[int, ...]
     """The predecessor's nodes."""
     end: int
-    """Of the predecessor, by its limit."""
+    """The predecessor's end by its time limit, epoch seconds."""
     overlap_price: float = OVERLAP_PRICE
     allow_pin: bool = True
     position: Position = Position.HELD
     touches: int = 0
-    """Moves that Slurm was told."""
+    """The number of moves that Slurm was told."""
 
     def build_view(self, sim: Simulator, jobs: Waits) -> PolicyView:
         """Build the view that a policy is shown now; the queue is left empty."""
@@ -73,7 +74,7 @@ class Standby:
         return decision
 
     def move_to(self, sim: Simulator, position: Position) -> None:
-        """Move it; where it stands there already, Slurm is told nothing."""
+        """Move the standby. Slurm is told nothing if the standby is already there."""
         if position is self.position:
             return
         self.touches += 1
@@ -125,7 +126,8 @@ def run_handover(
 ) -> SimulatedHandover:
     """Ask the policy every `step_s` of the predecessor's run, which lasts to its limit.
 
-    `sim` stands at the predecessor's start and is used up. `waits`: of jobs started by an instant.
+    `sim` stands at the predecessor's start, and is changed. `waits` returns the waits of the jobs
+    that had started by an instant.
     """
     begins = sim.now
     for at in range(begins, standby.end, step_s):

@@ -40,7 +40,8 @@ class EpisodeBuilder:
             self._aged = TraceReplay(replace(params, accrue_always=True), jobs, settings)
 
     def build_table(self, start_points: Iterable[int], about: TableMetadata) -> EpisodeTable:
-        """The episodes of these start points, ascending, none before an earlier call's last."""
+        """Build the episodes of these start points. They ascend, and none lies before the last
+        one of an earlier call."""
         found: list[Rows] = []
         left_out = 0
         for point in start_points:
@@ -55,9 +56,9 @@ class EpisodeBuilder:
         return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
 
     def build_episode(self, point: int) -> Rows | None:
-        """The pair whose predecessor is submitted at `point`.
+        """Build the episode whose predecessor is submitted at `point`.
 
-        None where one of the two never starts, or the predecessor is cut short by a lost node.
+        None if one of the two jobs never starts, or a lost node cuts the predecessor short.
         """
         world, past = self._worlds.fork_at(point)
         if world is None:
@@ -71,7 +72,8 @@ class EpisodeBuilder:
         return rows | {"outcome_aged_s": aged}
 
     def _compute_aged_outcomes(self, aged: TraceReplay, point: int) -> TableColumn | None:
-        """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
+        """Compute the outcomes of the same pair on the same site with ACCRUE_ALWAYS, where the
+        standby earns age from the start."""
         world = aged.fork_without_history(point)
         if world is None:
             return None
@@ -123,7 +125,8 @@ class _EpisodeObserver:
         self._line[:, k] = (*self._count_rivals(sim), count_free_nodes(sim, self._partition))
 
     def _count_rivals(self, sim: Simulator) -> tuple[int, int]:
-        """Jobs in line that are not wider than the successor, and their latest planned start."""
+        """Count the waiting jobs that are not wider than the successor, and find their latest
+        planned start."""
         in_line = list_rivals(sim, self._link.nodes, self._partition).tolist()
         if not in_line:
             return 0, NONE
@@ -138,7 +141,7 @@ def build_episodes(
     settings: PairSettings,
     about: TableMetadata | None = None,
 ) -> EpisodeTable:
-    """All episodes in this process."""
+    """Build all episodes in this process."""
     builder = EpisodeBuilder(params, jobs, settings)
     return builder.build_table(settings.start_points, about or describe_table(params, settings))
 
@@ -174,7 +177,7 @@ _ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_
 def _assemble_columns(
     found: Sequence[Rows], instant_s: NDArray[np.int32]
 ) -> dict[str, TableColumn]:
-    """The columns of a table from the rows of its episodes."""
+    """Assemble the columns of a table from the rows of its episodes."""
     count, width = len(instant_s), len(spec.NAMES)
     columns: dict[str, TableColumn] = {"instant_s": instant_s}
     for name in ("start_point", "predecessor_start", "predecessor_end"):

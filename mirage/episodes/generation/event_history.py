@@ -1,4 +1,4 @@
-"""Keeps the past of a simulated world so far: fed by its events, forked with it."""
+"""Keeps the past of a simulated world. It is fed by the world's events and forked with it."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -11,36 +11,36 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord, SimJob
 
 StartedJob = tuple[int, int, int, int]
-"""Start, wait, nodes, time limit."""
+"""(start, wait, nodes, time limit); epoch seconds and seconds."""
 
 
 class EventHistory:
     """The memory that observations are made from, and the waits that rules are shown."""
 
     def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
-        """`jobs`: those of the trace, by id. Rules are not shown the waits of `elsewhere`: names
-        of partitions, as jobs have them, that are not the pair's."""
+        """`jobs`: the jobs of the trace, by id. `elsewhere`: partitions, as jobs name them, that
+        are not the pair's. Rules are not shown waits from these."""
         self.memory = RunningStats()
         self.started: list[StartedJob] = []
         self._jobs = jobs
         self._elsewhere = elsewhere
 
     def fork(self) -> Self:
-        """An independent twin that remembers as much as anybody will ask of it."""
+        """Return an independent copy that remembers as much as anybody will ask of it."""
         twin = type(self)(self._jobs, self._elsewhere)
         twin.memory = self.memory.fork()
         twin.started = self.started[-RECENT_JOBS:]
         return twin
 
     def follow_world(self, world: Simulator, until: int) -> None:
-        """Advance the world, and take in what happens."""
+        """Advance the world, and record its events."""
         since = world.now
         self.record_events(world, world.advance(until), since)
         # A fork copies what is told of ended jobs.
         world.forget_ended(until)
 
     def record_events(self, world: Simulator, events: list[Event], since: int) -> None:
-        """Take in what the world, advanced from `since`, has told."""
+        """Record the events of the world, which was advanced from `since`."""
         if events:
             ended = {record.job_id: record for record in world.list_ended_since(since)}
             eligible = map_eligible_times(world) if _has_starts(events, ended) else {}
@@ -73,6 +73,6 @@ def _has_starts(events: list[Event], ended: Mapping[int, JobRecord]) -> bool:
 
 
 def _find_pair_job(world: Simulator, job_id: int, ended: JobRecord | None) -> SimJob | None:
-    """A job that the trace does not have was injected."""
+    """Find the job that is not in the trace: it was injected for the pair."""
     record = ended or world.find(job_id)
     return record.job if record else None

@@ -1,4 +1,4 @@
-"""Blocks of start points made over processes, each of which replays the trace for itself."""
+"""Makes blocks of start points in several processes. Each process replays the trace for itself."""
 
 import multiprocessing
 import os
@@ -18,20 +18,21 @@ class BlockMaker(Protocol):
     """One process's replay: asked in the order of time."""
 
     def make_block(self, path: Path, points: range) -> int:
-        """Write the block, whole or not at all; how many start points it has."""
+        """Write the block, whole or not at all, and return its number of start points."""
 
 
 Begin = Callable[[], BlockMaker]
-"""Can be sent to another process."""
+"""Makes a block maker. It can be sent to another process."""
 
 
 def make_blocks(
     begin: Begin, left: Mapping[Path, range], processes: int, told: PointsCallback
 ) -> None:
-    """Make each block; `told` hears of its start points when it is there.
+    """Make each block. `told` is called with the number of its start points when a block is
+    finished.
 
-    `processes`: 0 for here. What a person may end by Ctrl-C is made in a process of its own: an
-    interrupt within a compiled function is a SystemError, or worse.
+    `processes`: 0 for this process. A command that a person may end with Ctrl-C needs another
+    process, since an interrupt within a compiled function is a SystemError, or worse.
     """
     if not left:
         return
@@ -67,7 +68,7 @@ def _open_pool(begin: Begin, processes: int) -> Iterator[ProcessPoolExecutor]:
 
 _begun: list[Begin] = []
 _here: list[BlockMaker] = []
-"""The maker of a child process, once it is needed."""
+"""The block maker of a child process, made when it is first needed."""
 
 
 def _init_worker(begin: Begin) -> None:
@@ -79,7 +80,8 @@ def _init_worker(begin: Begin) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot end its children: they would wait for work for ever."""
+    """End this process when its parent ends. A killed parent cannot end its children, and they
+    would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

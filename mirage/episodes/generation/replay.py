@@ -13,7 +13,7 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
 PATIENCE_S = 366 * 86400
-"""How long after the trace's last submission a start is still waited for."""
+"""A start is waited for until this many seconds after the trace's last submission."""
 
 
 class ReplayListener(Protocol):
@@ -27,7 +27,8 @@ Heard = TypeVar("Heard", bound=ReplayListener)
 
 
 class TraceReplay:
-    """Asked for worlds in the order of their start points: the replay only moves forward."""
+    """One replay of the trace. Worlds must be asked for in the order of their start points,
+    since the replay only moves forward."""
 
     def __init__(self, params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> None:
         settings.check_feasible(params)
@@ -35,7 +36,7 @@ class TraceReplay:
         self.link = build_pair_job(settings)
         self.trace_end = max(submits)
         self.at_most = max(self.trace_end, settings.until) + PATIENCE_S
-        """No start is waited for any longer."""
+        """Epoch seconds. No start is waited for after this."""
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._build_account_holder(jobs)]
         self._main = Simulator(params, Workload.from_jobs(params, known), now=first)
@@ -47,25 +48,27 @@ class TraceReplay:
         self._past = EventHistory({job.job_id: job for job in known}, frozenset(elsewhere))
 
     def _build_account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
-        """A job that nobody lives to see: fair share knows the pair's user from the beginning."""
+        """Build a job that is submitted after the end of the replay. It makes the pair's user
+        known to fair share from the beginning."""
         job_id = 1 + max((job.job_id for job in jobs), default=0)
         return replace(self.link, job_id=job_id, submit=self.at_most + PATIENCE_S)
 
     def fork_at(self, point: int) -> tuple[ReplayFork | None, EventHistory]:
-        """The world whose predecessor is submitted at `point`, and what had happened by its start.
+        """Fork the world whose predecessor is submitted at `point`, with the history up to its
+        start.
 
-        None where the predecessor never starts.
+        None if the predecessor never starts.
         """
         return self.fork_with_listener(point, self._past)
 
     def fork_with_listener(self, point: int, heard: Heard) -> tuple[ReplayFork | None, Heard]:
-        """The same, with another listener: `heard` has heard the replay so far, its fork goes on in
-        the world."""
+        """Fork a world with another listener. `heard` has followed the replay so far, and its
+        fork goes on in the world."""
         heard.follow_world(self._main, point - 1)
         own = heard.fork()
         return fork_handover(self._main, self.link, point, self.at_most, own.follow_world), own
 
     def fork_without_history(self, point: int) -> ReplayFork | None:
-        """The same, of a replay that nobody asks for the past: several times faster."""
+        """Fork a world without a history. This is several times faster."""
         self._main.advance_quietly(point - 1)
         return fork_handover(self._main, self.link, point, self.at_most)

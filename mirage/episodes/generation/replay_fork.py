@@ -12,7 +12,7 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, build_afterany
 
 NEVER = np.iinfo(np.int32).max
-"""In outcomes: the successor does not start."""
+"""The outcome of a successor that does not start."""
 
 Advance = Callable[[Simulator, int], object]
 Seconds = NDArray[np.int32]
@@ -25,16 +25,17 @@ def advance_with_events(sim: Simulator, until: int) -> object:
 
 @dataclass(slots=True)
 class ReplayFork:
-    """The predecessor has just started, and its standby stands behind it, as Slurm keeps it."""
+    """A world in which the predecessor has just started, with its standby behind it as Slurm
+    holds it."""
 
     sim: Simulator
     predecessor: int
     standby: int
     start: int
     end: int
-    """Of the predecessor's run, epoch seconds."""
+    """The end of the predecessor's run, epoch seconds."""
     at_most: int
-    """No start is waited for any longer."""
+    """Epoch seconds. No start is waited for after this."""
 
     def compute_outcomes(
         self,
@@ -42,10 +43,11 @@ class ReplayFork:
         move_on: Advance | None = None,
         seen: Callable[[int], None] = lambda _: None,
     ) -> Seconds:
-        """Start of the successor - end of the predecessor, were it let go at each of `instants`.
+        """Compute (start of the successor - end of the predecessor) for a release at each of
+        `instants`.
 
-        They ascend from the predecessor's start to its end. `seen(k)` is called with the world at
-        the k-th. At the last one Slurm lets the standby go by itself.
+        Instants ascend from the predecessor's start to its end. `seen(k)` is called with the world
+        at the k-th instant. At the last one Slurm releases the standby by itself.
         """
         found: Seconds = np.full(len(instants), NEVER, dtype=np.int32)
         last = len(instants) - 1
@@ -70,7 +72,8 @@ class ReplayFork:
         return record is not None and (record.start, record.end) == (self.start, self.end)
 
     def build_handover_input(self, job: SimJob, point: int) -> HandoverInput:
-        """The hand-over as observations have it; either job is like `job`, submitted at `point`."""
+        """Build the hand-over that observations are computed from. Both jobs are like `job`; the
+        predecessor was submitted at `point`."""
         return HandoverInput(
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,
@@ -98,10 +101,11 @@ def fork_handover(
     at_most: int,
     move_on: Advance = Simulator.advance_quietly,
 ) -> ReplayFork | None:
-    """The world in which a job like `link` is submitted at `at`, later than `main.now`.
+    """Fork the world in which a job like `link` is submitted at `at`, later than `main.now`.
 
-    It waits its turn, and when it starts, the standby is put behind it. `main` is only forked.
-    None where it does not start by `at_most`, or the user has as many jobs as may be submitted.
+    The job waits its turn. When it starts, the standby is submitted behind it. `main` itself stays
+    as it is. None if the job does not start by `at_most`, or the user has as many jobs as may be
+    submitted.
     """
     sim = main.fork()
     try:

@@ -13,11 +13,11 @@ from mirage.traces.workloads.replay import get_partition
 MOST_PARTITIONS = 3
 MOST_WIDTHS = 2
 LEAST_SHARE = 0.1
-"""Of all node-hours: a partition with less of them is not asked about by itself."""
+"""A partition with a smaller share of all node-hours gets no pair of its own."""
 LONG = 0.5
-"""Of the longest limit in use: jobs that ask for at least so much are the long ones."""
+"""A job is long if it asks for at least this share of the longest limit in use."""
 RARE = 0.01
-"""Limits that have less of a partition's node-hours above them are not `in use`."""
+"""A limit is in use if longer limits have at least this share of the partition's node-hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class RepresentativePair:
     nodes: tuple[int, ...]
     """Widths, the most used first."""
     share: float
-    """Of the partition's node-hours, those of jobs that are as long and as wide as these."""
+    """Share of the partition's node-hours of the jobs that are as long and as wide as these."""
 
 
 def list_busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
-    """Names of the partitions with most of the node-hours that the jobs ran, busiest first."""
+    """List the partitions with most of the node-hours, busiest first."""
     used = _sum_node_hours((get_partition(job, params).name, job) for job in jobs)
     least = LEAST_SHARE * used.total()
     return [name for name, hours in used.most_common(MOST_PARTITIONS) if hours >= least > 0]
@@ -79,7 +79,8 @@ def find_representative_pair(
 def find_heaviest_user(
     jobs: Iterable[SimJob], params: Params, partition: str
 ) -> tuple[str, str] | None:
-    """(user, account) with most node-hours in the partition; None where the trace names nobody."""
+    """Return (user, account) with most node-hours in the partition; None if the trace names no
+    user."""
     place = _find_partition(params, partition)
     mine = (j for j in jobs if j.user and get_partition(j, params).name == place.name)
     used = _sum_node_hours(((job.user, job.account), job) for job in mine)
@@ -97,13 +98,14 @@ def _sum_node_hours(keyed: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
 
 
 def _rank_by_node_hours(jobs: Sequence[SimJob], key: Callable[[SimJob], int]) -> list[int]:
-    """Values by the node-hours of the jobs that have them; the smaller first of equals."""
+    """Rank values by the node-hours of the jobs that have them. Of equals the smaller value
+    comes first."""
     used = _sum_node_hours((key(job), job) for job in jobs)
     return sorted(used, key=lambda value: (-used[value], value))
 
 
 def _find_longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
-    """The longest limit in use: all above it together have RARE of the node-hours."""
+    """Find the longest limit in use: all longer limits together have RARE of the node-hours."""
     used = _sum_node_hours((job.time_limit_s, job) for job in jobs)
     rare = RARE * used.total()
     above = 0.0
@@ -116,7 +118,7 @@ def _find_longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
 
 
 def _compute_node_hours(job: SimJob) -> float:
-    """Node-hours that it runs; none where its user gives it up before it starts."""
+    """Compute the node-hours of a job; None if its user cancels it before it starts."""
     if job.cancel_at is not None:
         return 0.0
     return job.nodes * min(job.run_s, job.time_limit_s) / HOUR_S

@@ -1,4 +1,5 @@
-"""Many episodes over processes, in blocks that are kept until the table is whole."""
+"""Builds many episodes in several processes, in blocks that are kept until the table is
+complete."""
 
 import hashlib
 import json
@@ -19,8 +20,8 @@ from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 
 BLOCK = 12
-"""Start points that are made and kept together. It does not depend on the number of processes: a
-command that is repeated with another number of them goes on all the same."""
+"""The number of start points that are made and kept together. It does not depend on the number
+of processes, so a repeated command can use another number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,12 @@ class BuiltTable:
 def build_table(
     plan: TablePlan, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
 ) -> BuiltTable:
-    """Make the table and write it to `out`; `told` hears how many start points are done.
+    """Make the table and write it to `out`. `told` is called with the number of finished start
+    points.
 
-    Finished blocks are kept in a folder beside `out` until the table is written: the same command
-    goes on where it was interrupted. InputError, and no file, where no start point gives an
-    episode.
+    Finished blocks are kept in a folder beside `out` until the table is written, so the same
+    command continues where it was interrupted. Raises InputError, and writes no file, if no start
+    point gives an episode.
     """
     if out.is_dir():
         raise InputError(f"{out} is a folder: name a file to write")
@@ -95,7 +97,7 @@ def _get_block_folder(plan: TablePlan, out: Path) -> Path:
 
 @contextmanager
 def _open_block_folder(plan: TablePlan, out: Path) -> Iterator[Path]:
-    """The folder of the blocks. It does not outlive the command where it holds none."""
+    """Open the folder of the blocks. An empty folder is removed at the end of the command."""
     folder = _get_block_folder(plan, out)
     try:
         folder.mkdir(parents=False, exist_ok=True)
@@ -115,7 +117,7 @@ def _list_blocks(plan: TablePlan, out: Path) -> dict[Path, range]:
 
 
 def _list_missing_blocks(plan: TablePlan, out: Path) -> dict[Path, range]:
-    """Those that are still to be made."""
+    """List the blocks that are still to be made."""
     blocks = _list_blocks(plan, out)
     return {
         path: points for path, points in blocks.items() if not _is_whole_block(path, points, plan)

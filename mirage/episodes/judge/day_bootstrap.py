@@ -14,10 +14,10 @@ LEVEL_PCT = 95.0
 def draw_day_counts(
     start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int = SEED
 ) -> Floats:
-    """[draws, E]: how often each episode is in each resample.
+    """Draw how often each episode is in each resample: [draws, E].
 
-    Days (UTC, of the start point) that have episodes are drawn with replacement, as many as
-    there are; an episode comes as often as its day.
+    Days (UTC, of the start point) that have episodes are drawn with replacement, as many as there
+    are. An episode counts as often as its day was drawn.
     """
     found, day_of = np.unique(np.asarray(start_point) // DAY_S, return_inverse=True)
     if not len(found):
@@ -33,7 +33,8 @@ def count_days(start_point: NDArray[np.int64]) -> int:
 
 
 def compute_means(counts: Floats, values: Floats) -> Floats:
-    """[draws]: the mean of `values` [E] in each resample; nan where it has no episode."""
+    """Compute the mean of `values` [E] in each resample: [draws]; NaN in a resample without a
+    value."""
     total = counts.sum(axis=1)
     sums = counts @ values
     drawn: Floats = np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
@@ -41,7 +42,7 @@ def compute_means(counts: Floats, values: Floats) -> Floats:
 
 
 def compute_interval(drawn: Floats) -> tuple[float, float] | None:
-    """The middle LEVEL_PCT of the resamples that have a value; None where none has."""
+    """Return the middle LEVEL_PCT of the resamples that have a value; None if none has."""
     known = drawn[np.isfinite(drawn)]
     if not len(known):
         return None

@@ -14,9 +14,11 @@ from mirage.episodes.table.episode_table import EpisodeTable
 
 CLASSES = ("all", "light", "medium", "heavy")
 LIGHT_H, HEAVY_H = 2.0, 12.0
-"""Reactive interruption: light up to the one, heavy above the other (the paper's bounds)."""
+"""Load classes by the reactive interruption in hours: light up to LIGHT_H, heavy above HEAVY_H
+(the paper's bounds)."""
 LEAST_GAP_H = 0.1
-"""Where reactive and oracle are closer than this in mean cost, no share of the gap is given."""
+"""The share of the gap is given only if the mean costs of reactive and oracle differ by this
+many hours."""
 
 Figures = dict[str, dict[str, dict[str, Any]]]
 """{policy: {class: {figure: value}}}"""
@@ -44,7 +46,7 @@ class HandoverOutcomes:
 
     @classmethod
     def join_outcomes(cls, parts: Iterable[Self]) -> Self:
-        """The hand-overs of several tables."""
+        """Join the hand-overs of several tables."""
         columns = zip(*((p.start_point, p.x_h, p.lead_h) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -61,7 +63,8 @@ class HandoverOutcomes:
 
 
 def build_class_masks(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
-    """Masks [E] by load class. The startup time is not the cluster's load: leave it out."""
+    """Build the masks [E] of the load classes. Leave out the startup time, which is not the
+    cluster's load."""
     light = reactive_interruption_h <= LIGHT_H
     heavy = reactive_interruption_h > HEAVY_H
     everything = np.ones(len(light), dtype=bool)
@@ -73,11 +76,11 @@ def evaluate_policies(
     masks: Mapping[str, NDArray[np.bool_]],
     overlap_price: float,
 ) -> Figures:
-    """{policy: {class: figures}}; `reactive` and `oracle` must be among the policies.
+    """Compute {policy: {class: figures}}. `reactive` and `oracle` must be among the policies.
 
-    Figures are means per hand-over, None in a class without episodes; each NAME has NAME_ci, a
-    95 % interval over resampled days. gap_closed = (reactive - policy) / (reactive - oracle) in
-    mean cost, None where that gap is under 0.1 h.
+    Figures are means per hand-over, None in a class without episodes. Each NAME has NAME_ci, a 95 %
+    interval over resampled days. gap_closed = (reactive - policy) / (reactive - oracle) in mean
+    cost, None if that gap is under 0.1 h.
     """
     counts = draw_day_counts(policies["reactive"].start_point)
     told: Figures = {name: {} for name in policies}

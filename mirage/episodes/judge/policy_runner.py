@@ -1,4 +1,4 @@
-"""Running a policy over a table: the same rule, shown what it would have been shown live."""
+"""Runs a policy over a table. The policy is shown what the service would have shown it."""
 
 import heapq
 from collections.abc import Callable
@@ -16,28 +16,30 @@ from mirage.features.observation import spec
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
-"""[E]: the instant at which each successor becomes eligible; the last one is the reactive."""
+"""[E]: the number of the instant at which each successor becomes eligible. The last instant is
+the reactive one."""
 
 OWN_PLAN = "planned-quantile"
 """The name of what links plan by themselves where no service answers."""
 OWN_LOOKS = 3
-"""So often a link plans its successor's release: as it starts, and twice more at most."""
+"""A link plans its successor's release this many times at most: when it starts, and twice more."""
 OWN_MOVED_S = 360
-"""A link leaves its plan where a new one would move it by less."""
+"""A link keeps its plan if a new one would move the release by fewer seconds."""
 OWN_LEAST_LEAD_S = 60
-"""A shorter lead is no plan: the successor becomes eligible at its predecessor's end."""
+"""A lead of fewer seconds is no plan: the successor becomes eligible at its predecessor's end."""
 
 _PARTITION = "batch"
 _RIVAL = JobId(1)
 
 
 def choose_reactive(table: EpisodeTable) -> Chosen:
-    """Every successor at its predecessor's end."""
+    """Choose the predecessor's end for every successor."""
     return np.full(len(table), table.outcome_s.shape[1] - 1, dtype=np.int64)
 
 
 def choose_oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
-    """The cheapest instant of each hand-over, known afterwards; the last of equals."""
+    """Choose the cheapest instant of each hand-over, which is known only afterwards. Of equals
+    the last one."""
     x = table.outcome_h + startup_h
     cost = np.maximum(x, 0.0) + overlap_price * np.maximum(-x, 0.0)
     last_first = cost[:, ::-1]
@@ -50,10 +52,11 @@ def run_policy(
     overlap_price: float,
     told: Callable[[int], None] = lambda _: None,
 ) -> Chosen:
-    """The first instant at which the policy frees each successor; else its predecessor's end.
+    """Choose the first instant at which the policy frees each successor, else its predecessor's
+    end.
 
-    All hand-overs of the table run beside each other in time, so that a past hand-over is known
-    to the policy from the moment its successor has started. `told` hears of each one decided.
+    All hand-overs of the table run side by side in time, so a past hand-over is known to the policy
+    once its successor has started. `told` is called with each hand-over decided.
     """
     return _PolicyRun(table, policy, overlap_price).choose_instants(told)
 
@@ -64,17 +67,17 @@ def run_own_plan(
     overlap_price: float,
     told: Callable[[int], None] = lambda _: None,
 ) -> Chosen:
-    """The first instant at or after the release that the running link has planned by itself.
+    """Choose the first instant at or after the release that the running link has planned by itself.
 
-    The link plans by the rule as it starts, and twice more at most, as
-    slurm_plugin/mirage_planned.py does. Between its looks nobody is there to change the plan.
-    `told` hears of each hand-over decided.
+    The link plans by the rule when it starts, and twice more at most, as
+    slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. `told` is
+    called with each hand-over decided.
     """
     return _PolicyRun(table, rule, overlap_price).choose_planned_instants(told)
 
 
 def select_known_waits(started: StartedJobs, now: int) -> Waits:
-    """The jobs that had started by then, as a view shows them."""
+    """Select the jobs that had started by then, in the form that a view shows."""
     end = int(np.searchsorted(started.at, now, side="right"))
     rows = slice(max(0, end - RECENT_JOBS), end)
     return Waits(
@@ -176,7 +179,8 @@ class _PolicyRun:
         return select_known_waits(self._started[i], now)
 
     def _build_queue(self, i: int, k: int, now: int) -> Queue:
-        """The queue as far as a rule reads it: whether any rival waits, and their latest plan."""
+        """Build the part of the queue that a rule reads: whether any rival waits, and the
+        rivals' latest planned start."""
         rivals = int(self._table.rivals[i, k])
         planned = int(self._table.rivals_planned_s[i, k])
         planned_start = UNKNOWN if planned == NONE else now + planned

@@ -1,4 +1,5 @@
-"""Tables judged as one set: no hand-over may be in it twice, and clusters may differ."""
+"""Checks tables that are judged as one set. No hand-over may be in it twice; clusters may
+differ."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from mirage.errors import InputError
 
 
 def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
-    """InputError where two tables have the same hand-over: it would count twice."""
+    """Raises InputError if two tables have the same hand-over, since it would count twice."""
     seen: set[tuple[str, int]] = set()
     for about, points in zip(abouts, start_points, strict=True):
         mine = {(about.pair, point) for point in points.tolist()}

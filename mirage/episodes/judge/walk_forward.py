@@ -22,17 +22,17 @@ def choose_instants(
     decided: Callable[[Policy], Chosen],
     told: Callable[[Choice], None] = lambda _: None,
 ) -> Chosen:
-    """The instants that `auto` chooses; `decided` asks a policy over the table.
+    """Choose instants as `auto` does. `decided` runs a policy over the table.
 
-    Every candidate goes first, by itself. What came of a hand-over under all of them is known to
-    `auto` once the last of them had ended; `told` hears of its choices.
+    Every candidate runs by itself first. The results of a hand-over are known to `auto` once its
+    last successor had started. `told` is called with each choice.
     """
     own = collect_results(table, {c.name: decided(c.policy) for c in _list_askable(auto, table)})
     return decided(replace(auto, results=_CombinedResults(auto.results, own), told=told))
 
 
 def _list_askable(auto: AutoPolicy, table: EpisodeTable) -> list[Candidate]:
-    """Those that can be asked about such chains at all."""
+    """List the candidates that can be asked about such chains at all."""
     about = table.about
     return [
         c

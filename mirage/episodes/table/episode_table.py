@@ -25,13 +25,13 @@ from mirage.errors import InputError
 
 FORMAT = "mirage-episodes/1"
 NONE = -1
-"""In whole-number columns: there is none."""
+"""The value of a whole-number column where there is no number."""
 
 _META = "meta.json"
 _META_MOST_BYTES = 16 * 2**20
-"""It holds the whole cluster file."""
+"""The most bytes of the metadata, which contain the whole cluster file."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The same table gives the same bytes: members carry no date."""
+"""The date of each member, so that the same table always gives the same bytes."""
 
 TableColumn = NDArray[Any]
 
@@ -52,7 +52,7 @@ _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {
     "started_nodes": (np.int32, ("started",)),
     "started_limit_s": (np.int32, ("started",)),
 }
-"""Each member: its type and its axes. docs/reference/episodes.md says what they mean."""
+"""The type and the axes of each member. docs/reference/episodes.md explains the members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,11 @@ class Episode:
     observations: NDArray[np.float32]
     """[T, F]: known at each instant."""
     outcome_h: NDArray[np.float64]
-    """[T], signed: start of the successor - end of the predecessor, were it eligible then."""
+    """[T], signed hours: start of the successor - end of the predecessor, for a release at each
+    instant."""
     outcome_aged_h: NDArray[np.float64]
-    """[T]: the same, its age counted from the predecessor's start (ACCRUE_ALWAYS, pinned)."""
+    """[T]: as `outcome_h`, if the successor earns age from the predecessor's start
+    (ACCRUE_ALWAYS, or pinned)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,12 @@ class EpisodeTable:
     """E episodes of T instants, F features each. Columns of a loaded one are read when used."""
 
     def __init__(self, about: TableMetadata, columns: Mapping[str, TableColumn]) -> None:
-        """`columns` by the names of `_KINDS`; InputError where shapes do not go together."""
+        """`columns`: by the names of `_KINDS`. Raises InputError if their shapes do not fit
+        together."""
         self.about = about
         self._columns = columns
         self.twins: TwinForecasts | None = None
-        """What the twin foretold, where it was asked."""
+        """The twin's forecasts; None if the twin was not asked."""
         if not isinstance(columns, _Members):
             _check_columns(columns, _compute_sizes(about, columns))
 
@@ -166,14 +169,15 @@ class EpisodeTable:
         return self._columns["free_nodes"]
 
     def get_started_jobs(self, i: int) -> StartedJobs:
-        """Jobs started in the i-th episode's world, from some before its predecessor's start."""
+        """Return the jobs that started in the i-th episode's world, from some time before its
+        predecessor's start."""
         first = self._columns["started_first"]
         rows = slice(int(first[i]), int(first[i + 1]))
         names = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
         return StartedJobs(*(self._columns[n][rows].astype(np.int64) for n in names))
 
     def get_episode(self, i: int) -> Episode:
-        """The i-th hand-over."""
+        """Return the i-th hand-over."""
         return Episode(
             start_point=int(self.start_point[i]),
             predecessor_start=int(self.predecessor_start[i]),
@@ -199,7 +203,8 @@ class EpisodeTable:
 
     @classmethod
     def load(cls, path: Path) -> "EpisodeTable":
-        """The table in a file; InputError where it is none, is damaged, or of another version."""
+        """Load the table of a file. Raises InputError if the file is no table, is damaged, or
+        has another format."""
         members = _Members(path)
         table = cls(members.about, members)
         table.twins = _load_twins(path, table)
@@ -214,7 +219,7 @@ class EpisodeTable:
 
 
 def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
-    """Tables made with the same settings as one, in the order given."""
+    """Join tables that were made with the same settings, in the order given."""
     first = tables[0].about
     left_out = sum(t.about.left_out for t in tables)
     beyond = sum(t.about.beyond_trace for t in tables)
@@ -231,10 +236,8 @@ def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
 
 
 def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
-    """Load the twin's forecasts from the file beside the table; None if they are of another table.
-
-    None also if there is no such file.
-    """
+    """Load the twin's forecasts from the file beside the table. None if there is no such file,
+    or if it belongs to another table."""
     file = twin_forecasts.get_twin_path(path)
     if not file.exists():
         return None

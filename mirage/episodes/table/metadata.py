@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP_S = 600
-"""Between decision instants."""
+"""Seconds between decision instants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
-    """The origin of a table: enough to make it again, and to refuse inputs that do not fit."""
+    """The origin of a table. It suffices to make the table again, and to refuse inputs that do
+    not fit."""
 
     trace: str
     """The file's name."""
@@ -30,7 +31,7 @@ class TableMetadata:
     qos: str = ""
     """Of both jobs. Empty, as in older files: the cluster's first."""
     user: str = ""
-    """Of both jobs. Empty: one of their own, without any usage."""
+    """The user of both jobs. Empty: a user of their own, without any usage."""
     account: str = ""
     features: tuple[str, ...]
     features_fingerprint: str
@@ -40,9 +41,9 @@ class TableMetadata:
     beyond_trace: int = 0
     """Instants whose successor started after the last submission of the trace."""
     source: str = ""
-    """Where the trace was, for what is asked of it later; empty in older files."""
+    """The path of the trace, which later commands read again. Empty in older files."""
     load: float = 1.0
-    """Jobs that the replay had for each of the trace (`load_scaling.scale_load`)."""
+    """The number of jobs in the replay for each job of the trace (`load_scaling.scale_load`)."""
 
     @property
     def has_logged_load(self) -> bool:
@@ -51,7 +52,7 @@ class TableMetadata:
 
     @property
     def pair(self) -> str:
-        """sha256 of all that a hand-over depends on but its start point."""
+        """Hash (sha256) of everything that a hand-over depends on, except its start point."""
         told = (
             self.trace_sha256,
             # Tables from before the setting are of replays where they ran, and do not say so.

@@ -1,4 +1,5 @@
-"""Files of arrays (.npz): no more is unpacked than there is room for, whatever the file says."""
+"""Reads files of arrays (.npz), and never unpacks more than a fixed size, whatever the file
+claims."""
 
 import math
 import zipfile
@@ -14,16 +15,16 @@ from numpy.typing import NDArray
 from mirage.errors import InputError
 
 MOST_BYTES = 2 * 2**30
-"""Of one file once it is unpacked: twenty times a year of hand-overs, one every four hours. Zeros
-are packed a thousand times as small, so that the file's own size bounds nothing."""
+"""The most bytes of one unpacked file: twenty times a year of hand-overs, one every four hours.
+Zeros compress a thousandfold, so the file's own size is no bound."""
 
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive, whose members are MOST_BYTES together. Raises InputError for a larger one.
+    """Open an archive. Raises InputError if its members have more than MOST_BYTES together.
 
-    A member that is longer than it says is read as far as it says (zipfile), and its checksum is
-    then wrong.
+    zipfile reads a member only as far as its stated length. The checksum of a longer member is then
+    wrong.
     """
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
@@ -36,16 +37,18 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
-    """Another member. Raises what zipfile and zlib raise; ValueError where it is longer."""
+    """Read a member that is not an array. Raises what zipfile and zlib raise, and ValueError if
+    it is longer than `most_bytes`."""
     if archive.getinfo(name).file_size > most_bytes:
         raise ValueError(f"{name} is longer than {most_bytes} bytes")
     return archive.read(name)
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array. Pickle is never loaded, and memory is taken for what the member holds alone.
+    """Read one array. Pickle is never loaded, and no more memory is used than the member holds.
 
-    Raises what zipfile, zlib and numpy raise; ValueError where the array is not as long as it says.
+    Raises what zipfile, zlib and numpy raise, and ValueError if the array's length is not the
+    stated one.
     """
     held = archive.getinfo(f"{name}.npy")
     with archive.open(held) as member:

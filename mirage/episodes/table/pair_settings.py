@@ -19,10 +19,11 @@ from mirage.sim.packing.packed_params import (
 from mirage.sim.types import Params, Partition, Qos, SimJob
 
 PAIR_USER = "mirage-pair"
-"""The pair's own user: no limit per user couples it to the trace."""
+"""The pair's own user, so that no limit per user links the pair to the trace."""
 
 _STANDBY_TOO = 2
-"""Jobs of the pair that are submitted at once: Slurm keeps the standby all along."""
+"""The number of jobs of the pair that are submitted at once: Slurm keeps the standby all the
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class PairSettings:
         return np.append(steps, self.time_limit_s).astype(np.int32)
 
     def check_feasible(self, params: Params) -> None:
-        """InputError where no such pair can be."""
+        """Raises InputError if Slurm would refuse such a pair, or there is no start point."""
         fault = next(self._list_misfits(params), None)
         if fault:
             raise InputError(fault)
@@ -69,7 +70,7 @@ class PairSettings:
             )
 
     def _list_misfits(self, params: Params) -> Iterator[str]:
-        """Why Slurm would refuse the pair, or never start it."""
+        """Explain why Slurm would refuse the pair, or never start it."""
         partition = _find_named("partition", self.partition, params.partitions)
         qos = _find_named("QOS", self.qos, list_qos(params))
         count = len(list_partition_nodes(params, partition))
@@ -90,7 +91,7 @@ class PairSettings:
 
 
 def build_pair_job(settings: PairSettings) -> SimJob:
-    """Either job of the pair: whole nodes, and it runs to its limit."""
+    """Build a job of the pair. It takes whole nodes and runs to its limit."""
     return SimJob(
         nodes=settings.nodes,
         exclusive=True,
@@ -104,7 +105,8 @@ def build_pair_job(settings: PairSettings) -> SimJob:
 
 
 def find_account(jobs: Iterable[SimJob], user: str) -> str:
-    """The account under which a user of the trace submitted; InputError unless it is one."""
+    """Find the account of a user of the trace. Raises InputError if there is none, or more than
+    one."""
     accounts = sorted({job.account for job in jobs if job.user == user})
     if not accounts:
         raise InputError(f"the trace has no job of user {user!r}")
@@ -114,7 +116,8 @@ def find_account(jobs: Iterable[SimJob], user: str) -> str:
 
 
 def check_account(jobs: Iterable[SimJob], user: str, account: str) -> None:
-    """InputError where the trace has no job of that account; of that user, where one is named."""
+    """Raises InputError if the trace has no job of that account, or none of `user` in it if
+    `user` is given."""
     if not any(job.account == account and user in ("", job.user) for job in jobs):
         whose = f" of user {user!r}" if user else ""
         raise InputError(f"the trace has no job{whose} in account {account!r}")
@@ -124,7 +127,7 @@ _One = TypeVar("_One", Partition, Qos)
 
 
 def _find_named(what: str, name: str, known: Sequence[_One]) -> _One:
-    """The one of that name, the first for none."""
+    """Find the entry of that name; the first one if the name is empty."""
     found = next((one for one in known if name in ("", one.name)), None)
     if found is None:
         names = ", ".join(one.name for one in known)

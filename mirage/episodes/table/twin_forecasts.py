@@ -1,8 +1,8 @@
 """The twin's forecasts for the hand-overs of a table, in a file beside it: E.npz, E.twin.npz.
 
-They are no part of the table, since they take ten times as long to make. At most `ASKED` times in a
-predecessor's run the twin is asked how long its successor would wait; in between its last answer
-stands, as it does in the service.
+They are no part of the table, since they take ten times as long to make. The twin is asked at most
+`ASKED` times in a predecessor's run how long its successor would wait. Between two questions the
+last answer holds, as in the service.
 """
 
 import os
@@ -25,24 +25,28 @@ ASKED = 48
 
 @dataclass(frozen=True, slots=True)
 class TwinForecasts:
-    """E hand-overs, A questions each."""
+    """The twin's forecasts for E hand-overs, with A questions each."""
 
     pair: str
     """What the table's hand-overs depend on (`TableMetadata.pair`)."""
     start_point: Ints
     """[E], epoch seconds, ascending."""
     every: int
-    """Instants of the table from one question to the next; the first is at the run's start."""
+    """The number of instants from one question to the next. The first question is at the run's
+    start."""
     quantile_s: NDArray[np.int32]
-    """[E, A, 19]: of the wait, were the successor eligible then, at `twin_features.LEVELS`."""
+    """[E, A, 19]: quantiles of the wait in seconds, for a release at that instant, at
+    `twin_features.LEVELS`."""
 
     def get_forecast(self, i: int, k: int) -> NDArray[np.int32]:
-        """[19]: what is known at the k-th instant of the i-th hand-over: the last answer."""
+        """Return the forecast [19] that is known at the k-th instant of the i-th hand-over: the
+        last answer."""
         answer: NDArray[np.int32] = self.quantile_s[i, k // self.every]
         return answer
 
     def get_forecasts(self, instants: Ints) -> NDArray[np.int32]:
-        """[E, len(instants), 19]: the same of all hand-overs; at the run's end the last one."""
+        """Return the forecasts [E, len(instants), 19] of all hand-overs; at the run's end the
+        last answer."""
         asked = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
         answers: NDArray[np.int32] = self.quantile_s[:, asked]
         return answers
@@ -67,7 +71,7 @@ class TwinForecasts:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """InputError where the file is none, or damaged."""
+        """Load the forecasts of a file. Raises InputError if it holds none, or is damaged."""
         try:
             with npz_reader.open_archive(path) as archive:
                 _check_format(path, str(npz_reader.read_array(archive, "format")))
@@ -99,7 +103,8 @@ def get_twin_path(table: Path) -> Path:
 
 
 def compute_question_step(instants: int) -> int:
-    """Instants between two questions, of a run with so many, its end not counted."""
+    """Compute the number of instants between two questions, for a run of so many instants (its
+    end not counted)."""
     return max(1, -(-instants // ASKED))
 
 

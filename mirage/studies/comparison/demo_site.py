@@ -34,14 +34,16 @@ from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 
 _LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
-"""`auto` decides by them. All sets of chains share one queue: three more would make it another."""
+"""Policies without chains of their own in a demo. `auto` uses them anyway. All sets of chains
+share one queue, and three more sets would change that queue."""
 PLAN = ComparisonPlan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
 """The chains of a demo, unless its caller wants others."""
 _HISTORY_S = 6 * 3600
 
 
 class _DemoSettings(Settings):
-    """A demo acts on chains and a cluster that do not exist: never where real ones are kept."""
+    """Settings of a demo. It acts on chains and a cluster that do not exist, so it never uses a
+    real database."""
 
     @property
     def database_url(self) -> str:
@@ -61,7 +63,8 @@ class DemoSite:
 
     @classmethod
     def create_in(cls, state: Path, world: SimulatedCluster, *, pin: bool) -> Self:
-        """Make the service's database in the folder `state`. `pin`: whether policies may pin."""
+        """Make the service's database in the folder `state`. `pin`: whether policies may pin
+        standbys."""
         settings = _DemoSettings.model_validate(
             {
                 "cluster": {"name": world.params.name},
@@ -75,8 +78,8 @@ class DemoSite:
 
     @contextmanager
     def serve_api(self, port: int) -> Iterator[str]:
-        """Serve API and pages in a thread of its own, and give their URL; the clock is the last
-        tick's. Another port is taken where `port` is in use."""
+        """Serve the API and the pages in a thread of their own, and return their URL. Their
+        clock is the last tick's. If `port` is in use, another port is taken."""
         listening = _bind_port(port)
         served = create_app(build_api_context(self.service))
         mount_pages(served)
@@ -93,21 +96,19 @@ class DemoSite:
             self.service.store.close()
 
     def fill_cluster(self, start: int, pause: Callable[[], None]) -> None:
-        """Let the load alone run until `start`, a day at a time; `pause` is called between days."""
+        """Run the load alone until `start`, a day at a time. `pause` is called between days."""
         while self.world.read_clock() < start:
             pause()
             self.world.advance(min(DAY_S, start - self.world.read_clock()))
 
     def compare_policies(self, plan: ComparisonPlan) -> Iterator[ComparisonProgress]:
-        """Run the plan's chains to their end; yields once a simulated hour."""
+        """Run the plan's chains to their end. Yields once per simulated hour."""
         worker = self._build_worker(plan)
         return run_comparison(plan, self.service, self.world, worker)
 
     def keep_forecasting(self, wait: Callable[[], None]) -> NoReturn:
-        """Ask the twin, between two calls of `wait`, what a job would wait that is submitted now.
-
-        The clock stands. It ends by what `wait` raises.
-        """
+        """Between two calls of `wait`, ask the twin how long a job would wait that is submitted
+        now. The clock stands still. An exception of `wait` ends the loop."""
         foreteller, observer = ShapeForecaster(), Observer(params=self.world.params)
         snapshot = Snapshot(queue=self.world.fetch_queue(), nodes=self.world.fetch_nodes())
         while True:

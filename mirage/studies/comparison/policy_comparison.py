@@ -35,24 +35,27 @@ class ComparisonPlan:
 
     policies: tuple[str, ...]
     chains: int = 15
-    """For each policy; chain i of every policy is submitted at the same instant."""
+    """The number of chains of each policy. Chain i of every policy is submitted at the same
+    instant."""
     links: int = 3
     nodes: int = 1
     time_limit_s: int = 2 * DAY_S
     spread_s: int = 17 * 3600
-    """Between one chain and the next: no divisor of a day, so they meet all its hours."""
+    """Seconds between two chains. It does not divide a day, so chains begin at all hours of the
+    day."""
     tick_s: int = 600
     longest_s: int = 60 * DAY_S
-    """Stop then, whatever still runs."""
+    """The comparison stops after this many seconds, even if chains still run."""
 
     @property
     def room(self) -> int:
-        """Nodes that the chains take beside the workload: those of all chains alive at once."""
+        """The nodes that the chains need beside the workload: those of all chains that run at
+        the same time."""
         return min(self.chains, self._alive) * len(self.policies) * self.nodes
 
     @property
     def _alive(self) -> int:
-        """Chains of one policy that run side by side, were there no waits."""
+        """The chains of one policy that would run side by side if no link waited."""
         return -(-self.links * self.time_limit_s // self.spread_s)
 
     @property
@@ -67,12 +70,12 @@ class ComparisonProgress:
 
     now: int
     done: int
-    """Hand-overs complete, of all policies."""
+    """The number of completed hand-overs of all policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOutcome:
-    """Means per hand-over of one policy, over those that the baseline completed as well."""
+    """Means per hand-over of one policy, over the hand-overs that the baseline completed too."""
 
     handovers: int
     interruption_h: float
@@ -86,10 +89,12 @@ class PolicyOutcome:
 def build_placeholder_jobs(
     plan: ComparisonPlan, jobs: Sequence[SimJob], start: int
 ) -> list[SimJob]:
-    """Jobs that hold each chain's nodes from the first of `jobs` until it is submitted.
+    """Build jobs that occupy each chain's nodes from the first of `jobs` until the chain is
+    submitted.
 
-    Chains are a large share of a demo's machine. It gets their nodes on top, and these jobs keep
-    the workload from using them before: its queue is then as long as without the chains.
+    Chains are a large share of a demo's machine. The machine has their nodes on top, and these jobs
+    keep the workload from using those nodes earlier. The queue is then as long as without the
+    chains.
     """
     first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
     ends = [at for at, _, _ in _list_submissions(plan, start)][: plan.room // plan.nodes]
@@ -113,7 +118,7 @@ def build_placeholder_jobs(
 def run_comparison(
     plan: ComparisonPlan, service: Service, cluster: SimulatedCluster, worker: Worker
 ) -> Iterator[ComparisonProgress]:
-    """Run to the end of all chains; yields once a simulated hour."""
+    """Run to the end of all chains. Yields once per simulated hour."""
     start = cluster.read_clock()
     with service.store.begin() as tx:
         set_mode(tx, service.cluster_id, Mode.ACT, "", now=start, actor="demo")
@@ -185,7 +190,7 @@ _NUMBER_DIGITS = 3
 
 
 def _list_submissions(plan: ComparisonPlan, start: int) -> Iterator[tuple[int, str, int]]:
-    """(instant, policy, number), in order."""
+    """List (instant, policy, chain number), in the order of submission."""
     for number in range(plan.chains):
         for policy in plan.policies:
             yield start + number * plan.spread_s, policy, number

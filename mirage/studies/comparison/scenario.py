@@ -1,4 +1,4 @@
-"""A scenario: a machine, the load of its users, and which part of that load is played."""
+"""A scenario: a machine, the load of its users, and the part of that load that is replayed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The machine, and what its users submit in the order of submission."""
+    """The machine, and its users' jobs in the order of submission."""
 
     params: Params
     jobs: Sequence[SimJob]
@@ -34,20 +34,21 @@ class Scenario:
 
     @property
     def last(self) -> int:
-        """Later the cluster only empties: nothing that happens then is like a site."""
+        """The last submission, epoch seconds. Later the cluster only empties, as no real site
+        does."""
         return self.jobs[-1].submit
 
     def build_cluster(self, plan: ComparisonPlan, start: int) -> SimulatedCluster:
-        """The machine before its first job, with room for the chains."""
+        """Build the cluster before its first job, with room for the chains."""
         jobs = [*policy_comparison.build_placeholder_jobs(plan, self.jobs, start), *self.jobs]
         return SimulatedCluster(with_room(self.params, plan.room), jobs, now=self.first)
 
 
 def with_room(params: Params, room: int) -> Params:
-    """The machine with `room` more nodes like its last one, in the default partition.
+    """Add `room` nodes like the last node to the machine, in the default partition.
 
-    Where a partition has all nodes it has those too. The default one loses its MaxTime: the chains'
-    places are kept by jobs longer than that.
+    A partition that has all nodes gets the new ones too. The default partition loses its MaxTime,
+    since placeholder jobs for the chains run longer than that.
     """
     default, *others = params.partitions
     added = tuple(range(params.nodes, params.nodes + room)) if default.nodes else ()

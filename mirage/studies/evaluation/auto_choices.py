@@ -19,7 +19,8 @@ class AutoChoiceCounter:
         self._skipped.update(f"{name}: {why}" for name, why in choice.skipped.items())
 
     def summarize_choices(self) -> dict[str, Any]:
-        """Shares of all decisions by candidate, and how often each was skipped for what."""
+        """Return the share of all decisions of each candidate, and how often candidates were
+        skipped, by reason."""
         total = self._chosen.total()
         shares = {name: count / total for name, count in self._chosen.most_common()}
         return {"auto_chosen": shares, "auto_skipped": dict(self._skipped.most_common())}

@@ -33,7 +33,7 @@ def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
 def evaluate_constant_leads(
     tables: Sequence[EpisodeTable], startup_h: float
 ) -> list[tuple[float, float]]:
-    """(overlap, interruption) in mean hours of each constant lead that all tables have."""
+    """Compute (overlap, interruption), mean hours, of each constant lead that all tables have."""
     shortest = min(table.outcome_s.shape[1] for table in tables)
     points = []
     for back in range(1, shortest + 1):
@@ -50,7 +50,7 @@ def build_document(
     overlap_price: float,
     startup_h: float,
 ) -> dict[str, Any]:
-    """The figures, and what they were computed from."""
+    """Build the document: the figures, and the inputs that they were computed from."""
     return {
         "policies": figures,
         "overlap_price": overlap_price,

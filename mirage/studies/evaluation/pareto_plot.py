@@ -14,7 +14,8 @@ _SUFFIXES = (".png", ".svg")
 
 
 def check_plot_path(path: Path) -> None:
-    """InputError where no plot could be drawn there: said before the long work, not after it."""
+    """Raises InputError if no plot can be written there. Called before the long work, not after
+    it."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{path}: a plot is a .png or a .svg file")
     check_writable(path)
@@ -27,7 +28,8 @@ def check_plot_path(path: Path) -> None:
 
 
 def compute_pareto_front(points: Sequence[Point]) -> list[Point]:
-    """Those that no other beats in both overlap and interruption, by overlap."""
+    """Return the points that no other point beats in both overlap and interruption, sorted by
+    overlap."""
     kept: list[Point] = []
     for point in sorted(points):
         if not kept or point[1] < kept[-1][1]:
@@ -36,7 +38,7 @@ def compute_pareto_front(points: Sequence[Point]) -> list[Point]:
 
 
 def draw_plot(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> None:
-    """Policies (all hand-overs) with their intervals, over what constant leads would give."""
+    """Draw the policies (all hand-overs) with their intervals, over the curve of constant leads."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
     figure = Figure(figsize=(7, 5), layout="constrained")

@@ -25,9 +25,9 @@ from mirage.studies.tables.table_plan import warn_if_beyond_trace
 from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 ORACLE = "oracle"
-"""What could only be known afterwards: no policy."""
+"""The name of the best choice that could only be known afterwards. It is no policy."""
 NO_POLICIES = (OWN_PLAN, ORACLE)
-"""Names of what is judged beside the service's policies."""
+"""Names that are judged beside the service's policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class EvaluationRequest:
 
     paths: Sequence[Path]
     tables: Sequence[EpisodeTable]
-    """Those of the files `paths`."""
+    """The tables of the files `paths`."""
     names: Sequence[str]
-    """Of policies; `oracle` may be one of them."""
+    """The names of the policies; `oracle` may be one of them."""
     models: Path
     """The folder of models."""
     overlap_price: float
@@ -108,7 +108,8 @@ def join_handovers(
 
 
 class _PolicyRunner:
-    """Policies over tables; each is asked once, however many ask what it chooses."""
+    """Runs policies over tables. Each policy runs once, however many callers ask for its
+    choices."""
 
     def __init__(
         self, request: EvaluationRequest, heard: AutoChoiceCounter, output: StudyOutput
@@ -166,7 +167,8 @@ class _PolicyRunner:
 
 
 class _FallbackCounter:
-    """A policy, and how often it could not be asked: its figures are then those of a rule."""
+    """Wraps a policy, and counts how often it could not be asked. Its figures are then partly
+    those of a rule."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.needs = policy, policy.name, policy.needs
@@ -187,7 +189,8 @@ class _FallbackCounter:
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """A model that is shown no observation would be judged by its fall-back."""
+    """Raises InputError for a table with other features. A model without an observation would be
+    judged by its fall-back."""
     for path, table in zip(paths, tables, strict=True):
         if table.about.features_fingerprint != spec.FINGERPRINT:
             raise InputError(
@@ -202,7 +205,7 @@ def _warn_if_trained_on(
     tables: Sequence[EpisodeTable],
     output: StudyOutput,
 ) -> None:
-    """Figures on weeks that a model was trained on are better than the model is."""
+    """Warn of tables with weeks that a model was trained on. Its figures there are too good."""
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
             if isinstance(one, ModelPolicy) and _has_seen(one, table):

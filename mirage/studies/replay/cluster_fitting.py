@@ -21,7 +21,7 @@ from mirage.traces.cluster_files.writer import render_cluster_file
 from mirage.traces.workloads import replay
 
 _ANY_SIZE = 20000
-"""Nodes enough for every job, until the log has shown how many there were."""
+"""A number of nodes that suffices for every job, until the log has shown how many there were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +32,19 @@ class FittingRequest:
     cluster: Path | None
     """The cluster file to start from; None: Slurm's usual settings."""
     nodes: int | None
-    """Nodes there were at most; None: as many as were ever busy."""
+    """The most nodes that the cluster had; None: as many as were ever busy."""
     cluster_name: str | None
-    """Whose rows of the log are taken; None: all."""
+    """Only rows of this cluster are read; None: all rows."""
     trials: int
     seed: int
     instants: dict[str, int] = field(default_factory=dict)
-    """`begin`, `until` and `end` of the plan that are not by default, in epoch seconds."""
+    """Those of `begin`, `until` and `end` of the plan that are given, in epoch seconds. The
+    others have defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFitting:
-    """A fitting that can begin: the log is read, and the plan is made."""
+    """A fitting that is ready to begin: the log was read, and the plan was made."""
 
     taken: replay.Replay
     start: Params

@@ -10,7 +10,7 @@ from mirage.traces.calibration.fidelity import Window, choose_window
 from mirage.traces.workloads.replay import Replay
 
 _NAMED = 5
-"""Jobs named for each kind of bad row."""
+"""The most jobs that are named for each kind of bad row."""
 
 
 def choose_judged_window(taken: Replay, begin: int | None, until: int | None) -> Window:
@@ -30,7 +30,7 @@ def choose_judged_window(taken: Replay, begin: int | None, until: int | None) ->
 
 
 def build_document(taken: Replay, report: SimulationReport) -> dict[str, Any]:
-    """Build what `mirage simulate --json` gives."""
+    """Build the document that `mirage simulate --json` prints."""
     told = asdict(report)
     window = told.pop("window")
     if told["fidelity"] is not None:
@@ -39,7 +39,7 @@ def build_document(taken: Replay, report: SimulationReport) -> dict[str, Any]:
 
 
 def summarize_rows(taken: Replay) -> dict[str, Any]:
-    """Say what became of the rows: those read are the jobs, those refused and those skipped."""
+    """Return one sentence on the rows: how many were jobs, refused and skipped."""
     return {"read": taken.read, **count_rows_by_reason(taken)}
 
 

@@ -41,7 +41,7 @@ class _TableGroup:
 def build_document(
     pairs: Sequence[HandoverPair], judged: Evaluation, overlap_price: float
 ) -> Document:
-    """Everything the report says of tables, one for each pair."""
+    """Build everything that the report says about its tables. There is one table for each pair."""
     groups = [_build_group(group, judged, overlap_price) for group in _group_pairs(pairs)]
     groups[0]["policies"][AUTO]["all"] |= judged.heard.summarize_choices()
     return {
@@ -66,13 +66,14 @@ def build_empty_document(days: int) -> Document:
 
 
 def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
-    """Return the outcomes of afterany on the same site under ACCRUE_ALWAYS."""
+    """Return the outcomes of plain Slurm (`afterany`) on the same site under ACCRUE_ALWAYS."""
     plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
     return replace(plain, x_h=table.outcome_aged_h[:, -1])
 
 
 def _group_pairs(pairs: Sequence[HandoverPair]) -> list[_TableGroup]:
-    """All first; others only where they say something else than a group before them."""
+    """Group the pairs. The group of all pairs comes first; other groups only if they differ from
+    every group before."""
     found = [_TableGroup("all", "all", tuple(range(len(pairs))))]
     for by, names in (
         ("partition", [pair.settings.partition for pair in pairs]),
@@ -129,7 +130,7 @@ def _compare_with_baseline(
 
 
 def _invert_interval(difference: PairedDifference) -> list[float]:
-    """The interval of what is saved."""
+    """Return the interval of the savings."""
     return sorted(float(-end) for end in np.asarray(difference.interval_h))
 
 

@@ -24,7 +24,7 @@ from mirage.studies.tables.pair_options import (
 )
 
 OWN = "new user"
-"""The other user class. A pair of a user without usage waits less where fair share weighs."""
+"""The user class of a new user. Without usage, such a user waits less where fair share counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class HandoverPair:
     settings: PairSettings
     user_class: str
     why: str
-    """Where its size, limit and user are from."""
+    """Where its size, time limit and user come from."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,8 @@ class HandoverPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportWindow:
-    """Start points lie in [since, until), epoch seconds; none where until is not after since."""
+    """Start points lie in [since, until), epoch seconds. There is none if until is not after
+    since."""
 
     since: int
     until: int
@@ -69,10 +70,11 @@ class ReportWindow:
 
 
 def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 0) -> ReportWindow:
-    """The window; without the days that a trace's ends cannot tell of.
+    """Compute the window. Days at the ends of a log are left out, since the log does not tell
+    enough of them.
 
-    Six days at the begin lack the jobs that ran before; two time limits at the end lack those
-    that came after.
+    The first six days lack the jobs that ran before. The last two time limits lack the jobs that
+    came after.
     """
     first, last = jobs[0].submit, jobs[-1].submit
     until = last - 2 * limit_s
@@ -85,8 +87,8 @@ def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 
 
 
 def check_window(jobs: Sequence[SimJob], asked: ReportOptions) -> None:
-    """Raise InputError where the options name days of which the log has none: a slip, not a site
-    with too little history."""
+    """Raises InputError if the options ask for days that the log does not have. That is a typing
+    error, not a site with too little history."""
     first, last = jobs[0].submit, jobs[-1].submit
     until = last if asked.until is None else parse_instant(asked.until, "--until")
     since = parse_since(asked.since, until)
@@ -103,7 +105,8 @@ def _format_day(at: int) -> str:
 
 
 def parse_since(text: str, until: int) -> int:
-    """`28d` is so long before `until`, at most since 1970; else a date."""
+    """Parse --since into epoch seconds. `28d` is that long before `until`, not before 1970.
+    Otherwise the text is a date."""
     try:
         return max(0, until - parse_duration_s(text, "--since"))
     except InputError:
@@ -119,7 +122,8 @@ def parse_since(text: str, until: int) -> int:
 def choose_pairs(
     jobs: Sequence[SimJob], params: Params, asked: ReportOptions
 ) -> list[HandoverPair]:
-    """One for each partition, size and user class. Raises InputError where none can be."""
+    """Choose a pair for each partition, size and user class. Raises InputError if there can be
+    none."""
     window = compute_window(jobs, asked)
     mine = [job for job in jobs if window.since <= job.submit < window.until] or list(jobs)
     names = _choose_partitions(mine, params, asked.partitions)

@@ -1,4 +1,4 @@
-"""The shadow report as one page: no script, no font, no picture from elsewhere."""
+"""Renders the shadow report as one page without scripts, fonts or pictures from elsewhere."""
 
 from collections.abc import Iterator
 from html import escape
@@ -26,7 +26,7 @@ th:first-child, td:first-child { text-align: left; }
 
 
 def render_page(document: dict[str, Any]) -> str:
-    """The whole page. What the log or the cluster file names is escaped."""
+    """Render the whole page. Names from the log and the cluster file are escaped."""
     return "".join(_render_lines(document))
 
 
@@ -46,7 +46,7 @@ def _render_lines(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
-    """`plot_name`: there once on the page."""
+    """`plot_name`: an id that is unique on the page."""
     yield f"<h2>{escape(format_title(group))}</h2>\n"
     if group["by"] != "all":
         yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"

@@ -21,8 +21,8 @@ from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.pair_options import parse_instant
 
 BEFORE_S = 32 * 86400
-"""Jobs of so long before the window are replayed with it, as in a log of 60 days for 28: the queue
-must have built up, and users have their usage."""
+"""Jobs of this many seconds before the window are replayed too, so that the queue has built up
+and users have their usage."""
 _FILE = "history.parquet"
 
 
@@ -30,7 +30,7 @@ _FILE = "history.parquet"
 class JobLog:
     path: Path
     name: str
-    """As the report shows it."""
+    """The name that the report shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,10 @@ class SiteHistory:
     def from_config(
         cls, config: Path | None, cluster: Path | None, load_params: Callable[[Path], Params]
     ) -> Self:
-        """Raises InputError where it is not known what to replay jobs on. `load_params`: those of a
-        cluster file."""
+        """Open the site's history. `load_params` reads a cluster file.
+
+        Raises InputError if there is no cluster file to replay jobs on.
+        """
         settings = settings_file.load_settings(config)
         file = cluster or settings.cluster.file
         if file is None:
@@ -59,7 +61,7 @@ class SiteHistory:
         return cls(settings.cluster.name, params, wiring.open_store(settings))
 
     def export_log(self, folder: Path, asked: ReportOptions, output: StudyOutput) -> JobLog:
-        """The stored jobs that the window needs, as a trace in `folder`."""
+        """Write the stored jobs that the window needs as a trace in `folder`."""
         path = folder / _FILE
         with self.store.read() as tx:
             named = clusters.list_cluster_names(tx).items()

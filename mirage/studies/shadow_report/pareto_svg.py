@@ -1,4 +1,4 @@
-"""Interruption against overlap, for the report's page: drawn as the pages' charts are."""
+"""Draws interruption against overlap for the report's page, in the style of the pages' charts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ STYLE = """
 .chart .other { fill: #777; stroke: #777; }
 .chart .ours { fill: #1a7f5a; stroke: #1a7f5a; }
 """
-"""What the page has to say of its classes."""
+"""CSS rules that the page must contain for this chart."""
 
 _WIDTH, _HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 190, 28, 48
@@ -29,7 +29,8 @@ PolicyFigures = dict[str, Any]
 
 
 def render_plot(group: PolicyFigures, name: str) -> Markup:
-    """Each policy with its intervals; the dotted line through those that none beats in both."""
+    """Draw each policy with its intervals, and a dotted line through the policies that none
+    beats in both."""
     rows = {policy: group["policies"][policy]["all"] for policy in list_shown(group["policies"])}
     return svg.draw_figure(
         _WIDTH,
@@ -59,7 +60,7 @@ def _draw_parts(rows: dict[str, PolicyFigures]) -> Iterator[Markup]:
 def _draw_point(
     x: LinearScale, y: LinearScale, policy: str, told: PolicyFigures, number: str
 ) -> Iterator[Markup]:
-    """A numbered mark with its intervals."""
+    """Draw a numbered mark with its intervals."""
     at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
     low_x, high_x = map(x, _get_interval(told, "overlap_h"))
     low_y, high_y = map(y, _get_interval(told, "interruption_h"))

@@ -11,7 +11,7 @@ COLUMNS = (
     ("none\n%", "zero_interruption_pct", 0),
     ("cost\nh", "cost_h", 2),
 )
-"""Heading, figure of `mirage evaluate`, digits."""
+"""(heading, figure of `mirage evaluate`, digits)."""
 
 
 def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
@@ -34,7 +34,7 @@ def format_title(group: dict[str, Any]) -> str:
 
 
 def format_cell(told: dict[str, Any], figure: str, digits: int, *, short: bool = False) -> str:
-    """A figure with its interval; in short without."""
+    """Format a figure with its interval, or without it if `short`."""
     value, ends = told[figure], told[f"{figure}_ci"]
     if value is None:
         return ""

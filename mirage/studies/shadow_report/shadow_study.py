@@ -25,7 +25,7 @@ from mirage.studies.tables.table_plan import build_plan
 from mirage.traces.workloads import replay
 
 JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, "fixed-lead", "slurm-estimate", AUTO)
-"""In the order of `mirage evaluate`."""
+"""The judged policies, in the order of `mirage evaluate`."""
 
 Tables = list[tuple[HandoverPair, Path, EpisodeTable]]
 
@@ -37,18 +37,20 @@ class ShadowStudy:
     log: JobLog
     params: Params
     taken: replay.Replay
-    """The log, as it can be replayed on `params`."""
+    """The log as it is replayed on `params`."""
     folder: Path
-    """Of the tables."""
+    """The folder of the tables."""
     models: Path
     overlap_price: float
     make_table: Callable[[TablePlan, Path], BuiltTable]
     announce: Callable[[int, int, str], None]
-    """Hears of each table before it is made: its number, of how many, its pair."""
+    """Called before each table is made, with its number, the number of tables, and the name of
+    its pair."""
 
 
 def build_report(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Document:
-    """Raises InputError where the log has no job to replay, or none of the days asked about."""
+    """Build the report. Raises InputError if the log has no job to replay, or none on the days
+    asked for."""
     log, params, taken = study.log, study.params, study.taken
     replayed = taken.workload.jobs
     if not replayed:
@@ -89,7 +91,7 @@ def _explain_no_jobs(taken: replay.Replay) -> str:
 
 
 def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Tables:
-    """A table for each pair that has start points and episodes."""
+    """Build a table for each pair that has start points and episodes."""
     replayed = study.taken.workload.jobs
     pairs = choose_pairs(replayed, study.params, asked)
     wanted = [pair for pair in pairs if len(pair.settings.start_points)]

@@ -1,1 +1,2 @@
-"""Episode tables as people ask for them: the pair, the plan, the twin's answers, what is told."""
+"""Episode tables as people ask for them: the pair, the plan, the twin's forecasts, and the
+report."""

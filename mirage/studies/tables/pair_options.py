@@ -1,4 +1,4 @@
-"""The pair of a table from words that people write: spans of time, dates, a user."""
+"""Reads the pair of a table from options: spans of time, dates, a user."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from mirage.errors import InputError, MalformedText
 from mirage.sim.types import SimJob
 
 LEAD_IN_S = 6 * 86400
-"""The first days of a trace lack the jobs that ran before it: no start points by default."""
+"""By default there are no start points in the first days of a trace, which lack the jobs that
+ran before."""
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": DAY_S}
 _SHORT = re.compile(r"(\d+)([smhd])")
 
@@ -48,7 +49,8 @@ def build_pair_settings(
 
 
 def choose_account(replayed: Sequence[SimJob], user: str, account: str) -> str:
-    """The one that is given, else that of the user. Raises InputError where it is not theirs."""
+    """Return the given account, else the account of the user. Raises InputError if the account
+    is not the user's."""
     if account:
         check_account(replayed, user, account)
     return account or (find_account(replayed, user) if user else "")

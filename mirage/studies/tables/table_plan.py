@@ -1,4 +1,4 @@
-"""The plan of an episode table, and where a finished one tells of the end of its trace."""
+"""Plans an episode table, and warns if a finished one depends on the end of its trace."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ def build_plan(
     settings: PairSettings,
     load: float = 1.0,
 ) -> TablePlan:
-    """`replayed`: the jobs of the trace, at that load."""
+    """Build the plan. `replayed`: the jobs of the trace at that load."""
     about = describe_table(
         params,
         settings,
@@ -41,7 +41,7 @@ def build_plan(
 
 
 def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
-    """Warn if many of a table's outcomes are of a queue that only drained."""
+    """Warn if many outcomes of a table come from a queue that was only draining."""
     share = table.about.beyond_trace / max(1, table.outcome_s.size)
     if share >= _MANY_BEYOND:
         output.warn(

@@ -1,4 +1,4 @@
-"""Asking the twin for a table, where it was not asked yet: the trace is found and replayed."""
+"""Asks the twin for a table that lacks its forecasts: the trace is found and replayed."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,10 @@ def ask_twin_if_needed(
     tables: Sequence[EpisodeTable],
     output: StudyOutput,
 ) -> None:
-    """Ask where one of the policies wants to know.
+    """Ask the twin if one of the policies needs it.
 
-    Raises InputError where that cannot be and one of them would be judged by its fall-back;
-    `auto` has others to choose from, and it is only said.
+    Raises InputError if that is impossible and a policy would be judged by its fall-back. For
+    `auto`, which has other candidates, there is only a warning.
     """
     wanting = [policy for policy in policies if policy.needs.twin]
     if not wanting:
@@ -43,9 +43,9 @@ def ask_twin_if_needed(
 
 
 def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
-    """Give the table the twin's answers, and keep them beside it.
+    """Add the twin's forecasts to the table, and keep them in a file beside it.
 
-    Raises InputError where the trace is gone, or another one.
+    Raises InputError if the trace is missing or has changed.
     """
     if table.twins is not None:
         return

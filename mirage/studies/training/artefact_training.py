@@ -24,13 +24,13 @@ from mirage.studies.training.trainers import (
 
 _AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 _TOLD = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")
-"""Of the card, in the report."""
+"""Keys of the card that the report shows."""
 
 
 def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, Any]:
-    """Train, save what was made, and report on it.
+    """Train a model, save it, and return a report.
 
-    Raises InputError where the request cannot be met, and InterruptedTraining.
+    Raises InputError if the request cannot be met, and InterruptedTraining after Ctrl-C.
     """
     _check_out(request.out)
     tables = [EpisodeTable.load(path) for path in request.paths]
@@ -58,7 +58,8 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
 
 
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """A model is for chains of which it was judged, and that is at the trace's own load."""
+    """Raises InputError for chains without a table at the trace's own load. A model may decide
+    only for chains that it was judged on, and it is judged at that load."""
     logged = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
         if _build_chain_key(table) not in logged:
@@ -94,7 +95,7 @@ def _save_artefact(out: Path, card: dict[str, Any], graph: bytes, weights: bytes
 
 
 def _check_out(out: Path) -> None:
-    """Said before the long work, not after it."""
+    """Check the output folder before the long work, not after it."""
     if not registry.is_version("/".join(out.parts[-3:])):
         raise InputError(f"--out {out} is no name of a model: give a folder models/NAME/VERSION")
     if out.exists():

@@ -1,4 +1,4 @@
-"""A tree model's forecast of the wait, adjusted to newer hand-overs; its decisions stay."""
+"""Adjusts the forecast of a tree model to newer hand-overs. Its decisions stay the same."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from mirage.learn.trees.tree_families import Family
 
 EVERY = 6
-"""Of ten-minute instants, one is learned from: neighbours are nearly the same row."""
+"""Trees learn from one of this many ten-minute instants, since neighbouring rows are nearly the
+same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +45,32 @@ class EncoderName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """A model that is to be made."""
+    """A request to train a model."""
 
     family: FamilyName
     paths: Sequence[Path]
-    """Of the episode tables."""
+    """The files of the episode tables."""
     out: Path
-    """Its folder, which is not there yet."""
+    """The folder of the new model. It does not exist yet."""
     find_models: Callable[[], Path]
-    """Gives the folder of models, in which `init` is. Asked once `out` and the tables are good."""
+    """Returns the folder of models, which contains `init`. Called once `out` and the tables are
+    checked."""
     encoder: EncoderName | None = None
     init: str | None = None
-    """An agent that training goes on from."""
+    """An agent from which the training continues."""
     settings: Path | None = None
-    """A file of hyper-parameters to change."""
+    """A file of hyper-parameters that replace the defaults."""
     twin: bool | None = None
-    """Whether to learn from what the twin foretells; None: where all tables have its answers."""
+    """Whether to learn from the twin's forecasts. None: yes if all tables have them."""
     windows: int = 3
-    """Of later weeks, to be judged on."""
+    """The number of windows of later weeks on which the model is judged."""
     seed: int = 0
     note: str = ""
 
 
 class InterruptedTraining(KeyboardInterrupt):
-    """A training that Ctrl-C ended; its kept stages let the same training go on."""
+    """Raised when Ctrl-C ends a training. Its finished stages are kept, and the same training
+    can go on from them."""
 
     def __init__(self, stages: int) -> None:
         super().__init__()
@@ -82,16 +85,17 @@ class Trainer(Protocol):
     ) -> TrainedArtefact: ...
 
     def clean_up(self) -> None:
-        """Once what was made is saved."""
+        """Remove the kept stages. Called once the model is saved."""
 
 
 class TreeTrainer:
-    """Forest, xgboost, or both."""
+    """Trains a forest, xgboost, or both."""
 
     def __init__(
         self, family: str, settings: Mapping[str, Any], seed: int, *, twin: bool = False
     ) -> None:
-        """`twin`: with what it foretold. Raises InputError where the packages are not there."""
+        """`twin`: whether to learn from the twin's forecasts. Raises InputError if the packages
+        are missing."""
         self._family: Family
         try:
             import onnxmltools  # noqa: F401, PLC0415 - an extra
@@ -131,11 +135,11 @@ class TreeTrainer:
         )
 
     def clean_up(self) -> None:
-        """Nothing was kept."""
+        """Do nothing: no stages were kept."""
 
 
 class AgentTrainer:
-    """DQN or policy gradient; what is done is kept until all of it is."""
+    """Trains DQN or a policy gradient. Finished stages are kept until the training is complete."""
 
     def __init__(
         self,
@@ -147,9 +151,9 @@ class AgentTrainer:
         init: Path | None = None,
         twin: bool = False,
     ) -> None:
-        """`twin`: as for trees; `init` must know it or not, likewise.
+        """`twin`: as for trees; `init` must have been trained in the same way.
 
-        Raises InputError where the packages are not there, or the settings or `init` do not fit.
+        Raises InputError if the packages are missing, or the settings or `init` do not fit.
         """
         try:
             import stable_baselines3  # noqa: F401, PLC0415 - an extra
@@ -171,7 +175,7 @@ class AgentTrainer:
     def train_model(
         self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
-        """Ctrl-C keeps the stages that are done, and raises InterruptedTraining."""
+        """Train the agent. Ctrl-C keeps the finished stages and raises InterruptedTraining."""
         self._stages = self._open_stages(tables, asked)
         try:
             return self._train_and_export(tables, asked, self._stages, output)
