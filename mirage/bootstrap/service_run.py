@@ -41,18 +41,19 @@ from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 
 URL_FILE = "url"
-"""Of a user's own service, in its state directory, as long as it runs."""
+"""The file in the state directory of a user's own service that holds its address. It exists as
+long as the service runs."""
 
 SWITCH_S = 0.0005
-"""How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
-interpreter dozens of times (each row, each packet): beside a tick they add up
-(docs/reference/rest.md)."""
+"""A computing thread lets other threads run after this many seconds; Python's default is 5 ms. A
+request takes the interpreter lock dozens of times (each row, each packet), and beside a tick the
+waits add up (docs/reference/rest.md)."""
 
 _GRACE_S = 10
 """How long requests under way may take when the service ends, in seconds."""
 
 _ASKED_S = 5.0
-"""For Slurm's word on who may do what, before the service answers."""
+"""The longest wait, in seconds, for Slurm's permissions before the service answers."""
 
 _log = structlog.get_logger(__name__)
 
@@ -60,18 +61,20 @@ _log = structlog.get_logger(__name__)
 class KernelCompiler:
     """Compiles the kernels for a cluster file in a process beside the service.
 
-    Until it has ended rules decide. It takes seconds where all is kept on disk.
+    Rules decide until that process has ended. It takes seconds if all kernels are in the cache on
+    disk.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """None: there is nothing to compile."""
+        """`file`: the cluster file; None: there is nothing to compile."""
         words = [sys.executable, "-P", "-m", "mirage.services.models.kernel_warmup", str(file)]
         self._process = (
             None if file is None else subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
         )
 
     def is_done(self) -> bool:
-        """Also after a failure: then the worker compiles, and says what is wrong."""
+        """Return whether the compilation has ended, also if it failed. After a failure the
+        worker compiles, and reports the fault."""
         process = self._process
         if process is None:
             return True
@@ -89,7 +92,7 @@ class KernelCompiler:
 
 
 def run_service(service: Service, *, owner_uid: int | None = None) -> None:
-    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone.
+    """Serve until told to stop. The worker has a thread of its own, and only it uses the cluster.
 
     `owner_uid`: the only user who is served, and whose jobs are touched.
     """
@@ -150,8 +153,8 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
 
 @contextmanager
 def publish_address(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
-    """The files that say where it is are there as long as it is, however it ends: what they name
-    could be somebody else's afterwards."""
+    """Write the file with the service's address, and remove it and the socket at the end,
+    however the service ends. Somebody else could own the address afterwards."""
     file = settings.state_dir / URL_FILE
     try:
         if own:
@@ -220,7 +223,7 @@ def _start_permission_refresh(known: SlurmPermissions, stop: threading.Event) ->
 
 
 def _skip_notices(_stop: threading.Event) -> None:
-    """Nobody is told of anything."""
+    """Send no notices."""
 
 
 def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
@@ -234,7 +237,8 @@ def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
-    """Before the worker starts: who cannot be reached shall not act either."""
+    """Open the listening socket before the worker starts. A service that nobody can reach shall
+    not act either."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -257,8 +261,11 @@ def _build_worker(
     is_compiled: Callable[[], bool] = lambda: True,
     known: SlurmPermissions | None = None,
 ) -> Worker:
-    """`alive` is called at each answer of Slurm's, and at each question without one. `known`: what
-    Slurm says of people; None: nothing, and all moves are tried."""
+    """Build the worker. `alive` is called at each answer of Slurm, and at each question without
+    one.
+
+    `known`: Slurm's permissions; None: no permissions are known, and all moves are tried.
+    """
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(

@@ -56,7 +56,7 @@ class Service:
 
 
 def build_service(settings: Settings, cluster: Cluster | None = None) -> Service:
-    """Everything for one cluster; `cluster` defaults to the Slurm that the settings name.
+    """Build everything for one cluster. `cluster` defaults to the Slurm that the settings name.
 
     Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
     """
@@ -291,7 +291,8 @@ def _build_observer(service: Service) -> Observer | None:
 
 
 def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
-    """PrivateData, asked until there is an answer; where nobody tells it, it may be so."""
+    """Return a function that says whether PrivateData hides jobs. Slurm is asked until it
+    answers. If nobody can tell, slurmrestd counts as hiding them."""
     if asked := get_site_config_reader(cluster):
         return cache(lambda: "jobs" in asked().private_data)
     return lambda: isinstance(cluster, Slurmrestd)
@@ -341,7 +342,8 @@ def find_database_file(settings: Settings) -> Path | None:
 
 
 def _restrict_database_file(settings: Settings) -> None:
-    """It holds what PrivateData keeps from them. Its journals get the same mode from SQLite."""
+    """Take other users' access to the database file away: it holds data that PrivateData hides
+    from them. SQLite gives its journals the same mode."""
     file = find_database_file(settings)
     if file is None:
         return

@@ -1,4 +1,5 @@
-"""A TOML file and the environment read into settings: where each value stands, and all faults."""
+"""Reads settings from a TOML file and the environment, with the place of each value, and lists
+all faults."""
 
 import difflib
 import os
@@ -26,19 +27,19 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFault:
-    """One thing that is wrong."""
+    """One fault of the configuration."""
 
     key: str
     said: str
-    """What is wrong with it."""
+    """What is wrong with the value."""
     value: object = None
-    """As it was given, without its secrets."""
+    """The value as it was given, without its secrets."""
     allowed: str = ""
     nearest: str | None = None
-    """Of an unknown key: the one that may be meant."""
+    """For an unknown key: the known key that may be meant."""
     line: int | None = None
     variable: str | None = None
-    """Where it was not the file that set it."""
+    """The name of the variable, if a variable of the environment set the value."""
     unknown: bool = False
 
     def __str__(self) -> str:
@@ -59,9 +60,9 @@ class RawConfig:
     path: Path | None = None
     data: dict[str, Any] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
-    """By key and table: where the file sets it."""
+    """The line of the file that sets each key and table."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """By key: the variable that sets it."""
+    """The variable of the environment that sets each key."""
 
     @property
     def source(self) -> str:
@@ -89,7 +90,8 @@ class RawConfig:
 def read_raw_config(
     settings: type[BaseModel], path: Path | None, environ: Mapping[str, str] = os.environ
 ) -> RawConfig:
-    """Raises ConfigError for a file that cannot be read, or is no TOML."""
+    """Read the file and the environment. Raises ConfigError for a file that cannot be read, or
+    is not TOML."""
     data, lines = ({}, {}) if path is None else _read_file(path)
     set_by = {}
     for variable, knob in index_by_variable(settings).items():
@@ -101,7 +103,7 @@ def read_raw_config(
 
 
 def validate_config(settings: type[ConfigModel], given: RawConfig) -> ConfigModel:
-    """Raises ConfigError with every fault at once."""
+    """Check the values. Raises ConfigError, which lists every fault."""
     try:
         return settings.model_validate(given.data)
     except ValidationError as error:
@@ -112,7 +114,8 @@ def validate_config(settings: type[ConfigModel], given: RawConfig) -> ConfigMode
 def list_faults(
     settings: type[BaseModel], given: RawConfig, error: ValidationError
 ) -> list[ConfigFault]:
-    """Those of the environment first, then in the order of the file's lines."""
+    """List the faults: those of the environment first, then those of the file in the order of
+    its lines."""
     known = collect_specs(settings)
     found = [
         _build_fault(known, collect_tables(settings), given, dict(detail))
@@ -124,7 +127,8 @@ def list_faults(
 def find_unknown_variables(
     settings: type[BaseModel], environ: Mapping[str, str] = os.environ
 ) -> list[ConfigFault]:
-    """Variables that begin like those of a table and set nothing: somebody may rely on them."""
+    """Find variables that begin like those of a table and set nothing. Somebody may rely on
+    them."""
     known = index_by_variable(settings)
     begins = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
     strange = (name for name in environ if name.startswith(begins) and name not in known)
@@ -159,7 +163,7 @@ def find_key_lines(text: str) -> dict[str, int]:
 
 
 class _Header(dict[str, Any]):
-    """A line that begins a table."""
+    """The content of a line that begins a table."""
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -211,7 +215,8 @@ def _put_value(data: dict[str, Any], key: str, value: object) -> None:
 
 
 def _parse_value(knob: SettingSpec, text: str) -> object:
-    """Numbers, booleans and lists as TOML has them; a list also as words between commas."""
+    """Parse a variable's text as TOML: numbers, booleans and lists. A list may also be words
+    with commas between them."""
     if knob.kind in {"string", "path"}:
         return text
     try:
@@ -256,7 +261,7 @@ def _mask_secret(knob: SettingSpec | None, value: object) -> object:
 
 
 def _suggest_key(name: str, known: list[str]) -> str | None:
-    """Also of a key that stands in another table."""
+    """Suggest the known key that is nearest, also one of another table."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     if close:
         return close[0]

@@ -12,14 +12,14 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def get_data_dir(name: str) -> Path:
-    """migrations, models or slurm_plugin."""
+    """Return the path of a shipped folder: migrations, models or slurm_plugin."""
     installed = _PACKAGE / "_data" / name
     return installed if installed.exists() else _PACKAGE.parent / name
 
 
 def get_models_dir(configured: Path | None = None) -> Path:
-    """Trained models: where the settings say (provision.models_dir), else `models` where the
-    command is called, else those that came with Mirage."""
+    """Return the folder of trained models: provision.models_dir if it is set, else `models` in
+    the working directory, else the models that came with Mirage."""
     if configured is not None:
         return configured
     here = Path("models")

@@ -1,6 +1,6 @@
 """The names of the policies that need no model, for settings and shell completion.
 
-`policy.registry` has the policies; importing it takes a second, which neither may cost.
+`policy.registry` has the policies themselves. Importing it takes a second, too long for both uses.
 """
 
 POLICY_NAMES = (
@@ -15,4 +15,4 @@ POLICY_NAMES = (
     "pin-then-free",
     "auto",
 )
-"""`policy.registry.NAMES` in its order; a test compares the two."""
+"""The names in the order of `policy.registry.NAMES`. A test compares the two."""

@@ -1,4 +1,5 @@
-"""Every key of a class of settings: its type, bounds, unit, default, meaning and variable."""
+"""Describes every key of a class of settings: its type, bounds, unit, default, meaning and
+variable."""
 
 import ast
 import inspect
@@ -15,10 +16,10 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 PREFIX = "MIRAGE_"
-"""Of the variables of the environment that go before the file."""
+"""The first part of the names of Mirage's variables. Variables override the file."""
 
 SECRET: JsonDict = {"secret": True}
-"""As `json_schema_extra` of a field: its value is shown to nobody."""
+"""Marks a field, as `json_schema_extra`, whose value is shown to nobody."""
 
 _UNITS = (("_node_h", "node-hours"), ("_h", "hours"), ("_s", "seconds"), ("_mib", "MiB"))
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
@@ -26,20 +27,20 @@ _PASSWORD = re.compile(r"(://[^\s/@:]*):[^\s/@]*@")
 
 
 class Section(BaseModel):
-    """A table of keys: one that is not known is a fault."""
+    """A table of keys. An unknown key is a fault."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One key, as its table and name have it: `polling.queue_s`."""
+    """One key, named with its table: `polling.queue_s`."""
 
     key: str
     kind: str
     """string, path, integer, number, boolean, list."""
     allowed: str
-    """In words; empty: whatever is of its kind."""
+    """The bounds in words; empty: any value of the type."""
     default: object
     meaning: str
     secret: bool
@@ -57,7 +58,7 @@ class SettingSpec:
         return PREFIX + self.key.upper().replace(".", "_")
 
     def mask_value(self, value: object) -> object:
-        """The value, or what of it anybody may see."""
+        """Return the value, or the part of it that anybody may see."""
         if value is None or value in ("", (), []):
             return value
         return "***" if self.secret else _mask_password(value)
@@ -134,7 +135,7 @@ def _describe_allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _read_docstrings(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Each field of the class with the docstring below it, which Python itself does not keep."""
+    """Map each field of the class to the docstring below it, which Python itself does not keep."""
     source = Path(inspect.getfile(sys.modules[section.__module__]))
     tree = ast.parse(source.read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,4 +1,5 @@
-"""Every knob of the service, with unit and default: one TOML file, checked whole."""
+"""Every setting of the service, with its unit and default. One TOML file sets them, and is
+checked as a whole."""
 
 import os
 import pwd
@@ -43,7 +44,7 @@ PolicyName = Annotated[
 
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
-"""Words of Slurm's PrivateData that Mirage has a view of (domain/access/caller.py)."""
+"""Words of Slurm's PrivateData that Mirage obeys (domain/access/caller.py)."""
 
 THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -328,9 +329,10 @@ class Settings(_Section):
 
 
 def load_settings(path: Path | None) -> Settings:
-    """The settings of `path`, or of the file that is implied, and of the environment before it.
+    """Load the settings of `path`, or of the default file, and of the environment, which overrides
+    the file.
 
-    Raises ConfigError with every fault at once.
+    Raises ConfigError, which lists every fault.
     """
     return config_file.validate_config(Settings, read_config(path))
 

@@ -39,7 +39,8 @@ def build_document(taken: Replay, report: SimulationReport) -> dict[str, Any]:
 
 
 def summarize_rows(taken: Replay) -> dict[str, Any]:
-    """Return one sentence on the rows: how many were jobs, refused and skipped."""
+    """Count the log's rows. `read` is the sum of jobs, refused rows and skipped rows; the other
+    rows are counted by kind and reason."""
     return {"read": taken.read, **count_rows_by_reason(taken)}
 
 
