@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, BackgroundTasks, Query, Request
 
 from mirage.api.openapi import describe_write_errors
 from mirage.api.schemas import chain_schemas
@@ -16,8 +16,13 @@ from mirage.services.chains import submit_instruction
 from mirage.services.control import limit_overrides
 from mirage.services.provision.next_release import plan_next_release
 from mirage.store.chains import push_times
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 router = APIRouter(tags=["machines"])
+
+NOTED_S = 600
+"""A call from a node is written down only if the last one written is this many seconds old."""
 
 
 @router.get(
@@ -27,7 +32,10 @@ router = APIRouter(tags=["machines"])
     response_model_exclude_unset=True,
 )
 def get_next_link(
+    *,
     chain_id: ChainPath,
+    request: Request,
+    after: BackgroundTasks,
     given: Context,
     who: Identified,
     tx: Reading,
@@ -43,6 +51,12 @@ def get_next_link(
     found = get_visible_chain(tx, ChainId(chain_id), who)
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+    now = given.clock()
+    if _is_from_another_host(request):
+        noted = clusters.read_node_asked_at(tx, given.cluster_id)
+        if noted is None or now - noted >= NOTED_S:
+            # After the answer: this request holds a transaction, and must not wait for a second.
+            after.add_task(_note_node, given.store, given.cluster_id, now)
     if found.mode is not ChainMode.SUBMIT:
         plan = plan_next_release(
             tx,
@@ -51,16 +65,28 @@ def get_next_link(
             index=link,
             default=given.policy,
             limits=limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits),
-            now=given.clock(),
+            now=now,
             tick_s=given.queue_interval_s,
         )
         return chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
         )
-    answer = submit_instruction.get_submit_instruction(
-        tx, found, given.clock(), given.queue_interval_s
-    )
+    answer = submit_instruction.get_submit_instruction(tx, found, now, given.queue_interval_s)
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
+
+
+def _is_from_another_host(request: Request) -> bool:
+    """Return whether the caller is on another host.
+
+    A caller at the unix socket is on this host. So is one whose address is the one it called.
+    """
+    server = request.scope.get("server")
+    return request.client is not None and server is not None and request.client.host != server[0]
+
+
+def _note_node(store: Store, cluster_id: int, now: int) -> None:
+    with store.begin() as tx:
+        clusters.set_node_asked_at(tx, cluster_id, now)
 
 
 @router.post(

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0190"
+SCHEMA = "0200"
 """The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -47,6 +47,7 @@ clusters = Table(
     Column("pushed_at", BigInteger),  # when slurmctld last told of an end
     Column("pushed_link_at", BigInteger),  # the same, of a link
     Column("push_missed_at", BigInteger),  # when the queue told first of a link's end
+    Column("node_asked_at", BigInteger),  # when a link on another host last asked
     Column("demoted_at", BigInteger),  # when wrong forecasts last took it from act to shadow
     UniqueConstraint("name"),
 )

@@ -112,3 +112,13 @@ def read_lease_end(tx: Transaction, cluster_id: int) -> int | None:
 
 def release_lease(tx: Transaction, cluster_id: int, holder: str) -> None:
     tx.execute(delete(leases).where(leases.c.cluster_id == cluster_id, leases.c.holder == holder))
+
+
+def read_node_asked_at(tx: Transaction, cluster_id: int) -> int | None:
+    """Return when a link on another host last asked the service; None: no link has."""
+    found = tx.scalar(select(clusters.c.node_asked_at).where(clusters.c.id == cluster_id))
+    return None if found is None else int(found)
+
+
+def set_node_asked_at(tx: Transaction, cluster_id: int, at: int) -> None:
+    tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(node_asked_at=at))

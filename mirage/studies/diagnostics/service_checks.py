@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,6 +15,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.errors import MirageError
 from mirage.http.allowed_hosts import build_hosts
 from mirage.policy import registry
+from mirage.store.chains import chains
 from mirage.store.operations import clusters, telemetry
 from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
@@ -27,6 +29,7 @@ def check_service(settings: Settings, url: str | None) -> list[Finding]:
         run_check("models", lambda: check_models(settings)),
         run_check("service", lambda: check_readiness(settings)),
         run_check("Slurm's answers", lambda: check_unread_rows(settings)),
+        run_check("nodes", lambda: check_nodes(settings)),
         *_check_socket(settings),
         *(
             []
@@ -64,6 +67,29 @@ def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
         "The service's log shows each row once. Mirage makes no forecast for the jobs of these "
         "rows, and moves none of them"
     )
+
+
+_NODE_HELP = (
+    "run `curl URL/healthz` on a node, with the url of its client.conf. If nothing answers, "
+    "set service.host to an address that nodes reach, and open its port in the firewall. A link "
+    "that reaches no service makes its own plan. Calls through a proxy on this host do not count"
+)
+
+
+def check_nodes(settings: Settings) -> tuple[Severity, str]:
+    """Check whether links on compute nodes reach the service, by the calls that came from them."""
+    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+        ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+        cluster_id = ids.get(settings.cluster.name, 0)
+        asked_at = clusters.read_node_asked_at(tx, cluster_id)
+        has_chain = bool(chains.list_chains(tx, cluster_id, limit=1))
+    if asked_at is not None:
+        at = datetime.fromtimestamp(asked_at, UTC)
+        return Severity.GOOD, f"links on nodes asked the service last at {at:%Y-%m-%d %H:%M} UTC"
+    told = "no link has asked the service from a node yet"
+    if not has_chain:
+        return Severity.GOOD, f"{told}: there was no chain yet"
+    return Severity.WARNING, f"{told}: {_NODE_HELP}"
 
 
 def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:

@@ -1,13 +1,17 @@
 """What links and slurmctld ask of the service."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from mirage.api.app import ApiContext
+from mirage.api.routes.job_callbacks import NOTED_S
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.domain.chain import ChainId, ChainMode, LinkState
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobState
@@ -18,8 +22,9 @@ from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 from tests.support.api.rows import HOUR, add_chain
-from tests.support.api.running import CHAIN, NOW, Client, Stage
+from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 from tests.support.chains import make_link
+from tests.support.patient import PATIENCE_S
 from tests.support.slurm.printed_jobs import read_record
 
 NEXT = f"/api/v1/chains/{CHAIN}/next"
@@ -154,3 +159,41 @@ def test_nobody_else_is_believed(
 )
 def test_an_end_is_a_jobs_number_and_nothing_else(pushed: Client, wrong: dict[str, object]) -> None:
     assert pushed.post(COMPLETIONS, body(**wrong), who="root").status_code == 422
+
+
+def ask_from(client: Client, address: str, who: str = "alice") -> int:
+    """Ask about the next link from an address of this host; return the status."""
+    signed = build_signed_text("GET", NEXT, b"", CLUSTER)
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as http:
+        headers = {"Authorization": f"MUNGE {who}:{signed}"}
+        return http.get(client.url + NEXT, headers=headers).status_code
+
+
+def test_a_link_that_asks_from_another_host_is_noted(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    def read_noted() -> int | None:
+        with store.read() as tx:
+            return clusters.read_node_asked_at(tx, cluster_id)
+
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+    assert ask_from(client, "127.0.0.1") == 200
+    assert ask_from(client, "127.0.0.2", "bob") == 403
+    assert read_noted() is None
+    assert ask_from(client, "127.0.0.2") == 200
+    until = time.monotonic() + PATIENCE_S  # it is written after the answer
+    while read_noted() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert read_noted() == NOW
+
+
+def test_a_call_from_a_node_is_written_once_in_ten_minutes(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+        clusters.set_node_asked_at(tx, cluster_id, NOW - NOTED_S + 1)
+    assert ask_from(client, "127.0.0.2") == 200
+    with store.read() as tx:
+        assert clusters.read_node_asked_at(tx, cluster_id) == NOW - NOTED_S + 1

@@ -1,4 +1,4 @@
-"""What `mirage doctor` says of rows that do not read."""
+"""What `mirage doctor` says of rows that do not read, and of nodes that ask the service."""
 
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +12,8 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
 from mirage.store.operations.telemetry import CallCounts
 from mirage.studies.diagnostics.finding import Severity
-from mirage.studies.diagnostics.service_checks import check_unread_rows
+from mirage.studies.diagnostics.service_checks import check_nodes, check_unread_rows
+from tests.support.api.rows import add_chain
 
 
 @pytest.fixture
@@ -40,3 +41,19 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
     verdict, told = check_unread_rows(settings)
     assert verdict is Severity.WARNING
     assert "could not read, summed over all answers: squeue 1,440. " in told
+
+
+def test_nodes_that_reach_the_service_are_told_and_else_what_to_check(settings: Settings) -> None:
+    unasked = "no link has asked the service from a node yet: "
+    assert check_nodes(settings) == (Severity.GOOD, unasked + "there was no chain yet")
+    with closing(Store(settings.database_url)) as store:
+        with store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+            add_chain(tx, cluster_id)
+        verdict, told = check_nodes(settings)
+        assert verdict is Severity.WARNING
+        assert told.startswith(unasked + "run `curl URL/healthz` on a node")
+        with store.begin() as tx:
+            clusters.set_node_asked_at(tx, cluster_id, 1_800_000_000)
+    told = "links on nodes asked the service last at 2027-01-15 08:00 UTC"
+    assert check_nodes(settings) == (Severity.GOOD, told)
