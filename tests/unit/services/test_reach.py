@@ -14,8 +14,8 @@ from mirage.services.provision.decision_context import Rules
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.store.database.engine import Store
 from tests.support.services.scene import Always
-from tests.support.services.slurm_jobs import Written, running, standby
-from tests.unit.services.test_moves import last, tick
+from tests.support.services.slurm_jobs import Written, find_last_decision, running, standby
+from tests.unit.services.test_moves import tick
 
 COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 
@@ -38,7 +38,7 @@ def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
     cluster = cluster_of(account)
     tick(acting_store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
     assert cluster.moves == []
-    row = last(acting_store, 2)
+    row = find_last_decision(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "may not move jobs" in row.reason
     assert "plain Slurm starts it when its predecessor ends" in row.reason
