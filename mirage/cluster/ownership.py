@@ -5,9 +5,9 @@ from mirage.errors import ClusterRefused
 
 
 def refuse_another_owner(job_id: JobId, uid: int | None, owner: int) -> None:
-    """Whatever a chain's marks say: nobody's job is moved for somebody else's chain."""
+    """Raise ClusterRefused if the job's owner `uid` is not the chain's, whatever its mark says."""
     if uid != owner:
-        whose = "nobody known" if uid is None else f"uid {uid}"
+        whose = "an unknown user" if uid is None else f"uid {uid}"
         raise ClusterRefused(
-            f"job {job_id} is a job of {whose}, and its chain is uid {owner}'s: it is not touched"
+            f"job {job_id} belongs to {whose} but its chain to uid {owner}: the job is not touched"
         )

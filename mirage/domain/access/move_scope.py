@@ -27,11 +27,11 @@ class MoveScope:
 
     def describe_scope(self) -> str:
         if not self.known:
-            return "nobody says whose: each move is tried"
+            return "whatever jobs Slurm lets it move, which is not known in advance"
         if self.everybody:
             return "everybody's jobs"
         if not self.accounts:
-            return "its own jobs alone: it is neither Operator nor coordinator of an account"
+            return "only its own jobs: it is neither Operator nor coordinator of an account"
         names = sorted(self.accounts)
         more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
         return f"jobs of accounts that it coordinates ({', '.join(names[:_SHOWN])}{more})"

@@ -68,11 +68,13 @@ def find_plan_minutes(dependency: str, predecessor: JobId) -> int | None:
 def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
     """The list with a plan as Mirage's own part. Raises InputError where none can stand."""
     if not 0 < minutes <= MOST_MINUTES:
-        raise InputError(f"a plan is 1 to {MOST_MINUTES} minutes after a start, not {minutes}")
+        raise InputError(
+            f"a planned release is 1 to {MOST_MINUTES} minutes after a start, not {minutes}"
+        )
     if not can_take_plan(dependency, predecessor):
         raise InputError(
-            f"dependency {normalize_dependency(dependency)!r} has terms of its owner's: "
-            f"Slurm takes no plan for {predecessor} beside them"
+            f"dependency {normalize_dependency(dependency)!r} has terms of the job's owner: "
+            f"Slurm takes no planned release after {predecessor} beside them"
         )
     return f"{_format_own_term(predecessor)}?after:{predecessor}+{minutes}"
 
@@ -95,7 +97,7 @@ def remove_own_term(dependency: str, predecessor: JobId) -> str:
         return normalize_dependency(dependency)
     if "?" in dependency:
         raise InputError(
-            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: "
+            f"dependency {normalize_dependency(dependency)!r} is met by any of its terms: "
             f"without {_format_own_term(predecessor)} it would mean something else, so Mirage "
             "leaves it alone"
         )
@@ -111,7 +113,7 @@ def add_own_term(dependency: str, predecessor: JobId) -> str:
         return normalize_dependency(dependency)
     if "?" in dependency:
         raise InputError(
-            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: "
+            f"dependency {normalize_dependency(dependency)!r} is met by any of its terms: "
             f"{_format_own_term(predecessor)} cannot be added to it"
         )
     return ",".join([_format_own_term(predecessor), *_split_terms(dependency, ",")])

@@ -46,8 +46,8 @@ def check_unheld(job_id: JobId, shown: Sequence[HoldState]) -> None:
     for each in shown:
         if is_held(each.reason, each.priority):
             raise JobChanged(
-                f"job {job_id} is held already ({each.reason or 'priority 0'}): a hold of "
-                "Mirage's would take that one's place"
+                f"job {job_id} is held already ({each.reason or 'priority 0'}): "
+                "Mirage's hold would replace that hold"
             )
 
 
@@ -55,7 +55,9 @@ def check_hold_made(job_id: JobId, shown: Sequence[HoldState]) -> None:
     """After the hold. Raises JobChanged where it is not a user's, so not Mirage's."""
     _check_pending(job_id, shown, "held")
     if any(each.reason == ADMINS for each in shown):
-        raise JobChanged(f"job {job_id} was held by an admin just now: the hold is theirs")
+        raise JobChanged(
+            f"job {job_id} was held by an admin just now: only an admin can release it"
+        )
 
 
 def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
@@ -64,7 +66,7 @@ def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
     for each in shown:
         if not is_users_hold(each.reason):
             raise JobChanged(
-                f"job {job_id} is not released: what holds it is not a user's hold "
+                f"job {job_id} is not released: no user's hold keeps it waiting "
                 f"({each.reason or 'no reason'})"
             )
 
@@ -79,4 +81,4 @@ def is_hold_too_late(shown: Sequence[HoldState]) -> bool:
 
 def _check_pending(job_id: JobId, shown: Sequence[HoldState], done: str) -> None:
     if not shown or not all(each.waits for each in shown):
-        raise JobChanged(f"job {job_id} is not {done}: it does not wait")
+        raise JobChanged(f"job {job_id} is not {done}: it is not waiting any more")

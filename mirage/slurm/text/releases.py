@@ -12,11 +12,11 @@ _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
 _SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """With the fixes of 2 September 2026, each in its series; later series have them from the start."""
 _CVE = (
-    "it lacks the fixes of 2 September 2026: there an Operator, as this account {is_one}, can "
-    "alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
+    "it lacks the fixes of 2 September 2026. Without them an Operator, which this account "
+    "{is_one}, can alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
     "make the account a coordinator instead (docs/admin/install.md). "
     "A distribution's package may have "
-    "the fix and keep the old number: its changelog says so"
+    "the fix and keep the old number: see its changelog"
 )
 
 
@@ -31,16 +31,16 @@ def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterat
     if operator is not False and not _is_safe(release):
         yield _CVE.format(is_one="is" if operator else "may be")
     if release == (25, 5, 0):
-        yield "arrays that begin to earn age can end slurmctld: 25.05.1 mends it"
+        yield "job arrays that begin to earn age can crash slurmctld: upgrade to 25.05.1"
     if (24, 11, 0) <= release <= (24, 11, 5):
         yield (
-            "of jobs with --signal the extern step may end at the signal, and with it what runs "
-            "there (pam_slurm_adopt): 24.11.6 mends it"
+            "the signal of --signal may end a job's extern step and the processes in it "
+            "(pam_slurm_adopt): upgrade to 24.11.6"
         )
     if release in {(23, 11, 0), (23, 11, 1)}:
         yield (
-            "a hold, such as `mirage chain pause`, changes the node count of jobs that name none: "
-            "23.11.2 mends it"
+            "a hold, as by `mirage chain pause`, changes the node count of jobs that name none: "
+            "upgrade to 23.11.2"
         )
 
 
@@ -49,7 +49,7 @@ def describe_untested(release: SlurmRelease) -> str:
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
     releases = ", ".join(map(format_release, TRIED))
-    return f"Mirage was not tried on {format_series(release)}: it was on {releases}"
+    return f"Mirage was not tried on {format_series(release)}, only on {releases}"
 
 
 def describe_tested_match(release: SlurmRelease) -> str:

@@ -366,7 +366,7 @@ def test_a_job_that_slurm_gives_to_somebody_else_is_not_touched(
         lambda: cluster.cancel_job(JOB, owner=ALICE),
     ]
     for move in moves:
-        with pytest.raises(ClusterRefused, match="job 35 is a job of uid 1002"):
+        with pytest.raises(ClusterRefused, match="job 35 belongs to uid 1002"):
             move()
     assert commands.calls("scontrol") == commands.calls("scancel") == []
 

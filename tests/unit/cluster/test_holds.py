@@ -87,7 +87,7 @@ def test_a_hold_that_reached_a_job_which_had_just_started_is_taken_back(
     commands: FakeCommands, slurm: SlurmCli, tmp_path: Path
 ) -> None:
     shows(commands, tmp_path, WAITS, after=RUNS_HELD)
-    with pytest.raises(JobChanged, match="does not wait"):
+    with pytest.raises(JobChanged, match="is not waiting any more"):
         slurm.hold_job(JOB, owner=ALICE)
     assert told(commands) == [["uhold", "7"], ["release", "7"]]
 

@@ -172,5 +172,5 @@ def test_slurm_would_take_such_a_delay_for_another_one(minutes: int) -> None:
 )
 def test_beside_its_owners_terms_no_plan_stands(users: str) -> None:
     assert not can_take_plan(users, PREDECESSOR)
-    with pytest.raises(InputError, match="terms of its owner's"):
+    with pytest.raises(InputError, match="terms of the job's owner"):
         replace_with_plan(users, PREDECESSOR, 5)
