@@ -1,4 +1,4 @@
-"""Names for numpy's arrays by what they hold. A name says no shape: a docstring does."""
+"""Names for numpy's arrays by what they hold. The shape stands in docstrings."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,9 +7,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Texts = NDArray[np.object_]
-"""Of str."""
+"""An array of str."""
 
 Observation = NDArray[np.float32]
-"""[F]: what a model sees at one instant."""
+"""[F]: the features that a model sees at one instant."""
 Observations = NDArray[np.float32]
-"""[..., F]: of several handovers or instants."""
+"""[..., F]: the features of several hand-overs or instants."""

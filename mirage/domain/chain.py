@@ -1,4 +1,4 @@
-"""A chain keeps one service alive over many jobs; a link is one job's place in it."""
+"""Chains and links. A chain keeps one computation running over many jobs, its links."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ from mirage.errors import IllegalTransition
 ChainId = NewType("ChainId", str)
 
 MAX_LINKS = 1000
-"""A week of links of ten minutes. A longer chain is a typing error."""
+"""The most links of a chain: a week of links of ten minutes. More is a typing error."""
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH, _ID_TIE, _ID_TIE_DIGITS = 20, 4, 5
@@ -35,7 +35,8 @@ class Mark:
 
 
 def find_mark(comment: str) -> Mark | None:
-    """The last mark in a job's comment: the wrapper appends, so ours is the last."""
+    """Return the last mark in a job's comment; None: there is none. The wrapper appends its
+    mark."""
     matches = list(_MARK.finditer(comment))
     if not matches:
         return None
@@ -76,18 +77,19 @@ class Presubmit(StrEnum):
     """The party that puts the links into the queue."""
 
     NEXT = "next"
-    """Each link its successor, when it starts."""
+    """Each link submits its successor when it starts."""
     ALL = "all"
-    """The submitter, all of them: where nodes may not submit."""
+    """The user's submission submits all links, for sites where nodes may not submit."""
 
 
 class Style(StrEnum):
     """The style of a link that starts early: what it does beside its predecessor."""
 
     SEQUENTIAL = "sequential"
-    """It holds its nodes, and runs no line of the script before the predecessor has ended."""
+    """It holds its nodes, and does not run the script until the predecessor has ended."""
     CONCURRENT = "concurrent"
-    """It runs its script at once. Also what no style means, in rows from before there was one."""
+    """It runs its script at once. Rows without a style, from older releases, mean this style
+    too."""
     SWITCH = "switch"
     """The predecessor saves and ends early."""
     WAIT = "wait"
@@ -101,15 +103,15 @@ class ChainMode(StrEnum):
 
     STANDBY = "standby"
     SUBMIT = "submit"
-    """It is submitted when it shall be eligible, and not before."""
+    """The successor is submitted at the moment at which it is to be eligible."""
 
 
 class ChainState(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
-    """No further link starts until somebody resumes it; the running link goes on."""
+    """No further link starts until somebody resumes the chain. The running link continues."""
     FINISHED = "finished"
-    """All links ran, or the user's work is done."""
+    """All links ran, or the user reported that the work is done."""
     CANCELLED = "cancelled"
     FAILED = "failed"
 
@@ -136,40 +138,44 @@ class Chain:
     user: str = ""
     state: ChainState = ChainState.ACTIVE
     links_planned: int | None = None
-    """None: adopted from Slurm without a registration; the links themselves know."""
+    """The planned number of links; None: the chain was found in Slurm without a registration, and
+    only its links know the number."""
     policy: str | None = None
-    """None: the cluster's default."""
+    """The chain's policy; None: the cluster's default."""
     overlap_price: float = OVERLAP_PRICE
     """What an hour of overlap costs, in hours of interruption."""
     asked_price: float | None = None
-    """The price that its user gave; None: that of its style (`domain.overlap_price`)."""
+    """The price that its user gave; None: the price of its style (`domain.overlap_price`)."""
     start_up_s: int | None = None
-    """Of a link that switches, as the chain's own hand-overs show it; None: none has yet."""
+    """Seconds of a link's start-up in style switch, by the chain's own hand-overs; None: none
+    yet."""
     missed_s: int | None = None
-    """The interruption that its worked-out price expects; None: no price has been worked out."""
+    """Seconds of interruption that its computed price expects; None: no price has been computed."""
     total_s: int | None = None
-    """The chain ends when its links have run for this many seconds in total; None: it ends after
+    """The chain ends when its links have run this many seconds in total; None: it ends after
     `links_planned` links."""
     max_overlap_s: int | None = None
-    """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
-    never overlap; None: nobody said (`get_allowed_overlap_s`)."""
+    """Seconds before its predecessor's end at which a link may start. The guard of a link that
+    starts earlier sends it back into the queue. 0: links never overlap; None: the default
+    (`get_allowed_overlap_s`)."""
     presubmit: Presubmit = Presubmit.NEXT
     style: Style | None = None
     mode: ChainMode = ChainMode.STANDBY
     min_runtime_s: int | None = None
-    """A link that fails sooner has failed fast; None: ten minutes."""
+    """A link that fails after less than this many seconds has failed fast; None: ten minutes."""
     created_at: int = 0
     cause: Cause | None = None
-    """Who brought it into this state, and why; None: it just goes on."""
+    """Who brought the chain into this state, and why; None: the chain simply continues."""
     at_risk: ChainRisk | None = None
     resumed_at: int | None = None
-    """When somebody last resumed it."""
+    """When somebody last resumed the chain."""
     registered_job: JobId | None = None
-    """The first link's job, as its registrant named it; None: adopted, or none was named."""
+    """The first link's job, by the registration; None: the registration named none, or there was
+    none."""
 
     @property
     def is_registered(self) -> bool:
-        """True if the chain's user, or somebody for them, has told of it."""
+        """True if the chain was registered by its user, or for its user."""
         return self.links_planned is not None
 
     @property
@@ -212,9 +218,9 @@ class Planner(StrEnum):
 
     SERVICE = "service"
     LINK = "link"
-    """The link that runs, with no service to ask."""
+    """The running link, without a service."""
     USER = "user"
-    """The chain's owner, or an admin, by hand: that plan is left as it is."""
+    """The chain's owner or an admin, by hand. Mirage leaves such a plan as it is."""
 
 
 class Position(StrEnum):
@@ -238,7 +244,7 @@ _NEXT_LINK: dict[LinkState, frozenset[LinkState]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Index 1 is the chain's first job."""
+    """A link: one job of a chain. Index 1 is the chain's first job."""
 
     chain_id: ChainId
     index: int
@@ -252,39 +258,40 @@ class Link:
     time_limit_s: int | None = None
     eligible: int | None = None
     freed_at: int | None = None
-    """When Mirage, or a plan that stood in Slurm, made it eligible; None while nothing did."""
+    """When Mirage, or a planned release in Slurm, made the link eligible; None: not yet."""
     freed_by: Planner | None = None
-    """Whose move or plan that was."""
+    """Who released the link or planned its release."""
     plan_min: int | None = None
-    """Minutes after its predecessor's start at which Slurm makes it eligible by itself, as its
-    dependency says; None: it says no such thing."""
+    """Minutes after its predecessor's start at which the link's dependency makes it eligible; None:
+    the dependency has no planned release."""
     planned_release: int | None = None
-    """The instant that this means; None also while its predecessor has not started."""
+    """The instant of the planned release; None also while the predecessor has not started."""
     planned_by: Planner | None = None
-    """Whose plan stands; USER without a plan: somebody has taken one away by hand."""
+    """Who planned the release; USER without a plan: somebody removed a plan by hand."""
     start: int | None = None
     end: int | None = None
     end_state: JobState | None = None
     seen_at: int = 0
-    """The last snapshot that showed it."""
+    """The instant of the last snapshot that showed the link's job."""
     reason: str = ""
-    """Why it waits, in Slurm's word, without lists of nodes; empty once it does not."""
+    """Slurm's pending reason, without lists of nodes; empty once the job no longer waits."""
     hindered: str = ""
-    """The last thing of this wait that no forecast could know (`slurm.text.pending_reasons`): a
-    hold, a limit, maintenance. Such a wait is held against no forecast, and none learns from it."""
+    """The last cause of this wait that no forecast could know (`slurm.text.pending_reasons`): a
+    hold, a limit, maintenance. Such a wait neither judges a forecast nor teaches one."""
     planned_start: int | None = None
-    """That Slurm plans while it waits, as squeue shows it; None: it plans none, as of a held one.
-    """
+    """The start that Slurm plans while the job waits, by squeue; None: Slurm plans none, for
+    example for a held job."""
     held_at: int | None = None
-    """When Mirage held its job; None: no hold of it is Mirage's, or that one is gone."""
+    """When Mirage held the job; None: Mirage does not hold it."""
     expected_end: int | None = None
-    """When Slurm will end it if it still runs then, as squeue shows of a running one."""
+    """When Slurm will end the running job, by squeue."""
     replaced_at: int | None = None
-    """When its job last took the place of one that had gone without having run."""
+    """When the link's job last replaced a job that was gone without having run."""
 
     @property
     def has_vanished(self) -> bool:
-        """It ended without ever having run: cancelled while it waited, or past its deadline."""
+        """True if the link ended without having run: cancelled while it waited, or past its
+        deadline."""
         return self.state is LinkState.ENDED and self.start is None
 
     def move_to(self, target: LinkState) -> "Link":

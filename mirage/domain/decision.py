@@ -1,4 +1,4 @@
-"""The facts of a hand-over that a policy is shown, and its answer."""
+"""The facts of a hand-over that a policy sees, and the policy's decision."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,9 +28,9 @@ class Action(StrEnum):
     PIN = "pin"
     HOLD = "hold"
     PLAN = "plan"
-    """Held, with the release written into its dependency: Slurm alone carries that out."""
+    """Keep the standby held, with a planned release in its dependency, which Slurm carries out."""
     SUBMIT = "submit"
-    """Of a chain without standing jobs: the successor is submitted, eligible at once."""
+    """Submit the successor, eligible at once; for a chain of mode submit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Waits:
 
 
 RECENT_JOBS = 1000
-"""So many of the jobs that started last a view shows, in service and in replays."""
+"""The number of jobs, the last that started, that a view shows, in service and in replays."""
 RECENT_HANDOVERS = 100
 
 
@@ -70,45 +70,46 @@ class PolicyView:
 
     now: int
     predecessor_end: int
-    """At the latest (`Link.get_planned_end`)."""
+    """When the predecessor ends at the latest (`Link.get_planned_end`)."""
     predecessor_start: int | None = None
-    """None: a whole time limit before its end."""
+    """When the predecessor started; None: a whole time limit before its end."""
     cluster: str = ""
-    """Its name, as cluster files have it; empty where it is not known."""
+    """The name of the cluster, as cluster files have it; empty: not known."""
     partition: str
     nodes: int
     time_limit_s: int
-    """Of the standby."""
+    """The standby's partition, nodes and time limit."""
     overlap_price: float = OVERLAP_PRICE
     jobs: Waits
-    """Jobs of the partition that started lately."""
+    """The waits of jobs of the partition that started recently."""
     handovers: Waits
-    """Past hand-overs on this cluster of chains of this size class."""
+    """The waits of past hand-overs on this cluster, of chains of this size class."""
     queue: Queue
     free_nodes: int
     observation: NDArray[np.float32] | None = None
-    """[F], of `features.observation.spec`; None where it cannot be made."""
+    """[F], as `features.observation.spec` defines it; None: it cannot be computed."""
     unobserved: str = "there is no observation"
-    """Why there is none."""
+    """Why there is no observation."""
     window: NDArray[np.float32] | None = None
-    """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
-    None where they are not kept."""
+    """[W, F]: the observations of this run so far, ten minutes apart. The last one is
+    `observation`. None: they are not kept."""
     twin_s: NDArray[np.int32] | None = None
-    """[19]: quantiles of the wait, were the standby eligible now, at `twin_features.LEVELS`,
-    seconds: the twin's last answer. None where it was not asked."""
+    """[19]: quantiles of the wait in seconds if the standby were eligible now, at
+    `twin_features.LEVELS`, by the twin's last answer. None: the twin was not asked."""
     position: Position = Position.HELD
-    """Where the standby stands."""
+    """The position of the standby."""
     planned_start: int | None = None
-    """Of the standby, as Slurm's backfill plans it where it stands; None: no plan is known."""
+    """The standby's start that Slurm's backfill plans in its present position; None: not known."""
     can_pin: bool = False
-    """It may stand pinned: the admin lets it, the predecessor's nodes are up, and they have no room
-    for both links, so that it cannot start there before its predecessor ends."""
+    """Whether the standby may be pinned: the admin allows it, the predecessor's nodes are up, and
+    they have no room for both links, so that it cannot start there before its predecessor ends."""
     max_overlap_s: int | None = None
-    """How early before its predecessor's end it may start; None: nothing bounds it."""
+    """Seconds before its predecessor's end at which the standby may start; None: unbounded."""
     sent_back: bool = False
-    """It started earlier than that once, and forecasts of its wait are believed no more."""
+    """Whether it once started earlier than that. Then forecasts of its wait are not trusted any
+    more."""
     accrues_always: bool = False
-    """It earns age in every position: PriorityFlags=ACCRUE_ALWAYS."""
+    """Whether it earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
 
     @property
     def time_left_s(self) -> int:
@@ -117,7 +118,7 @@ class PolicyView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A policy's answer, with the sentence an admin reads."""
+    """A policy's decision, with a sentence for the admin."""
 
     action: Action
     reason: str

@@ -24,5 +24,5 @@ class Handover:
         return max(0, self.predecessor_end - self.successor_start) / HOUR_S
 
     def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
-        """Interruption + λ·overlap, in hours."""
+        """Return interruption + λ·overlap, in hours."""
         return self.interruption_h + overlap_price * self.overlap_h

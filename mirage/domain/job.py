@@ -24,10 +24,11 @@ class JobState(StrEnum):
     STAGE_OUT = "STAGE_OUT"
     RESIZING = "RESIZING"
     EXPEDITING = "EXPEDITING"
-    """It is to be requeued before all others, once the epilogs of its nodes have been seen to fail
-    (sbatch --requeue=expedite, since 25.11); until then it waits, and may end up held."""
+    """To be requeued before all other jobs once the epilogs of its nodes have failed (sbatch
+    --requeue=expedite, since 25.11). Until then it waits, and may end up held."""
     REQUEUED = "REQUEUED"
-    """Accounting's word for a run that ended so; the job has a newer record and waits again."""
+    """Accounting's word for a run that ended by a requeue. The job has a newer record and waits
+    again."""
     REQUEUE_FED = "REQUEUE_FED"
     REQUEUE_HOLD = "REQUEUE_HOLD"
     RESV_DEL_HOLD = "RESV_DEL_HOLD"
@@ -43,7 +44,7 @@ class JobState(StrEnum):
     PREEMPTED = "PREEMPTED"
     TIMEOUT = "TIMEOUT"
     UNKNOWN = "UNKNOWN"
-    """A word Mirage does not know: the job is there, nothing is concluded from it."""
+    """A word that Mirage does not know. The job exists, and nothing else is concluded."""
 
     @property
     def is_waiting(self) -> bool:
@@ -51,7 +52,7 @@ class JobState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Holds nodes. A completing job still does, but its work has ended."""
+        """True if the job holds nodes. A completing job still does, but its work has ended."""
         return self in _RUNNING
 
     @property
@@ -112,29 +113,30 @@ class Job:
     qos: str = ""
     name: str = ""
     reason: str = ""
-    """Why a pending job waits, in Slurm's word."""
+    """Slurm's pending reason."""
     priority: int | None = None
     eligible: int | None = None
     start: int | None = None
-    """When it began to run; None: it has not, or never did."""
+    """When the job began to run; None: it has not run."""
     end: int | None = None
-    """When it ended, whether it had run or not."""
+    """When the job ended, whether it had run or not."""
     elapsed_s: int | None = None
-    """How long it ran, where that is not from start to end: it was suspended. Of one that runs, so
-    far. Only accounting tells it, and the history does not keep it."""
+    """Seconds that the job ran, if that is not from start to end because it was suspended; so far,
+    if it still runs. Only accounting has this value, and the history does not keep it."""
     planned_start: int | None = None
-    """When Slurm's backfill plans to start it, while it waits."""
+    """When Slurm's backfill plans to start the waiting job."""
     expected_end: int | None = None
-    """When Slurm will end it, by its time limit, while it runs."""
+    """When the time limit will end the running job."""
     cancelled_at: int | None = None
-    """When it was taken out of the queue without having run."""
+    """When the job left the queue without having run."""
     time_limit_s: int | None = None
-    """`timelimit.UNLIMITED` where there is none."""
+    """Seconds; `timelimit.UNLIMITED`: there is no limit."""
     nodes: int = 1
     cpus: int = 0
     gpus: int = 0
     memory_mib: int = 0
-    """Over all its nodes; 0: not known. Only traces tell it, and the history does not keep it."""
+    """MiB over all its nodes; 0: not known. Only traces have this value, and the history does not
+    keep it."""
     exit_code: str = ""
     dependency: str = ""
     node_list: str = ""
@@ -171,17 +173,17 @@ class Job:
 
     @property
     def has_never_run(self) -> bool:
-        """It has left the queue without having run."""
+        """True if the job left the queue without having run."""
         return self.cancelled_at is not None
 
     @property
     def ready_at(self) -> int:
-        """The instant from which Slurm could have started the job, as far as is known."""
+        """The first instant at which Slurm could have started the job, as far as is known."""
         return compute_ready_at(self.submit, self.eligible)
 
     @property
     def wait_s(self) -> int | None:
-        """None: it has not run."""
+        """The job's wait in seconds; None: the job has not run."""
         return (
             None if self.start is None else compute_wait_s(self.start, self.submit, self.eligible)
         )

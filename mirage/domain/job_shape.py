@@ -1,4 +1,4 @@
-"""A job that nobody has submitted yet, and what is foretold of its wait."""
+"""Shapes of jobs that nobody has submitted yet, and forecasts of their waits."""
 
 from dataclasses import dataclass
 from math import log2
@@ -6,7 +6,7 @@ from math import log2
 from mirage.domain.decision import Forecast
 
 WHOLE_NODES = 0
-"""In place of a number of GPUs."""
+"""In place of a number of GPUs: the job takes whole nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,9 @@ class JobShape:
     nodes: int
     time_limit_s: int
     gpus: int = WHOLE_NODES
-    """Over all its nodes, where jobs share nodes."""
+    """GPUs over all nodes, if jobs share nodes."""
     account: str = ""
-    """Empty: nobody's in particular."""
+    """Empty: no account in particular."""
 
     def measure_distance(self, other: "JobShape") -> float:
         """Return how far another job of the same partition is from this one, in doublings."""
@@ -33,28 +33,29 @@ class ForecastAccuracy:
 
     jobs: int
     days: int
-    """On which they were submitted."""
+    """The number of days on which the jobs were submitted."""
     within: float
-    """The share that started between p10 and p90; 0.8 is meant."""
+    """The share of jobs that started between p10 and p90; 0.8 is right."""
     below_p90: float
-    """0.9 is meant."""
+    """The share of jobs that started before p90; 0.9 is right."""
     error_s: float
-    """The median of how far they started from p50."""
+    """The median difference between the wait and p50, in seconds."""
     shift: tuple[float, float, float] | None
-    """What p10, p50 and p90 would have needed, of log(1 + hours); None: too few to say."""
+    """The corrections that p10, p50 and p90 would have needed, in log(1 + hours); None: too few
+    jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeForecast:
-    """A shape that the worker looks after."""
+    """A shape of which the worker keeps a forecast."""
 
     shape: JobShape
     usual: int
-    """Jobs of it lately; 0: somebody asked."""
+    """Recent jobs of this shape; 0: the shape was only requested."""
     asked_at: int
-    """0: nobody asked."""
+    """When the shape was last requested; 0: never."""
     at: int | None
-    """When the twin was last asked; None: not yet."""
+    """When the twin was last asked for it; None: not yet."""
     forecast: Forecast | None
     refused: str
-    """Why there is no forecast, a sentence."""
+    """A sentence on why there is no forecast."""

@@ -1,4 +1,4 @@
-"""Tells who asks the service for something, and what of the cluster they may see and steer."""
+"""Describes callers of the service, and what they may see and steer."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,29 +7,29 @@ from enum import StrEnum
 from mirage.domain.chain import Chain, Link
 
 NOBODY_UID = -1
-"""Of a caller who is no user of the cluster: the holder of a token without one."""
+"""The uid of a caller who is no user of the cluster: the holder of a token without a user."""
 
 NO_ACCOUNT = "uids without an account"
-"""What callers are counted as, all together, whose uid no account of the service's host has and of
-whom Slurm has shown no job. (A container knows no account of any user.)"""
+"""The name under which quotas count some callers together: those whose uid has no account on the
+service's host and of whom Slurm has shown no job. (A container has no user's account.)"""
 
 JOBS, USAGE, NODES, PARTITIONS = "jobs", "usage", "nodes", "partitions"
 EVERYTHING = frozenset({JOBS, USAGE, NODES, PARTITIONS})
-"""The words of PrivateData that a view of Mirage's answers to. The others (accounts, users, events,
-reservations, cloud) are of things that Mirage shows nowhere."""
+"""The words of PrivateData that hide something in Mirage. The other words (accounts, users, events,
+reservations, cloud) are about things that Mirage never shows."""
 
 
 class Role(StrEnum):
-    """Each may do what those before it may."""
+    """A caller's role. Each role may do all that the roles before it may."""
 
     VIEWER = "viewer"
-    """Looks at what the cluster hides from nobody; changes nothing."""
+    """Sees what the cluster hides from nobody, and changes nothing."""
     USER = "user"
-    """And at the own chains, which obey."""
+    """Also sees and steers the own chains."""
     COORDINATOR = "coordinator"
-    """And at the chains of the accounts that Slurm has them coordinate, which obey."""
+    """Also sees and steers the chains of accounts that the caller coordinates in Slurm."""
     ADMIN = "admin"
-    """Sees all, and steers all: modes, the kill switch, the audit."""
+    """Sees and steers everything: also modes, the kill switch and the audit."""
 
     def limit_to(self, other: "Role") -> "Role":
         order = list(Role)
@@ -38,25 +38,25 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody vouched for. `user` is a user of the cluster unless `uid` is NOBODY_UID."""
+    """An identified caller. `user` is a user of the cluster unless `uid` is NOBODY_UID."""
 
     uid: int
     user: str
     via: str = "munge"
-    """Who vouches: munge, jwt, token, socket."""
+    """How the caller was identified: munge, jwt, token or socket."""
     role: Role | None = None
-    """The most that this credential allows; None: what its user may."""
+    """The highest role that this credential allows; None: the role of its user."""
     read_only: bool = False
     names_cluster: bool = True
-    """Whether the credential says which service it is for; an older plugin's does not."""
+    """Whether the credential names the service that it is for. That of an older plugin does not."""
     counts_alone: bool = True
-    """Whether quotas count this uid by itself. Else it counts as one with all of NO_ACCOUNT: one
-    user may run processes under thousands of uids without an account (subuid(5))."""
+    """Whether quotas count this uid by itself. Otherwise it counts together with all of NO_ACCOUNT:
+    one user may run processes under thousands of uids without an account (subuid(5))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRows:
-    """The rows that a query is narrowed to: those of one user, and of accounts they coordinate."""
+    """A choice of rows: those of one user, and of the accounts that the user coordinates."""
 
     uid: int
     user: str
@@ -65,15 +65,15 @@ class OwnRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """A caller, known or not, with what they may see and steer. The defaults are nobody's."""
+    """A caller, identified or not, and what they may see and steer. The defaults allow nothing."""
 
     uid: int = NOBODY_UID
     user: str = ""
     role: Role = Role.VIEWER
     accounts: frozenset[str] = frozenset()
-    """Those that they coordinate."""
+    """The accounts that the caller coordinates."""
     hidden: frozenset[str] = frozenset()
-    """Words of PrivateData."""
+    """The words of PrivateData in force."""
 
     @property
     def is_known(self) -> bool:
@@ -84,12 +84,13 @@ class Principal:
         return self.role is Role.ADMIN
 
     def can_see(self, *words: str) -> bool:
-        """Return whether none of these words hides others' things from this caller."""
+        """Return whether none of these words hides other users' data from this caller."""
         return self.is_admin or not self.hidden & set(words)
 
     @property
     def can_see_all_chains(self) -> bool:
-        """A chain tells of jobs, and of the node-hours that they took."""
+        """Return whether all chains are visible. A chain shows jobs, and the node-hours that they
+        used."""
         return self.can_see(JOBS, USAGE)
 
     def build_own_rows(self) -> OwnRows:
@@ -103,7 +104,8 @@ class Principal:
         return self.can_see_all_chains or self.can_steer(chain, links)
 
     def can_see_chain_of(self, uid: int, accounts: Collection[str]) -> bool:
-        """The same of one known by its owner and the accounts of its links."""
+        """Return whether the caller may see the chain of this owner, with links of these
+        accounts."""
         return self.can_see_all_chains or self._is_theirs(uid, accounts)
 
     @property

@@ -1,4 +1,4 @@
-"""Tells whose jobs Slurm lets the service's account move."""
+"""Describes whose jobs Slurm lets the service's account move."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,20 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveScope:
-    """An Operator moves everybody's jobs, a coordinator those of an account, a user their own."""
+    """The jobs that the account may move: all, those of accounts it coordinates, or its own."""
 
     everybody: bool = False
     accounts: frozenset[str] = frozenset()
-    """That the service's account coordinates, those below them included."""
+    """The accounts that the service's account coordinates, with the accounts below them."""
     uid: int | None = None
-    """Of that account; None: not known here."""
+    """The uid of the service's account; None: not known here."""
     known: bool = True
     """Whether Slurm has said so."""
 
     def can_move(self, uid: int, account: str) -> bool:
         """Return whether a job of that user and account may be moved.
 
-        Slurm's accounts know no case.
+        Slurm's account names are the same in upper and lower case.
         """
         mine = self.uid is not None and uid == self.uid
         return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
@@ -39,4 +39,4 @@ class MoveScope:
 
 EVERYBODY = MoveScope(everybody=True)
 UNKNOWN = MoveScope(everybody=True, known=False)
-"""Where nobody says what the account may do: a move is tried, and Slurm may refuse it."""
+"""The scope if permissions are not known: each move is tried, and Slurm may refuse it."""

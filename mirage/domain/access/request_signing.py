@@ -6,7 +6,8 @@ The text makes the credential good for nothing else.
 import hashlib
 
 SERVICE = "mirage"
-"""Whom it is for, beside the cluster's name: what was made for another service is refused here."""
+"""The service for which a credential is made, beside the cluster's name. A credential for another
+service is refused."""
 
 
 def build_signed_text(method: str, target: str, body: bytes, cluster: str) -> str:
@@ -19,5 +20,6 @@ def build_signed_text(method: str, target: str, body: bytes, cluster: str) -> st
 
 
 def build_unnamed_text(method: str, target: str, body: bytes) -> str:
-    """The same as plugins before this release made it: good at every service with this key."""
+    """Build the text of plugins before this release, which is good at every service with this
+    key."""
     return f"{method} {target} {hashlib.sha256(body).hexdigest()}"

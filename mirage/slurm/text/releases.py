@@ -12,11 +12,10 @@ _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
 _SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """With the fixes of 2 September 2026, each in its series; later series have them from the start."""
 _CVE = (
-    "it lacks the fixes of 2 September 2026. Without them an Operator, which this account "
-    "{is_one}, can alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
-    "make the account a coordinator instead (docs/admin/install.md). "
-    "A distribution's package may have "
-    "the fix and keep the old number: see its changelog"
+    "it lacks the fixes of 2 September 2026. Without them an Operator, as this account {is_one}, "
+    "can alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
+    "make the account a coordinator instead (docs/admin/install.md). A distribution's package may "
+    "have the fix and keep the old number: see its changelog"
 )
 
 
