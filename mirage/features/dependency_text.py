@@ -1,4 +1,4 @@
-"""Dependency lists, as Slurm writes them and as the simulator has them."""
+"""Converts dependency lists between Slurm's text and the simulator's form."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from mirage.slurm.text import dependency
 class DependencyList(NamedTuple):
     dependencies: tuple[Dependency, ...]
     any_dependency: bool
-    """`?` between them: one that is met is enough."""
+    """Dependencies with `?` between them: one met dependency suffices."""
 
 
 def parse_dependency_list(text: str) -> DependencyList:
-    """Raises MalformedText for a list that does not read, or has what the simulator has not:
-    tasks of arrays, `singleton`."""
+    """Parse a list of dependencies. Raises MalformedText for a list that cannot be parsed, or
+    has what the simulator lacks: tasks of arrays, `singleton`."""
     terms = dependency.parse_all_terms(text)
     return DependencyList(tuple(_parse_term(term) for term in terms), "?" in text)
 

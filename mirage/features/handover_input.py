@@ -1,4 +1,4 @@
-"""The hand-over that is observed: the successor, and the run it is to follow."""
+"""The hand-over of an observation: the successor, and the run that it follows."""
 
 from dataclasses import dataclass
 
@@ -17,25 +17,28 @@ class HandoverInput:
     """Empty: the cluster's default one."""
     qos: str = ""
     cpus: int = 0
-    """Per node, where nodes are shared; as in `SimJob`."""
+    """CPUs per node if nodes are shared, as in `SimJob`."""
     gpus: int = 0
-    """Per node, where nodes are shared."""
+    """GPUs per node if nodes are shared."""
     exclusive: bool = False
-    """Whole nodes, where nodes are shared; each has `cpus` and `gpus` at least, as in `SimJob`."""
+    """Whether the job takes whole nodes where nodes are shared; each node then has at least
+    `cpus` and `gpus`, as in `SimJob`."""
     job_id: int = 0
     """The successor's own id where it stands in the queue already, so that it is not counted among
     its rivals; 0: it does not."""
     submit: int | None = None
-    """Since when it earns age under ACCRUE_ALWAYS; None: it would be submitted at the instant."""
+    """The instant from which it earns age under ACCRUE_ALWAYS; None: it would be submitted at
+    the instant of the observation."""
     predecessor_submit: int
     predecessor_start: int
     predecessor_end: int
-    """By its time limit."""
+    """The predecessor's end by its time limit."""
     predecessor_nodes: int | None = None
-    """None: as many as the successor's."""
+    """The predecessor's nodes; None: as many as the successor's."""
 
     def build_successor(self, now: int) -> SimJob:
-        """The job that would become eligible at `now`; its run time is not known: the limit."""
+        """Build the job that would become eligible at `now`. Its run time is not known, so the
+        time limit stands for it."""
         return SimJob(
             submit=now if self.submit is None else min(self.submit, now),
             nodes=self.nodes,

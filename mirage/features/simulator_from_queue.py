@@ -1,4 +1,4 @@
-"""A simulator stood up from a real queue: what plans are asked of, and where a twin begins.
+"""Builds a simulator from a real queue. Plans are computed with it, and the twin begins from it.
 
 Run times are not known: every job is taken to run to its limit.
 """
@@ -31,7 +31,7 @@ class QueueSimulator:
 
     simulator: Simulator
     left_out: dict[int, str]
-    """Why, by job id."""
+    """The reasons, by job id, why jobs could not be taken."""
 
 
 def build_queue_simulator(
@@ -84,20 +84,20 @@ def _list_jobs(queue: Queue, which: Any) -> list[Job]:
 
 
 def _find_refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
-    """Jobs that the cluster file says cannot be, by id."""
+    """Find the jobs that are impossible on the cluster of the cluster file, by id."""
     refused = Workload.from_jobs(params, jobs).refused
     return {job_id: reason for reason, ids in refused.items() for job_id in ids}
 
 
 def _drop_submit_limits(params: Params) -> Params:
-    """Slurm has taken these jobs already: MaxSubmitPU is not asked again."""
+    """Drop MaxSubmitPU: Slurm has accepted these jobs already."""
     return replace(params, qos=tuple(replace(q, max_submit_pu=0) for q in params.qos))
 
 
 def _assign_nodes(
     running: Sequence[Job], nodes: Sequence[Node], count: int
 ) -> dict[int, tuple[int, ...] | None]:
-    """Node numbers by job id; None where there are too few."""
+    """Return the node numbers by job id; None if there are too few nodes."""
     numbers = {node.name: i for i, node in enumerate(nodes[:count])}
     found: dict[int, tuple[int, ...] | None] = {}
     for job in running:
@@ -130,7 +130,7 @@ def _get_eligible_since(job: Job, now: int) -> int | None:
 
 
 def _build_pending_job(params: Params, job: Job, now: int) -> SimJob:
-    """Held for ever where its dependencies do not read."""
+    """Parse the job's dependencies. A job whose dependencies cannot be parsed is held for ever."""
     found = _parse_dependencies(job.dependency)
     eligible = _get_eligible_since(job, now) is not None
     limit_s = _get_limit_s(job)
@@ -173,7 +173,8 @@ def _build_common_fields(params: Params, job: Job) -> dict[str, Any]:
 
 
 def _find_known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
-    """The first that the cluster file has; empty, the default one, where it has none of them."""
+    """Return the first of the job's partitions that the cluster file has. Empty, the default
+    partition, if it has none of them."""
     known = {one.name for one in given}
     return next((name for name in names if name in known), "")
 

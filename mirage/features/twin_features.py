@@ -13,7 +13,7 @@ from mirage.domain.arrays import Floats
 from mirage.domain.time_units import HOUR_S
 
 LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
-"""Of the quantiles of the wait that are kept: 5 % to 95 %."""
+"""The levels of the quantiles of the wait that are kept: 5 % to 95 %."""
 
 _SHOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 _AGAINST = (0.5, 0.8)
@@ -31,13 +31,15 @@ FINGERPRINT = hashlib.sha256("\n".join(("1", *NAMES)).encode()).hexdigest()
 
 
 def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
-    """[...]: P(wait > time left) by quantiles [..., 19] at `LEVELS`; never 0 or 1 for sure."""
+    """Compute P(wait > time left) [...] from quantiles [..., 19] at `LEVELS`. It is never
+    exactly 0 or 1."""
     later: Floats = (quantile_s > np.asarray(left_s)[..., None]).sum(axis=-1)
     return (later + 0.5) / (len(LEVELS) + 1)
 
 
 def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
-    """[..., len(NAMES)], of quantiles [..., 19] and the time left of the predecessor, seconds."""
+    """Compute the features [..., len(NAMES)] from quantiles [..., 19] and the predecessor's time
+    left, in seconds."""
     wait_h = np.asarray(quantile_s, dtype=np.float64) / HOUR_S
     left_h = np.asarray(left_s, dtype=np.float64)[..., None] / HOUR_S
     shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])

@@ -16,9 +16,10 @@ def search_knobs(
     seed: int,
     first: Mapping[str, int],
 ) -> list[SearchTrial]:
-    """`trials` numbers for the knobs, each with its score, to be made large; `first` is one.
+    """Search for the numbers with the highest score. Yields `trials` sets of numbers with their
+    scores; `first` is tried first.
 
-    The same seed gives the same trials. Raises InputError where Optuna is not installed.
+    The same seed gives the same trials. Raises InputError if Optuna is not installed.
     """
     optuna = _import_optuna()
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)

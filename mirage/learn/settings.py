@@ -1,4 +1,4 @@
-"""Hyper-parameters: the readable table that ships, and what a file changes of it."""
+"""Hyper-parameters: the shipped defaults, and a file that changes some of them."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from mirage.errors import InputError
 
 Hyperparameters = Mapping[str, Any]
-"""Of one table, by name."""
+"""The settings of one table, by name."""
 
 _SHARES = frozenset(
     {"blind", "dropout", "exploration", "features", "gae", "held_back", "sample"},
@@ -28,9 +28,10 @@ def load_defaults() -> Mapping[str, Hyperparameters]:
 
 
 def load_settings(path: Path | None) -> Mapping[str, Hyperparameters]:
-    """The defaults, with what the file changes.
+    """Load the settings: the defaults, with the changes of the file.
 
-    Raises InputError where it does not read, or names what there is not, or another kind of value.
+    Raises InputError if the file cannot be read or is not TOML, or if it names an unknown setting
+    or gives another kind of value.
     """
     if path is None:
         return load_defaults()
@@ -39,7 +40,7 @@ def load_settings(path: Path | None) -> Mapping[str, Hyperparameters]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise InputError(f"{path} does not read as TOML: {error}") from error
+        raise InputError(f"{path} is not valid TOML: {error}") from error
     for table, values in changed.items():
         _check_table(path, table, values)
     return {name: {**kept, **changed.get(name, {})} for name, kept in load_defaults().items()}
@@ -53,15 +54,20 @@ def _check_table(path: Path, table: str, values: Any) -> None:
             raise InputError(f"{path}: [{table}] has no setting {name}")
         known = load_defaults()[table][name]
         if not _is_alike(known, value):
-            raise InputError(f"{path}: [{table}] {name} should be like {known!r}, not {value!r}")
+            raise InputError(
+                f"{path}: [{table}] {name} should be a value like {known!r}, not {value!r}"
+            )
         if name in _POSITIVE and value == 0:
-            raise InputError(f"{path}: [{table}] {name} should be above 0")
+            raise InputError(f"{path}: [{table}] {name} must be above 0")
         if name in _SHARES and value > 1:
-            raise InputError(f"{path}: [{table}] {name} is a share: at most 1, not {value!r}")
+            raise InputError(
+                f"{path}: [{table}] {name} is a share and must be at most 1, not {value!r}"
+            )
 
 
 def _is_alike(known: Any, value: Any) -> bool:
-    """The same kind of value; numbers are not negative, and a whole number may be a fraction's."""
+    """Return whether the value is of the same kind. Numbers must not be negative, and a whole
+    number may stand for a fraction."""
     kinds = (int, float) if isinstance(known, float) else (type(known),)
     if isinstance(value, bool) or not isinstance(value, kinds):
         return False

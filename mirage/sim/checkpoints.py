@@ -5,7 +5,7 @@ from mirage.sim.simulator import Simulator
 
 
 class ReplayCheckpoints:
-    """Any instant of a replay at the cost of at most a day of it: for whoever asks out of order."""
+    """Gives a replay at any instant, in any order, at the cost of at most one replayed day."""
 
     def __init__(self, simulator: Simulator, until: int, every_s: int = DAY_S) -> None:
         """Replay a fork of `simulator` from its `now` to `until`, epoch seconds.

@@ -1,4 +1,4 @@
-"""Turns what the kernels tell into events and records."""
+"""Turns the kernels' log into events and job records."""
 
 from bisect import bisect_left
 from typing import Final, Self
@@ -89,7 +89,7 @@ class EventLog:
         return self._ended[bisect_left(self._ended_at, since) :]
 
     def forget_ended(self, before: int) -> None:
-        """Let go of what ended before an instant."""
+        """Forget the jobs that ended before an instant."""
         kept = bisect_left(self._ended_at, before)
         gone = {r.job_id for r in self._ended[:kept]}
         self._ended, self._ended_at = self._ended[kept:], self._ended_at[kept:]

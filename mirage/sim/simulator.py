@@ -23,7 +23,7 @@ from mirage.sim.types import Dependency, Event, JobRecord, Outage, Params, SimJo
 
 
 class Simulator:
-    """One cluster. `fork` gives an independent twin; they share scratch: one thread at a time."""
+    """One cluster. Copies by `fork` are independent, but share scratch: use them in one thread."""
 
     def __init__(
         self, params: Params, workload: Workload | Iterable[SimJob] = (), *, now: int | None = None
@@ -38,7 +38,7 @@ class Simulator:
         self.arena = SimulatorMemory(params, workload, now)
         self._told = EventLog(workload)
         self._events: list[Event] = []
-        """What moves brought about, not yet handed out."""
+        """Events that moves caused and that are not yet returned."""
         self._next_id = 1 + int(workload.job_id.max(initial=0))
         self._plan: tuple[int, int, dict[int, int]] = (NONE, NONE, {})
 
@@ -59,11 +59,11 @@ class Simulator:
         return int(engine.find_next_instant(self.arena.state, self.arena.site, self.workload.feed))
 
     def step(self, until: int) -> list[Event]:
-        """Go to the next instant at which something happens, at most to `until`; what happened."""
+        """Advance to the next instant with an event, at most to `until`, and return its events."""
         return self._run_engine(until, once=True, listening=True)
 
     def advance(self, until: int) -> list[Event]:
-        """Everything that happens up to and including `until`."""
+        """Advance to `until` and return all events."""
         return self._run_engine(until, once=False, listening=True)
 
     def advance_quietly(self, until: int) -> None:
@@ -71,7 +71,7 @@ class Simulator:
         self._run_engine(until, once=False, listening=False)
 
     def run_out(self) -> None:
-        """Until nothing is left to happen."""
+        """Advance until no event is left."""
         self.advance_quietly(FAR - 1)
 
     def run_until_started(self, job_id: int, at_most: int = FAR - 1) -> int | None:
@@ -122,7 +122,7 @@ class Simulator:
         self._apply_move(moves.cancel_job, self.arena.results, self._get_slot(job_id))
 
     def requeue(self, job_id: int) -> None:
-        """A running job goes back into the queue."""
+        """Requeue a running job."""
         slot = self._get_slot(job_id)
         if self._read_field(slot, layout.PHASE) != layout.RUNS:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
@@ -153,11 +153,11 @@ class Simulator:
         self._apply_move(moves.hold_job, self._get_pending_slot(job_id), by)
 
     def release(self, job_id: int) -> None:
-        """A hold ends, whosever it is."""
+        """End the hold of a job, whoever set it."""
         self._apply_move(moves.release_job, self._get_pending_slot(job_id))
 
     def set_node(self, node: int, outage: Outage) -> None:
-        """A node goes down, drains, or comes back, now."""
+        """Change the state of a node now: down, drained, or up again."""
         if not 0 <= node < self.params.nodes:
             raise ClusterRefused(f"Invalid node name specified: {node}")
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
@@ -286,7 +286,7 @@ class Simulator:
         return self._told.list_ended_since(since)
 
     def forget_ended(self, before: int) -> None:
-        """Let go of jobs that ended before an instant."""
+        """Forget the jobs that ended before an instant."""
         self._told.forget_ended(before)
 
     def list_pending_ids(self) -> list[int]:
@@ -391,7 +391,7 @@ class Simulator:
 
 
 def _format_refusal(reason: str) -> str:
-    """Slurm's words where it has some."""
+    """Reasons of refusals, in Slurm's words where Slurm has some."""
     words = {
         "over MaxSubmitJobsPU": "Job violates accounting/QOS policy (job submit limit)",
         "no such partition": "Invalid partition name specified",

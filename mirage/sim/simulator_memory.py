@@ -1,4 +1,5 @@
-"""A simulator's arrays together: room is made in them, jobs become records, moves are done."""
+"""Holds a simulator's arrays: it makes room in them, turns jobs into records, and carries out
+moves."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -67,7 +68,7 @@ class SimulatorMemory:
         return int(self.state[scalar])
 
     def make_room(self, short: int) -> None:
-        """Twice of what was short (a ROOM_ constant)."""
+        """Double the part that was short of room (a ROOM_ constant)."""
         room = self.room.with_doubled_room(short)
         if short == layout.ROOM_LOG:
             room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))

@@ -14,11 +14,11 @@ from mirage.domain.time_units import DAY_S
 DEFAULT_PARTITION = "batch"
 DEFAULT_QOS = "normal"
 OFF = -1
-"""Of sched_interval and bf_interval: that scheduler does not run."""
+"""The value of sched_interval and bf_interval that turns the scheduler off."""
 
 
 class SelectType(StrEnum):
-    """slurm.conf's SelectType: what a job is given."""
+    """slurm.conf's SelectType: the unit that jobs are given."""
 
     LINEAR = "select/linear"
     """Whole nodes."""
@@ -107,13 +107,15 @@ class Params:
 
     name: str = "demo"
     slurm_version: str = ""
-    """SLURM_VERSION, which tells whose backfill plans (slurm_release.py); empty: nobody told."""
+    """SLURM_VERSION, which decides whose backfill is simulated (slurm_release.py); empty: not
+    known."""
     nodes: int = 76
     gpus_per_node: int = 4
     cpus_per_node: int = 64
     memory_mib_per_node: int = 0
     node_groups: tuple[NodeGroup, ...] = ()
-    """Where nodes differ; their counts sum to `nodes`. Empty: all as the four fields above say."""
+    """Groups of equal nodes, if nodes differ. Their counts sum to `nodes`. Empty: all nodes are
+    as the four fields above say."""
     partitions: tuple[Partition, ...] = (Partition(),)
     """The first is the default."""
     qos: tuple[Qos, ...] = ()
@@ -148,8 +150,9 @@ class Params:
     over_time_limit_s: int = 0
     """OverTimeLimit: how long a job may run beyond its limit. Plans go by the limit alone."""
     cancelled_jobs_run: bool = False
-    """Of replays: whether a job that the log has cancelled while it waited, and that the replay has
-    started before, runs as long as its user had waited; else for no time, as logged."""
+    """In a replay, a job that the log has cancelled while it waited may start before its
+    cancellation. True: it runs as long as its user had waited. False: it runs for no time, as
+    logged."""
 
 
 class DependencyKind(StrEnum):
@@ -165,7 +168,8 @@ class Dependency(NamedTuple):
     kind: DependencyKind
     job_id: int
     delay_s: int = 0
-    """Of `after`: not before so long after the start of that job (`after:JOB+MINUTES`)."""
+    """For `after`: the job may start this many seconds after the start of that job
+    (`after:JOB+MINUTES`)."""
 
 
 def build_afterany(job_id: int) -> tuple[Dependency, ...]:
@@ -174,8 +178,8 @@ def build_afterany(job_id: int) -> tuple[Dependency, ...]:
 
 
 def build_planned_release(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
-    """The dependency of a link with a planned release, of which one is enough (`any_dependency`):
-    `afterany:JOB?after:JOB+MINUTES`."""
+    """The dependency of a link with a planned release: `afterany:JOB?after:JOB+MINUTES`. One of
+    the two suffices (`any_dependency`)."""
     return (*build_afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
 
 
@@ -188,7 +192,7 @@ class SimJob:
     submit: int = 0
     nodes: int = 1
     cpus: int = 0
-    """Per node, where nodes are shared; 0: one."""
+    """CPUs per node if nodes are shared; 0: one."""
     memory_mib: int = 0
     """Per node."""
     gpus: int = 0
@@ -197,7 +201,7 @@ class SimJob:
     """Whole nodes, where nodes are shared."""
     time_limit_s: int
     run_s: int
-    """How long it would run without a limit."""
+    """Its run time without a time limit, in seconds."""
     fails: bool = False
     """Ends with a non-zero exit code."""
     user: str = ""
@@ -225,9 +229,9 @@ class SimJob:
     """Running tasks of the array (`--array=...%N`); 0: no limit."""
     requeue: bool = True
     cancel_at: int | None = None
-    """Its user cancels it then, if it still waits."""
+    """The instant at which its user cancels it if it still waits."""
     priority: int | None = None
-    """What Slurm shows at the simulator's first instant, for jobs of a real queue."""
+    """The priority that Slurm shows at the simulator's first instant, for jobs of a real queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

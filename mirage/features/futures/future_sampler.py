@@ -1,8 +1,8 @@
-"""Possible futures of a cluster, drawn from its past: how long jobs run, and who comes.
+"""Draws possible futures of a cluster from its past: how long jobs run, and which jobs arrive.
 
-Days to come are days that were: each block is cut out of one of the last days at the same time of
-day, with its jobs, their users and their order. So bursts, arrays and the hours of the day stay as
-they are, and what is going on at present counts; independent arrivals would smooth it away.
+Days to come are built from past days: each block is cut out of one of the last days at the same
+time of day, with its jobs, their users and their order. So bursts, arrays and the hours of the day
+stay as they are, and present activity counts. Independent arrivals would smooth all this away.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
 
 _WAITS = -1.0
-"""A job that has not started may run for no time at all."""
+"""The share `ran` of a job that has not started. Its run time may be 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,14 @@ class Resampling:
     """Settings that say how futures are drawn."""
 
     days: int = 7
-    """How many of the last days the days to come are drawn from: a week has each weekday once."""
+    """The number of last days from which the days to come are drawn. A week has each weekday
+    once."""
     block_s: int = DAY_S
-    """What is cut out of one day; divides a day."""
+    """Seconds of a block that is cut out of one day. It divides a day."""
     together: float = 0.5
-    """How often a job goes by what its user's other jobs go by in this future: jobs of one user
-    fail and finish together, and a mean over many independent ones would be too sure."""
+    """The probability that a job uses the same random numbers as its user's other jobs in this
+    future. Jobs of one user fail and finish together, and a mean over many independent jobs
+    would be too certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class RunTimeInputs:
 
 
 class RecentSubmissions:
-    """The submissions of the last days, from which the ones to come are cut."""
+    """The submissions of the last days, from which future submissions are cut."""
 
     def __init__(self, history: SubmissionHistory, now: int, how: Resampling) -> None:
         seen = max(1, (now - history.since) // DAY_S)
@@ -76,7 +78,8 @@ class RecentSubmissions:
     def cut_blocks(
         self, since: int, until: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.intp], Ints]:
-        """Rows of the past for (since, until], in the order in which they come, and when."""
+        """Return the rows of the past that arrive in (since, until], in the order of arrival,
+        and their instants."""
         rows, instants = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.int64)]
         for begin in range(since, until, self._how.block_s):
             ago = int(rng.integers(1, self._days + 1)) * DAY_S
@@ -89,7 +92,7 @@ class RecentSubmissions:
         return np.concatenate(rows), np.concatenate(instants)
 
     def build_arrivals(self, rows: NDArray[np.intp], at: Ints, share: Floats) -> Arrivals:
-        """These rows again; `share` counts where it is not known how long the job ran."""
+        """Return these rows once more. `share` counts if a job's run time is not known."""
         after = self._cancelled_after[rows]
         share = np.where(self._known[rows], self.jobs.least[rows], share)
         return Arrivals(
@@ -101,7 +104,7 @@ class RecentSubmissions:
 
 
 class FutureSampler:
-    """Futures of one present, one after the other."""
+    """Draws futures of one present, one after the other."""
 
     def __init__(
         self,
@@ -120,11 +123,11 @@ class FutureSampler:
         self._of_live, self._of_recent = np.split(of_rows, [len(self._live.jobs.groups)])
 
     def draw_future(self, rng: np.random.Generator) -> "SampledFuture":
-        """One more, drawn as far as it is asked for."""
+        """Draw one more future. Its arrivals are drawn only as far as they are asked for."""
         return SampledFuture(self, rng)
 
     def draw_user_dice(self, rng: np.random.Generator) -> Floats:
-        """float64[users, 2] in [0, 1): what jobs of one user go by together."""
+        """float64[users, 2] in [0, 1): the random numbers that jobs of one user share."""
         return rng.random((len(self._users), 2))
 
     def draw_run_times(self, of_users: Floats, rng: np.random.Generator) -> Ints:
@@ -177,7 +180,7 @@ class SampledFuture:
 
 
 class _LiveJobs:
-    """The jobs that are there."""
+    """The run times of the present jobs."""
 
     def __init__(
         self, present: Present, run_times: RunTimeDistribution, link: HandoverInput
@@ -213,7 +216,8 @@ class _LiveJobs:
 
 
 def compute_run_times(time_limit_s: Ints, share: Floats) -> Ints:
-    """Seconds; whoever needs all of its limit is ended by it, whatever that is."""
+    """Return run times in seconds. A job that needs all of its limit is ended by the limit,
+    whatever the limit is."""
     part: Ints = np.rint(share * _clamp_limits(time_limit_s)).astype(np.int64)
     return np.where(share >= 1.0, layout.FAR >> 1, part)
 

@@ -14,17 +14,18 @@ from mirage.domain.arrays import Floats, Ints
 from mirage.sim.arrays.jit import allocating_kernel
 
 OWN_KEPT = 64
-"""Latest runs of a user that count, and of a user's like jobs."""
+"""The number of latest runs that count, of a user and of a user's similar jobs."""
 ALL_KEPT = 512
-"""Latest runs of everybody's jobs of about one limit that count."""
+"""The number of latest runs that count, of all users' jobs of about one limit."""
 PRIOR = 2.0
-"""Runs of the wider group that stand beside a job's own."""
+"""The weight of the wider group, in runs, beside a job's own runs."""
 LONGEST_S = 30 * 86400
-"""Stands for a time limit beyond it, and for none."""
+"""The time limit used for a longer limit, and for no limit."""
 
 _SHORTEST_S = 900
 _CLASSES = 14
-"""Of limits: up to 15 min, 30 min, 1 h, and so on, each twice the one before."""
+"""Upper bounds of the classes of limits: 15 min, 30 min, 1 h, and so on, each twice the one
+before."""
 
 
 class RunShares(NamedTuple):
@@ -105,7 +106,7 @@ class RunTimeDistribution:
         return RunShares(own, held, *self._all.sort_values())
 
     def fork(self) -> "RunTimeDistribution":
-        """An independent twin."""
+        """Return an independent copy."""
         twin = RunTimeDistribution.__new__(RunTimeDistribution)
         twin._numbers = self._numbers  # noqa: SLF001 - of its own kind
         twin._own, twin._all = self._own.fork(), self._all.fork()  # noqa: SLF001
@@ -113,7 +114,7 @@ class RunTimeDistribution:
 
 
 def clamp_limit(time_limit_s: int) -> int:
-    """The limit that shares are of, seconds."""
+    """Return the limit that shares refer to, in seconds."""
     return max(1, min(time_limit_s, LONGEST_S))
 
 

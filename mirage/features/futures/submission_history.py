@@ -17,7 +17,7 @@ from mirage.features.simulator_from_queue import build_submitted_job
 from mirage.sim.types import Event, EventKind, Params, SimJob
 
 KEPT_S: Final = 29 * 86400
-"""Submissions are remembered so long, and a little longer."""
+"""Submissions are remembered this many seconds, and a little longer."""
 NONE: Final = -1
 
 _AT, _KIND, _START, _END, _COLUMNS = 0, 1, 2, 3, 4
@@ -29,11 +29,11 @@ class Submissions:
 
     at: Ints
     kind: Ints
-    """Its place in `SubmissionHistory.kinds`."""
+    """The place of the job's kind in `SubmissionHistory.kinds`."""
     start: Ints
-    """NONE: not yet."""
+    """NONE: the job has not started."""
     end: Ints
-    """NONE: not yet. An end without a start: cancelled while it waited."""
+    """NONE: the job has not ended. An end without a start: it was cancelled while it waited."""
 
 
 class JobKinds:
@@ -120,7 +120,7 @@ class SubmissionHistory:
             self._rows[place, _START] = at
 
     def record_end(self, at: int, job_id: int) -> None:
-        """However it ended; cancelled where it had not started."""
+        """Record the end of a job, however it ended. A job that had not started was cancelled."""
         place = self._find_place(job_id)
         if place is None:
             return
@@ -134,14 +134,14 @@ class SubmissionHistory:
             self.run_times.record_end(self.kinds.groups[kind], run_s=run_s, time_limit_s=limit_s)
 
     def list_submissions(self, since: int, until: int) -> Submissions:
-        """Those in (since, until], as far as they are remembered."""
+        """Return the submissions in (since, until] that are still remembered."""
         rows = self._rows[: self._count]
         first, last = np.searchsorted(rows[:, _AT], (since, until), side="right")
         rows = rows[first:last]
         return Submissions(rows[:, _AT], rows[:, _KIND], rows[:, _START], rows[:, _END])
 
     def fork(self) -> "SubmissionHistory":
-        """An independent twin; the numbers of kinds are shared."""
+        """Return an independent copy. Both share the numbers of kinds."""
         twin = SubmissionHistory.__new__(SubmissionHistory)
         twin.since, twin.kinds, twin.run_times = self.since, self.kinds, self.run_times.fork()
         twin._rows, twin._count = self._rows.copy(), self._count  # noqa: SLF001 - of its own kind
@@ -153,7 +153,8 @@ class SubmissionHistory:
         return None if row is None else row - self._first_id
 
     def _make_room(self, now: int) -> None:
-        """Forget what is too old and over; still more than half full: twice the room."""
+        """Forget jobs that are old and over. If the arrays are still more than half full, double
+        their size."""
         old = int(np.searchsorted(self._rows[:, _AT], now - KEPT_S))
         under_way = min(self._under_way.values(), default=self._first_id + old) - self._first_id
         gone = min(old, under_way)

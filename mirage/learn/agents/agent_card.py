@@ -30,14 +30,14 @@ class StartingAgent:
 
     @classmethod
     def from_folder(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
-        """`twin`: of an agent that is to learn from what it foretells.
+        """Load a kept agent. `twin`: whether the new agent learns from the twin's forecasts.
 
-        Raises UnfitModel for what is damaged or was trained on other numbers, InputError for
-        another kind of model.
+        Raises UnfitModel for an agent that is damaged or was trained on other features, InputError
+        for another kind of model.
         """
         card = read_card(folder)
         if (card["family"], card.get("encoder")) != (family, encoder):
-            raise InputError(f"{folder} is no {family} with the encoder {encoder}")
+            raise InputError(f"{folder} is no {family} agent with the encoder {encoder}")
         _check_twin(folder, card, twin=twin)
         found, _ = safetensors_io.load_weights(folder / WEIGHTS)
         read = (folder / WEIGHTS).read_bytes()
@@ -47,7 +47,7 @@ class StartingAgent:
 
     @property
     def until(self) -> int:
-        """It has learned from hand-overs submitted before; epoch seconds."""
+        """The end of its training, epoch seconds: it learned from hand-overs submitted before."""
         return max(int(table["until"]) for table in self.card["trained_on"])
 
 
@@ -68,7 +68,7 @@ def build_agent_card(
     start: StartingAgent | None,
     **told: Any,
 ) -> dict[str, Any]:
-    """Everything but the sha256; `told` are the run's own figures."""
+    """Build the card, except the sha256. `told`: figures of the training run."""
     described = {
         **build_card_header(plan.family),
         "encoder": plan.encoder,

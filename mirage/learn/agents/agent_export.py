@@ -1,4 +1,5 @@
-"""An agent's network as one ONNX graph: what is known and a price in, the advantage out."""
+"""Exports an agent's network as one ONNX graph. Its inputs are the observations and a price, its
+output is the advantage."""
 
 import io
 import warnings
@@ -15,7 +16,7 @@ from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, op
 from mirage.policy.models.onnx_session import WINDOW as WINDOW_INPUT
 
 OPSET = 17
-"""The first that has layer normalisation."""
+"""The first ONNX operator set with layer normalisation."""
 
 _MOST = 40
 """Runs on which a graph is compared: their windows are held in memory."""

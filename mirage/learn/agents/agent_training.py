@@ -52,12 +52,14 @@ class AgentPlan:
         """Raises InputError for settings that do not fit together."""
         shape, own = self.settings[self.encoder], self.settings[self.family]
         if shape.get("asked", 0) > shape.get("experts", 0):
-            raise InputError("there are fewer experts than are asked for each row")
+            raise InputError(
+                "`asked` is larger than `experts`: no more experts can be asked than there are"
+            )
         divided = not shape.get("part", 1) or WINDOW % shape.get("part", 1)
         if divided or shape["width"] % shape.get("heads", 1):
-            raise InputError(f"part must divide {WINDOW}, and heads the width")
+            raise InputError(f"`part` must divide {WINDOW}, and `heads` must divide `width`")
         if own.get("algorithm", "ppo") not in ALGORITHMS:
-            raise InputError(f"algorithm should be one of {', '.join(ALGORITHMS)}")
+            raise InputError(f"`algorithm` must be one of {', '.join(ALGORITHMS)}")
         offline = self.settings["offline"]
         # One that goes on from another has learned something before.
         if self.start is None and offline["epochs"] < max(1, offline["least"]):
@@ -243,7 +245,7 @@ def restore_weights(net: Net, weights: Weights) -> None:
     try:
         net.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     except RuntimeError as error:
-        raise UnfitModel("the weights are those of another network") from error
+        raise UnfitModel("the weights belong to another network") from error
 
 
 def _copy_with_weights(like: Net, weights: Weights) -> Net:

@@ -22,7 +22,7 @@ Stage = tuple[Weights, Facts]
 
 @dataclass(frozen=True, slots=True)
 class TrainingCheckpoints:
-    """Files in a folder."""
+    """Checkpoints kept as files in a folder."""
 
     folder: Path
     told: Callable[[], None] = lambda: None
@@ -39,7 +39,8 @@ class TrainingCheckpoints:
         return len(list(self.folder.glob("*.safetensors")))
 
     def load_or_make(self, name: str, made: Callable[[], Stage]) -> Stage:
-        """The stage of that name; made where none is kept. Raises InputError."""
+        """Load the stage of that name, or make it if none is kept. Raises InputError if the file
+        cannot be written."""
         path = self.folder / f"{name}.safetensors"
         if path.is_file():
             found, told = safetensors_io.load_weights(path)

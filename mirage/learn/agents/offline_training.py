@@ -76,7 +76,7 @@ def train_offline(  # noqa: PLR0913 - each is another thing
             break
     if judge is not None and not isfinite(best.score):
         raise InputError(
-            "no epoch cost a finite number on the days to be judged by: lower the rate"
+            "no epoch had a finite cost on the days that judge it: lower the learning rate `rate`"
         )
     return best
 

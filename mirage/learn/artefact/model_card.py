@@ -1,4 +1,4 @@
-"""Writing an artefact: the graph, and the card that says what it is and where it comes from."""
+"""Writes an artefact: the graph, and the card that describes the graph and its origin."""
 
 import hashlib
 import json
@@ -100,7 +100,7 @@ def save_artefact(
 
 
 def check_new(folder: Path) -> None:
-    """Raises InputError where the folder is there already: an artefact does not change."""
+    """Raises InputError if the folder already exists: an artefact does not change."""
     if folder.exists():
         raise InputError(f"{folder} already exists: give another version")
 

@@ -21,7 +21,7 @@ _TOLD = "__metadata__"
 
 
 def pack_weights(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) -> bytes:
-    """`told` are words beside them."""
+    """Pack arrays by name into bytes. `told`: words that are stored beside them."""
     header: dict[str, Any] = {_TOLD: dict(told)}
     at, parts = 0, []
     for name, array in weights.items():
@@ -36,18 +36,19 @@ def pack_weights(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, 
 
 
 def unpack_weights(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
-    """Raises UnfitModel, with `name`, for what `pack_weights` did not make."""
+    """Unpack arrays. Raises UnfitModel, which names `name`, for bytes that `pack_weights` did
+    not make."""
     try:
         end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
         header = json.loads(data[_LENGTH:end])
         told = header.pop(_TOLD, {})
         return {key: _read_array(data[end:], place) for key, place in header.items()}, told
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnfitModel(f"{name} does not read as weights: {error}") from error
+        raise UnfitModel(f"{name} cannot be read as weights: {error}") from error
 
 
 def load_weights(path: Path) -> tuple[Weights, dict[str, str]]:
-    """Raises UnfitModel."""
+    """Load the arrays of a file. Raises UnfitModel if the file cannot be read."""
     try:
         return unpack_weights(path.read_bytes(), str(path))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Hand-overs stepped many at once: what an environment's two forms have in common.
+"""Hand-overs stepped many at a time: the interface that both forms of the environment have.
 
-An action is the position the standby should have until the next instant, ten minutes on. Its
-numbers mean the same in both forms; a form that cannot pin knows the first two.
+An action is the position that the standby should have until the next instant, ten minutes later.
+Its numbers mean the same in both forms. A form that cannot pin knows the first two.
 """
 
 from enum import IntEnum
@@ -12,7 +12,8 @@ import numpy as np
 from mirage.domain.arrays import Flags, Floats, Ints, Observations
 
 BOUND = 1e9
-"""No number of an observation is larger, of either sign: spaces are bounded by it."""
+"""The absolute value of every number of an observation is at most this. Spaces are bounded by
+it."""
 
 
 class PositionAction(IntEnum):
@@ -37,10 +38,11 @@ class Batch(Protocol):
         """Put the hand-overs `which` (int64[m], each once) at the start of `episodes`."""
 
     def step(self, actions: Ints) -> Flags:
-        """Move all K on by one instant; which of them ended there. None may have ended before."""
+        """Advance all K by one instant, and return which of them ended there. None may have
+        ended before."""
 
     def observe(self) -> Observations:
-        """float32[K, F], a new array: what is known at each one's instant."""
+        """Return the observations float32[K, F] at each hand-over's instant, as a new array."""
 
 
 class Library(Protocol):
@@ -54,7 +56,7 @@ class Library(Protocol):
     def __len__(self) -> int: ...
 
     def create_batch(self, size: int) -> Batch:
-        """`size` hand-overs; none is under way until `begin_episodes`."""
+        """Make a batch of `size` hand-overs. None is under way until `begin_episodes`."""
 
     def describe_episode(self, episode: int) -> dict[str, Any]:
         """Return the facts of an episode, besides its number, for an info dictionary."""

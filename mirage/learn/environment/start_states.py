@@ -19,12 +19,12 @@ class StartState:
 
     world: ReplayFork
     past: EventHistory
-    """What had happened by then."""
+    """The history up to that instant."""
     link: HandoverInput
     node_list: tuple[int, ...]
     """The predecessor's nodes."""
     reactive_start: int
-    """Start of the standby where nobody moves it, epoch seconds."""
+    """The standby's start if nobody moves it, epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class StartStates:
 def collect_start_states(
     params: Params, jobs: Sequence[SimJob], settings: PairSettings
 ) -> StartStates:
-    """The worlds of the episodes that `mirage.episodes` would make of the same settings.
+    """Make the worlds of the episodes that `mirage.episodes` would make of the same settings.
 
-    A point is skipped where the predecessor or the standby never starts, or the predecessor is
-    cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
+    A start point is skipped if the predecessor or the standby never starts, or if a lost node cuts
+    the predecessor short. Raises InputError if no start point is left, or `settings` do not fit.
     """
     worlds = TraceReplay(params, jobs, settings)
     found: list[StartState] = []

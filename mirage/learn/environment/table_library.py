@@ -48,9 +48,10 @@ class TableLibrary:
 
     @classmethod
     def from_tables(cls, tables: Sequence[EpisodeTable], *, aged: bool = False) -> Self:
-        """All episodes of some tables. `aged`: age counted from the predecessor's start.
+        """Build the library from all episodes of some tables. `aged`: the standby earns age from
+        the predecessor's start.
 
-        Raises InputError also where the tables' features are not the same.
+        Raises InputError also if the tables' features differ.
         """
         if len({t.about.features_fingerprint for t in tables}) > 1:
             raise InputError("The tables were made with different features: make them again.")
@@ -67,7 +68,7 @@ class TableLibrary:
         return TableBatch(self, size)
 
     def describe_episode(self, episode: int) -> dict[str, Any]:
-        """The outcome without a move: what plain Slurm gives."""
+        """The outcome if the standby is never moved, as in plain Slurm."""
         return {"reactive_h": float(self.outcome_h[self.last[episode]])}
 
 

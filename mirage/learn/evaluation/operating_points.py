@@ -14,7 +14,7 @@ from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import DAY_S
 
 OVERLAPS_H = (1.0, 2.5)
-"""A site may rather say how long jobs may run side by side."""
+"""Limits that a site may set instead of a price: hours that jobs may run side by side."""
 PRICES = (
     *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
     *(0.85, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0),

@@ -1,4 +1,5 @@
-"""Splits by time: what is learned from lies wholly before, or apart from, what it is judged on."""
+"""Splits episodes by time: training data lies wholly before the judged episodes, or apart from
+them."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,11 +15,11 @@ FEWEST = 5
 
 
 def split_rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
-    """Rolling origin: masks [E] of the past and of the window that follows it, oldest first.
+    """Yield masks [E] of the past and of the window that follows it, oldest first (rolling origin).
 
-    The newer half of the start points is cut into `folds` windows. The past of a window are the
-    episodes whose every outcome was known when it begins. Nobody is judged but as logged. Raises
-    InputError for too few episodes.
+    The newer half of the start points is cut into `folds` windows. The past of a window contains
+    the episodes whose every outcome was known when the window begins. Only episodes at the logged
+    load are judged. Raises InputError for too few episodes.
     """
     judged = np.flatnonzero(rows.as_logged)
     edges = np.linspace(0.5, 1.0, folds + 1) * len(judged)
@@ -27,13 +28,15 @@ def split_rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
 
 
 def split_newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
-    """The newest episodes as logged, and those known before they begin."""
+    """Return masks [E] of the newest episodes at the logged load, and of those known before
+    these begin."""
     judged = np.flatnonzero(rows.as_logged)
     return _split_before_window(rows, judged[round((1.0 - share) * len(judged)) :])
 
 
 def split_into_blocks(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
-    """Cross-fitting: each block of consecutive episodes, and those that share no time with it."""
+    """Yield masks [E] of each block of consecutive episodes, and of the episodes that share no
+    time with it (cross-fitting)."""
     block_of: Ints = np.arange(len(rows)) * blocks // max(1, len(rows))
     for block in range(blocks):
         inside = block_of == block

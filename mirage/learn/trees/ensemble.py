@@ -1,4 +1,4 @@
-"""Both tree families together: each is wrong in its own way."""
+"""Combines both tree families, which err in different ways."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleTrees:
-    """The mean of several fitted members."""
+    """The mean of several fitted models."""
 
     members: tuple[Trees, ...]
 

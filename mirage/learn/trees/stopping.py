@@ -20,7 +20,7 @@ from mirage.learn.trees.tree_families import Family, Trees
 from mirage.policy.rules.late_threshold import is_late_enough
 
 FACTORS = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4)
-"""What is searched: 1 is the newsvendor's."""
+"""The factors that are tried. 1 is the newsvendor's."""
 BLOCKS = 4
 """Of cross-fitting."""
 LEAST_COST_H = 0.1
@@ -30,7 +30,7 @@ StepCallback = Callable[[], None]
 
 
 def label_late(rows: Rows) -> Floats:
-    """[E x D]: 1 where the successor, freed then, started after its predecessor's end."""
+    """Return [E x D]: 1 if the successor, freed then, started after its predecessor's end."""
     return (rows.outcome_h[:, :-1] > 0.0).astype(np.float64).ravel()
 
 
@@ -43,7 +43,7 @@ def compute_costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
 
 
 def find_first_free(frees: Flags) -> Ints:
-    """[E]: the instant chosen by decisions [E, D]; D where none frees."""
+    """Return the instant [E] that decisions [E, D] choose; D if none frees."""
     found: Ints = np.where(frees.any(axis=1), frees.argmax(axis=1), frees.shape[1])
     return found
 
@@ -67,7 +67,8 @@ def fit_late_trees(rows: Rows, family: Family) -> Trees:
 
 
 def choose_factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
-    """The one of FACTORS that costs least over all prices; of equals the one nearest to 1.
+    """Choose the factor of FACTORS that costs least over all prices; of equals the one nearest to
+    1.
 
     Costs are shares of what plain Slurm costs at each price.
     """

@@ -16,7 +16,7 @@ from mirage.learn.trees.tree_families import BoostedTrees, ForestTrees, Trees
 from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, open_session
 
 OPSET, OPSET_ML, IR = 15, 3, 8
-"""Old enough for any onnxruntime of these years."""
+"""The ONNX operator set. Every onnxruntime of recent years supports it."""
 
 
 def export_trees(late: Trees, wait: Trees, features: int) -> bytes:
@@ -59,7 +59,7 @@ def _convert_trees(trees: Trees, features: int) -> list[Any]:
     if isinstance(trees, BoostedTrees):
         row = [(INPUT, XgboostInput([None, features]))]
         return [convert_xgboost(m, initial_types=row, target_opset=OPSET) for m in trees.models]
-    raise TypeError(f"no conversion to ONNX for {type(trees).__name__}")
+    raise TypeError(f"{type(trees).__name__} cannot be converted to ONNX")
 
 
 def _rename_nodes(model: Any, prefix: str) -> Any:

@@ -56,7 +56,7 @@ class TreePolicy:
 
 
 def fit_policy(rows: Rows, family: Family, told: StepCallback = lambda: None) -> TreePolicy:
-    """`told` is called STEPS times."""
+    """Fit a policy. `told` is called STEPS times."""
     probability = stopping.predict_cross_fitted(rows, family, told)
     factor = stopping.choose_factor(rows, probability, PRICES)
     late = stopping.fit_late_trees(rows, family)
@@ -133,7 +133,7 @@ def _measure_window_forecast(
 
 
 def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
-    """[E] each: the instants that policies which learn nothing, or one number, choose later."""
+    """Return the instants [E] that policies choose later which learn nothing, or one number."""
     cost_h = stopping.compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
@@ -144,7 +144,7 @@ def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
 
 
 def find_best_constant(rows: Rows, price: float) -> int:
-    """The instant that costs least on average, the last of equals."""
+    """Return the instant that costs least on average; of equals the last."""
     mean = stopping.compute_costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
     return len(mean) - 1 - int(mean[::-1].argmin())
 

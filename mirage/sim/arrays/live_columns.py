@@ -1,4 +1,4 @@
-"""Live jobs as columns, straight from the state: what an observation is made of."""
+"""The live jobs as columns, read from the state. Observations are computed from them."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class LiveColumns:
     queued: Ints
     """Eligible pending jobs, in priority order."""
     running: Ints
-    """By end by the limit."""
+    """The running jobs, ordered by their ends by the time limit."""
     waiting: Ints
     """Pending jobs that are not eligible, by slot."""
 

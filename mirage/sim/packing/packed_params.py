@@ -76,7 +76,8 @@ def should_plan_by_name(params: Params) -> bool:
 
 
 def check_params(params: Params) -> None:
-    """ConfigError with every fault that would make the arrays meaningless."""
+    """Check the parameters. Raises ConfigError, which lists every fault that would make the
+    arrays meaningless."""
     faults = [fault for wrong, fault in _list_faults(params) if wrong]
     if faults:
         raise ConfigError(params.name, faults)

@@ -66,4 +66,6 @@ def test_training_goes_on_from_them(site: Site) -> None:
     """Trees do not go on; but it is found."""
     words = ("train", "policy-gradient", "later.npz", "--init", "models/made/1")
     out = ("--out", "models/made/2", "--config", str(site.config))
-    assert f"{site.models}/made/1 is no policy-gradient" in run(*words, *out, cwd=site.work).err
+    assert (
+        f"{site.models}/made/1 is no policy-gradient agent" in run(*words, *out, cwd=site.work).err
+    )

@@ -30,15 +30,15 @@ def test_trees_have_the_shipped_settings(family: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[forest", "does not read as TOML"),
+        ("[forest", "is not valid TOML"),
         ("[oak]\ntrees = 7", "no table"),
         ("[forest]\nbranches = 7", "no setting branches"),
-        ("[forest]\ntrees = 7.5", "should be like 60"),
-        ("[forest]\ntrees = -1", "should be like 60"),
-        ("[forest]\ntrees = true", "should be like 60"),
-        ("[forest]\ntrees = 0", "should be above 0"),
-        ("[forest]\nsample = 9.0", "a share: at most 1"),
-        ('[policy-gradient]\nalgorithm = 1', "should be like 'ppo'"),
+        ("[forest]\ntrees = 7.5", "should be a value like 60"),
+        ("[forest]\ntrees = -1", "should be a value like 60"),
+        ("[forest]\ntrees = true", "should be a value like 60"),
+        ("[forest]\ntrees = 0", "must be above 0"),
+        ("[forest]\nsample = 9.0", "a share and must be at most 1"),
+        ('[policy-gradient]\nalgorithm = 1', "should be a value like 'ppo'"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, why: str) -> None:

@@ -54,7 +54,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
 
 
 def test_a_table_that_the_twin_was_not_asked_for_is_refused() -> None:
-    with pytest.raises(InputError, match="The twin was not asked for a table of"):
+    with pytest.raises(InputError, match="lacks the twin's forecasts"):
         Trajectories.from_tables(
             [queue_tables.foretold(TABLE), queue_table(8, seed=1)], 6, twin=True
         )

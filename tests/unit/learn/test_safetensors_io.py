@@ -45,7 +45,7 @@ PACKED = safetensors_io.pack_weights(MADE, {})
     ids=["empty", "cut short", "a pickle", "another type"],
 )
 def test_what_is_not_weights_is_refused(data: bytes) -> None:
-    with pytest.raises(UnfitModel, match="it does not read as weights"):
+    with pytest.raises(UnfitModel, match="it cannot be read as weights"):
         safetensors_io.unpack_weights(data, "it")
 
 
