@@ -13,7 +13,8 @@ from mirage.domain.job import Job, JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentHistory:
-    """Epoch seconds and seconds; a time limit that is not known is 0."""
+    """Recent submissions, starts and ends. Times are epoch seconds and seconds; an unknown time
+    limit is 0."""
 
     submitted: Ints
     """[n, 3]: instant, nodes, time limit."""
@@ -22,7 +23,7 @@ class RecentHistory:
     ended: Ints
     """[n, 2]: run time and time limit, of jobs that had started, in the order of their ends."""
     ended_user: Texts
-    """[n]."""
+    """[n]: the user of each run in `ended`."""
 
     @classmethod
     def from_jobs(cls, jobs: Iterable[Job], now: int) -> Self:
@@ -57,7 +58,7 @@ def _find_start(job: Job, now: int) -> int | None:
 
 
 def _has_ended(job: Job, now: int) -> bool:
-    """A run that was requeued has not: its job goes on."""
+    """Return whether the job had ended by `now`. A requeued run has not, as its job continues."""
     ended = job.state.has_ended and job.state is not JobState.REQUEUED
     return ended and job.end is not None and job.end <= now
 

@@ -1,9 +1,9 @@
-"""Text of users and of Slurm, made safe for a terminal and for one line of a log."""
+"""Makes text of users and of Slurm safe for a terminal and for one line of a log."""
 
 import unicodedata
 
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of writing: they make a name look like another."""
+"""Characters that change the direction of writing, and so make a name look like another."""
 _BREAKS = frozenset({"Zl", "Zp"})
 
 

@@ -1,4 +1,4 @@
-"""A snapshot of the cluster at one instant: columns, not objects."""
+"""Snapshots of the cluster at one instant, as columns."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mirage.domain.arrays import Ints, Texts
 from mirage.domain.job import Job, JobId, JobState
 
 UNKNOWN = -1
-"""In integer columns: not known, or not yet."""
+"""The value for "not known" or "not yet" in integer columns."""
 
 
 _KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "gpus", "memory_mib")
@@ -61,13 +61,13 @@ class Queue:
     comment: Texts
     submit_line: Texts
     unread: frozenset[JobId] = frozenset()
-    """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
+    """Jobs that exist but whose row could not be read. They are in no column."""
 
     @classmethod
     def from_jobs(
         cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()
     ) -> Self:
-        """Columns of `jobs`, in their order."""
+        """Build the columns of `jobs`, in their order."""
         rows = list(jobs)
         columns: dict[str, Any] = {"array": np.array([j.array for j in rows], dtype=bool)}
         for name in _KNOWN:
@@ -87,7 +87,7 @@ class Queue:
         return (self.get_job(i) for i in range(len(self)))
 
     def get_job(self, i: int) -> Job:
-        """The i-th job. A tick asks about the same few jobs again and again."""
+        """Return the i-th job. Jobs are kept, as a tick reads the same few again and again."""
         if i not in self._built_jobs:
             self._built_jobs[i] = self._build_job(i)
         return self._built_jobs[i]
@@ -100,7 +100,8 @@ class Queue:
         return Job(array=bool(self.array[i]), **fields)
 
     def find_job(self, job_id: int) -> Job | None:
-        """The job of that id, or None: not in this answer (which is not yet "gone")."""
+        """Return the job with that id; None: it is not in this answer, which does not prove that it
+        is gone."""
         i = self.find_row(job_id)
         return None if i is None else self.get_job(i)
 
@@ -122,7 +123,7 @@ class Queue:
 
     @cached_property
     def running_mask(self) -> NDArray[np.bool_]:
-        """Working jobs; those that only complete are left out."""
+        """Return the running jobs without those that are only completing."""
         working = [s.is_running and s is not JobState.COMPLETING for s in self.state]
         return np.array(working, dtype=bool)
 
@@ -133,11 +134,11 @@ class Records(list[Job]):
     def __init__(self, jobs: Iterable[Job] = (), unread: frozenset[JobId] = frozenset()) -> None:
         super().__init__(jobs)
         self.unread = unread
-        """Jobs that accounting knows, and of which a record does not read."""
+        """Jobs that accounting knows, but of which a record could not be read."""
 
     @classmethod
     def join_records(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
-        """Those of the jobs in `wanted`: the id of an array brings all its tasks."""
+        """Return the records of the jobs in `wanted`. The id of an array brings all its tasks."""
         ids, answers = frozenset(wanted), list(several)
         unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
         return cls((job for one in answers for job in one if job.job_id in ids), unread)
@@ -156,12 +157,12 @@ _OUT_OF_SERVICE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node: what it has and what of it is given away."""
+    """One node: its resources, and how much of them jobs have."""
 
     name: str
     partitions: tuple[str, ...]
     state: str
-    """Slurm's word in lower case, without flags: idle, mixed, allocated, drained, down, ..."""
+    """Slurm's state in lower case, without flags: idle, mixed, allocated, drained, down, ..."""
     cpus: int
     cpus_used: int
     gpus: int
@@ -173,14 +174,14 @@ class Node:
 
     @property
     def is_out_of_service(self) -> bool:
-        """Nothing starts there until an admin, or the end of a maintenance, brings it back. Of a
-        word that is not known nothing is concluded."""
+        """True if no job starts there until an admin, or the end of a maintenance, brings the node
+        back. False for an unknown state."""
         return self.state in _OUT_OF_SERVICE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Queue and nodes together; nodes are asked for less often and may be some minutes older."""
+    """Queue and nodes together. Nodes are queried less often and may be some minutes older."""
 
     queue: Queue
     nodes: tuple[Node, ...]

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A batch job in full: whoever takes it reads no directives out of the script."""
+    """A complete batch job. The receiver reads no directives from the script."""
 
     script: str
     """The bytes that Slurm stores, beginning with `#!`."""
     environment: Mapping[str, str]
     """The whole environment of the job; Slurm refuses an empty one."""
     directory: str
-    """Where the job starts, and where its output goes unless an option says otherwise."""
+    """The directory in which the job starts, and into which its output goes by default."""
     name: str
     comment: str
-    """Holds the link's mark, by which the job is known again."""
+    """The comment, with the link's mark by which the job is recognised."""
     dependency: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of sbatch, by their long names, as sbatch takes their values; empty for those without one.
-    What is missing is left to Slurm, as a missing option of sbatch is."""
+    """Options of sbatch by their long names, with values as sbatch takes them, empty for options
+    without one. Slurm decides what is missing, as with sbatch."""
     arguments: tuple[str, ...] = field(default=())
-    """The script's own."""
+    """The arguments of the script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class Recipe:
     """
 
     carrier: str
-    """The absolute path of the chain's carrier, a file of the owner's."""
+    """The absolute path of the chain's carrier, a file that belongs to the owner."""
     directory: str
     """Where the chain was submitted."""
     name: str
-    """Of the jobs."""
+    """The name of the jobs."""
     comment: str = ""
-    """The user's own words, before the mark."""
+    """The user's own text in the comment, before the mark."""
     umask: int = 0o022
     options: Mapping[str, str] = field(default_factory=dict)
-    """As in `Submission`: what command line, environment and directives came to."""
+    """Options as in `Submission`, from command line, environment and directives together."""

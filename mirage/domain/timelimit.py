@@ -1,4 +1,4 @@
-"""Slurm's time limits: text to seconds and back."""
+"""Converts Slurm's time limits from text to seconds and back."""
 
 import re
 from functools import lru_cache
@@ -41,7 +41,7 @@ def parse_time_limit(text: str) -> int | None:
 
 
 def format_time_limit(seconds: int) -> str:
-    """`D-HH:MM:SS` without leading days where there are none, as squeue prints it."""
+    """Format seconds as squeue prints them: `D-HH:MM:SS`, without days if there are none."""
     if seconds == UNLIMITED:
         return "UNLIMITED"
     days, rest = divmod(seconds, DAY_S)

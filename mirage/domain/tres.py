@@ -33,7 +33,7 @@ def parse_tres(text: str) -> Mapping[str, int]:
 
 
 def count_gpus(tres: Mapping[str, int]) -> int:
-    """GPUs of a TRES list: the untyped count, else the sum over types."""
+    """Count the GPUs of a TRES list: the untyped count, otherwise the sum over types."""
     if "gres/gpu" in tres:
         return tres["gres/gpu"]
     return sum(n for name, n in tres.items() if name.startswith("gres/gpu:"))

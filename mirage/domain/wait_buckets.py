@@ -1,4 +1,4 @@
-"""Classes of jobs by which waits are told: how many nodes, and how long a time limit."""
+"""Classes of jobs by number of nodes and by time limit, by which waits are summed."""
 
 from enum import StrEnum
 
@@ -28,7 +28,7 @@ class LimitClass(StrEnum):
     DAY = "24h"
     DAYS_2 = "48h"
     LONGER = "longer"
-    """Or no limit."""
+    """More than 48 hours, or no limit."""
     UNKNOWN = "unknown"
 
 
@@ -40,11 +40,13 @@ _LONGEST_S = np.array([1, 4, 12, 24, 48], dtype=np.int64) * HOUR_S
 
 
 def assign_size_codes(nodes: Ints) -> NDArray[np.uint8]:
-    """[n]: places in `SIZES`; a count that is not known is taken for one node."""
+    """Return places in `SIZES`, [n], of numbers of nodes [n]. An unknown number counts as one
+    node."""
     return np.searchsorted(_LARGEST, nodes).astype(np.uint8)
 
 
 def assign_limit_codes(time_limit_s: Ints) -> NDArray[np.uint8]:
-    """[n]: places in `LIMITS`, of seconds; less than 1 is not known."""
+    """Return places in `LIMITS`, [n], of time limits [n] in seconds. Less than 1 means not
+    known."""
     found = np.searchsorted(_LONGEST_S, time_limit_s)
     return np.where(time_limit_s < 1, LIMITS.index(LimitClass.UNKNOWN), found).astype(np.uint8)

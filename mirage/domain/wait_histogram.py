@@ -16,12 +16,12 @@ BINS = 256
 PER_DOUBLING = 8
 
 Counts = NDArray[np.int64]
-"""[BINS]."""
+"""[BINS]: the number of waits in each bin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitSummary:
-    """A summary of a number of waits, in seconds."""
+    """A summary of waits: their number, and quantiles in seconds."""
 
     jobs: int
     p10_s: float | None = None
@@ -30,16 +30,17 @@ class WaitSummary:
 
 
 def assign_bins(wait_s: Ints) -> NDArray[np.uint8]:
-    """[n]: the bin of each wait, seconds."""
+    """Return the bin of each wait, [n], of waits [n] in seconds."""
     place = 1 + np.floor(np.log2(np.maximum(wait_s, 1)) * PER_DOUBLING)
     found: NDArray[np.uint8] = np.where(wait_s < 1, 0, np.minimum(place, BINS - 1)).astype(np.uint8)
     return found
 
 
 def compute_quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:
-    """The middle of the bin that holds the least wait at or above each fractile; of one at least.
+    """Return the quantiles in whole seconds.
 
-    Seconds, whole.
+    Each is the middle of the bin that holds the least wait at or above its fractile. At least one
+    wait is needed.
     """
     reached = np.cumsum(counts)
     places = np.searchsorted(reached, np.asarray(fractiles) * reached[-1] - 1e-9)
@@ -47,7 +48,7 @@ def compute_quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]
 
 
 def summarize_waits(counts: Counts) -> WaitSummary:
-    """Their number, and the three quantiles where there is one."""
+    """Summarize waits: their number and, if there are any, three quantiles."""
     jobs = int(counts.sum())
     if not jobs:
         return WaitSummary(jobs=0)

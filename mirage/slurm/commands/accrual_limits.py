@@ -33,14 +33,14 @@ _SCOPES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccrueLimit:
     word: str
-    """Slurm's own."""
+    """Slurm's name of the limit."""
     most: int
     scope: AccrueScope
     qos: str = ""
     account: str = ""
-    """The QOS or the account that has the limit: one of them."""
+    """The QOS or the account that has the limit; the other is empty."""
     accounts: frozenset[str] = frozenset()
-    """Of an account's limit: those whose jobs count."""
+    """The accounts whose jobs count, if an account has the limit."""
 
     def describe_limit(self) -> str:
         where = f"QOS {self.qos}" if self.qos else f"account {self.account}"
@@ -49,15 +49,15 @@ class AccrueLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccrueLimits:
-    """Those that are set, by word."""
+    """The limits that are set, by Slurm's name."""
 
     qos: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     associations: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
-    """By account and user; the user is empty for the account's own."""
+    """Limits by account and user. The user is empty for the account's own limits."""
     parents: Mapping[str, str] = field(default_factory=dict)
 
     def iter_applicable(self, *, qos: str, account: str, user: str) -> Iterator[AccrueLimit]:
-        """Those that a job of this user in this account and QOS is under."""
+        """Yield the limits that bind a job of this user in this account and QOS."""
         for word, most in self.qos.get(qos, {}).items():
             yield AccrueLimit(word=word, most=most, scope=_SCOPES[word], qos=qos)
         named = [(account, user), *((one, "") for one in self._list_ancestors(account))]
@@ -83,14 +83,14 @@ class AccrueLimits:
                 )
 
     def _list_ancestors(self, account: str) -> list[str]:
-        """The account and those above it."""
+        """Return the account and the accounts above it."""
         line = [account]
         while (above := self.parents.get(line[-1], "")) and above not in line:
             line.append(above)
         return line
 
     def _list_descendants(self, account: str) -> list[str]:
-        """The account and those below it."""
+        """Return the account and the accounts below it."""
         return [
             account,
             *(name for name in self.parents if account in self._list_ancestors(name)[1:]),

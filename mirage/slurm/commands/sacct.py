@@ -30,10 +30,10 @@ from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
 
 KEY = ("JobIDRaw", "Submit", "UID")
-"""Names one record, whose it is included."""
+"""The fields that identify one record, with its owner."""
 
 RecordKey = tuple[str, ...]
-"""The cells of `KEY`."""
+"""The values of the fields in `KEY`."""
 
 _FACTS: tuple[tuple[str, ...], ...] = (
     ("JobIDRaw",),
@@ -60,10 +60,10 @@ _FACTS: tuple[tuple[str, ...], ...] = (
     ("ExitCode",),
     ("NodeList",),
 )
-"""Fields, each under the names that Slurm's releases gave it, the newest first."""
+"""Fields, each with the names that releases of Slurm gave it, the newest first."""
 
 _TEXTS = ("Account", "JobName", "Comment", "SubmitLine")
-"""What users write. Accounts are made by coordinators too, under any name, newlines included."""
+"""Fields that users write. Coordinators may create accounts of any name, also with newlines."""
 
 _NEEDED = (*KEY, "State")
 _COMPONENT = re.compile(r"\d{1,18}\+\d+", re.ASCII)
@@ -75,7 +75,7 @@ class QueryFields:
 
     facts: tuple[str, ...]
     texts: tuple[str, ...]
-    """`KEY`, and what users write."""
+    """The fields of `KEY`, and the fields that users write."""
 
 
 def build_helpformat_argv() -> list[str]:
@@ -104,17 +104,17 @@ def build_window_options(since: int, until: int) -> list[str]:
 
 
 def build_id_options(job_ids: Iterable[JobId | str]) -> list[str]:
-    """The option for jobs by id, never-eligible ones included."""
+    """Return the option for jobs by id, with jobs that were never eligible."""
     return [f"--jobs={','.join(str(i) for i in job_ids)}"]
 
 
 def build_user_options(uid: int) -> list[str]:
-    """The option that leaves out what is another user's."""
+    """Return the option that leaves out records of other users."""
     return [f"--uid={uid}"]
 
 
 def build_argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR) -> list[str]:
-    """`which`: of the options above."""
+    """Build the command. `which` are some of the options above."""
     # --duplicates: every run of a requeued job, and every job of a number that was used again.
     options = ["--allocations", "--duplicates", "--noconvert", "--parsable"]
     form = [f"--delimiter={separator}", f"--format={','.join(names)}"]
@@ -186,13 +186,13 @@ def _parse_component(row: Row) -> tuple[Job, JobId | None]:
 
 
 def _parse_readings(cell: str, _what: str) -> tuple[int, ...]:
-    """sacct is asked for epoch seconds."""
+    """Return the instant of a cell, which is in epoch seconds."""
     found = parse_instant(cell)
     return () if found is None else (found,)
 
 
 def _is_component(row: Row) -> bool:
-    """sacct names components `<leader>+<offset>`."""
+    """Return whether the row is a component, which sacct names `<leader>+<offset>`."""
     return _COMPONENT.fullmatch(row.get("JobID", "")) is not None
 
 

@@ -36,7 +36,7 @@ WCKeyID WorkDir
 _KNOWN = frozenset(_NAMES.lower().split())
 """Every field that a release of Slurm has had."""
 _LONGEST = 16
-"""Characters of a delimiter."""
+"""The most characters of a delimiter."""
 _PLAIN = "|"
 _NAME = re.compile(r"[A-Za-z_]+")
 _IN_VALUES = re.compile(r"[A-Za-z0-9:.,_+=/%()\[\] -]")
@@ -44,9 +44,9 @@ _IN_VALUES = re.compile(r"[A-Za-z0-9:.,_+=/%()\[\] -]")
 
 
 def find_separator(header: str) -> str | None:
-    """The text between the names of a header; None where it is no header of sacct's.
+    """Return the text between the names of a header; None: it is no header of sacct.
 
-    Raises UnknownFormat for a delimiter that cannot be told from what stands in a field.
+    Raises UnknownFormat for a delimiter that may also stand in a field.
     """
     for name in _list_first_names(header):
         for length in range(1, min(_LONGEST, len(header) - len(name)) + 1):

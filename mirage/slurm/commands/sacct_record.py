@@ -44,10 +44,10 @@ _COUNT = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII | re.IGNOR
 
 
 class BadField(MalformedText):
-    """A field that does not read."""
+    """A field that cannot be read."""
 
     def __init__(self, reason: str, cell: str = "") -> None:
-        """`reason`: without the cell, so that rows can be counted by it."""
+        """`reason` does not name the cell, so that rows can be counted by reason."""
         super().__init__(f"{reason}: {cell[:40]!r}" if cell else reason)
         self.reason = reason
 
@@ -55,11 +55,11 @@ class BadField(MalformedText):
 class Record(NamedTuple):
     job: Job
     assumed: tuple[str, ...] = ()
-    """What the row lacked, and what was taken instead."""
+    """The assumptions that were made for values that the row lacks."""
 
 
 def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
-    """The record of a row. Raises BadField for a field that does not read."""
+    """Return the record of a row. Raises BadField for a field that cannot be read."""
     assumed: list[str] = []
     state = parse_state(row["state"])
     times = _resolve_times(row, readings, state, assumed)
@@ -105,7 +105,7 @@ def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array:
 
 
 def find_first_cell(row: RecordFields, *names: str) -> str:
-    """The first of these fields that holds something."""
+    """Return the first of these fields that holds a value."""
     for name in names:
         cell = row.get(name)
         if cell and (found := cell.strip()).lower() not in _ABSENT:
@@ -114,7 +114,7 @@ def find_first_cell(row: RecordFields, *names: str) -> str:
 
 
 def parse_state(cell: str) -> JobState:
-    """The state of `CANCELLED by 1003` and the like; a word that Slurm has not is UNKNOWN."""
+    """Parse a state such as `CANCELLED by 1003`. A word that Slurm does not use is UNKNOWN."""
     word = cell.strip().upper()
     if not word:
         raise BadField("no state")
@@ -124,7 +124,7 @@ def parse_state(cell: str) -> JobState:
 
 
 def parse_integer(cell: str, what: str) -> int:
-    """A whole number, also written `3.0`."""
+    """Parse a whole number, which may also be written `3.0`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
     number, suffix = _parse_number(cell, what)
@@ -151,7 +151,7 @@ def _count_nodes(
     requested: Mapping[str, int],
     assumed: list[str],
 ) -> int:
-    """Those it got before those it asked for; of the latter the least that it needs to start."""
+    """Return the number of allocated nodes, otherwise the least number of requested nodes."""
     found = (
         _find_count(row, "nodes", _NODES, assumed)
         or allocated.get("node", 0)
@@ -172,7 +172,7 @@ def _count_listed_nodes(node_list: str) -> int:
 
 
 def _find_count(row: RecordFields, what: str, names: Sequence[str], assumed: list[str]) -> int:
-    """The first of these fields that is more than 0, as it may be before the allocation."""
+    """Return the first of these fields that is more than 0; some are 0 before the allocation."""
     for name in names:
         cell = find_first_cell(row, name)
         # A pending job may ask for a range, `2-4`: the least is what it needs to start.
@@ -207,7 +207,7 @@ def _parse_tres(row: RecordFields, name: str) -> Mapping[str, int]:
 def _count_job_gpus(
     row: RecordFields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
 ) -> int:
-    """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
+    """Count GPUs. AllocGRES is for the whole job, ReqGRES for each node (--gres)."""
     return (
         tres.count_gpus(allocated)
         or _count_gres(row, "allocgres", count_gpus)
@@ -225,9 +225,9 @@ def _count_gres(row: RecordFields, name: str, count: Callable[[str], int]) -> in
 
 
 def _compute_requested_mib(cell: str, nodes: int, cpus: int) -> int:
-    """ReqMem in sum: Slurm before 21.08 ends it in `n` or `c`, per node or per CPU.
+    """Return ReqMem in sum. Before Slurm 21.08 it ends in `n` (per node) or `c` (per CPU).
 
-    One that does not read is none: no job is refused for it.
+    A value that cannot be read counts as none, so that no job is refused for it.
     """
     try:
         mib = tres.parse_tres(f"mem={cell}").get("mem", 0) if cell else 0
@@ -252,7 +252,7 @@ class _Times:
     start: int | None
     end: int | None
     elapsed_s: int | None
-    """Where that is not from start to end, or there is no end yet."""
+    """Seconds that the job ran, if that is not from start to end or there is no end yet."""
 
 
 def _resolve_times(
@@ -288,7 +288,7 @@ def _resolve_times(
 
 
 _Instants = tuple[int, int | None, int | None]
-"""Submission, start, end."""
+"""The instants of submission, start and end."""
 
 
 def _select_consistent_readings(
@@ -297,8 +297,8 @@ def _select_consistent_readings(
     ends: tuple[int | None, ...],
     held_s: int | None,
 ) -> list[_Instants]:
-    """The readings that agree with each other, and best with how long the job held its nodes; the
-    earliest first."""
+    """Return the readings that agree with each other, and best with the time for which the job held
+    its nodes; the earliest first."""
     found = list(product(submits, starts, ends))
     if len(found) == 1:
         return found
@@ -338,7 +338,7 @@ def _resolve_eligible(
 def _complete_times(
     start: int | None, end: int | None, held_s: int
 ) -> tuple[int | None, int | None]:
-    """Start and end of a job that ended, of which one is not among the fields."""
+    """Return start and end of a job that ended, one of which is not among the fields."""
     if end is None and start is not None:
         return start, start + held_s
     if start is None and end is not None and held_s:
@@ -347,7 +347,10 @@ def _complete_times(
 
 
 def _check_missing_start(state: JobState, assumed: list[str]) -> None:
-    """A job that is over and has no start did not run, unless nobody asked sacct for its start."""
+    """Note that a job without a start is taken as one that never ran.
+
+    Raises BadField if its state says that it ran, since sacct was then not asked for its start.
+    """
     if state in MAY_NOT_HAVE_RUN:
         assumed.append(NO_START)
     elif state.has_ended and state is not JobState.COMPLETED:
@@ -355,9 +358,10 @@ def _check_missing_start(state: JobState, assumed: list[str]) -> None:
 
 
 def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: int | None) -> bool:
-    """Ended while it waited: sacct may give it its end as its start, and no nodes.
+    """Return whether the job ended while it waited: sacct may show its end as its start, and no
+    nodes.
 
-    A job that had nodes ran, were it for less than a second.
+    A job that had nodes ran, even if for less than a second.
     """
     if not state.has_ended or start is None:
         return False
@@ -368,7 +372,7 @@ def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: i
 
 
 def _parse_duration(row: RecordFields, what: str, *names: str) -> int | None:
-    """A span: seconds, or sacct's `D-HH:MM:SS`."""
+    """Parse a span of time: seconds, or sacct's `D-HH:MM:SS`."""
     cell = find_first_cell(row, *names)
     if not cell:
         return None

@@ -24,14 +24,14 @@ class JobTexts:
     """The differing texts that the answer gives for each known record. Empty: a row of another
     length than Slurm's, since its user wrote the separator into it."""
     odd: int = 0
-    """Rows of a known job under another user."""
+    """The number of rows that show a known job under another user."""
 
     def select_settled(self) -> dict[RecordKey, Row]:
         """Return the row of each record about which the answer says one thing."""
         return {named: rows[0] for named, rows in self.found.items() if _is_settled(rows)}
 
     def group_contested(self) -> dict[str, list[RecordKey]]:
-        """The other records, by their owners' uids."""
+        """Return the other records, by their owners' uids."""
         by_owner: dict[str, list[RecordKey]] = defaultdict(list)
         for named, rows in self.found.items():
             if not _is_settled(rows):
@@ -39,7 +39,7 @@ class JobTexts:
         return by_owner
 
     def collect_separator_writers(self) -> set[str]:
-        """Uids of the records whose own texts hold the separator."""
+        """Return the uids of the records whose own texts hold the separator."""
         return {_get_owner(named) for named, rows in self.found.items() if {} in rows}
 
 

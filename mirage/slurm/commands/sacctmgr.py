@@ -18,13 +18,13 @@ class QosRecord:
     name: str
     priority: int
     max_jobs_pu: int
-    """0: no limit, here and below."""
+    """0: no limit, here and in the fields below."""
     max_submit_pu: int
     max_tres_pu: Mapping[str, int]
-    """By TRES; memory in MiB."""
+    """Limits by TRES; memory in MiB."""
     flags: frozenset[str]
     others: Mapping[str, str]
-    """Set limits that are none of the above."""
+    """Other limits that are set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +34,12 @@ class AssociationRecord:
     parent: str
     """The parent account's name; empty where the release does not print it."""
     user: str
-    """Empty: of the account itself."""
+    """The user; empty: the association of the account itself."""
     share: int | None
     """None: `parent`."""
     default_qos: str
     limits: Mapping[str, str]
-    """Those set, by column."""
+    """The limits that are set, by column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class Roster:
     """Users who may do more than others."""
 
     operators: frozenset[str] = frozenset()
-    """AdminLevel Operator or Administrator."""
+    """Users with AdminLevel Operator or Administrator."""
     coordinated: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By user: the accounts that they coordinate, those below them included."""
+    """The accounts that each user coordinates, with the accounts below them."""
 
 
 OPERATORS = ("Operator", "Administrator")
 
 _NAME = re.compile(r"[^\s|,]+")
 _ASKABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@/-]{0,127}")
-"""An account that is asked for by its name: nothing that a command or a database takes for more."""
+"""A safe name of an account: a command or a database takes it for nothing else."""
 
 
 def build_show_level_argv(level: str) -> list[str]:
@@ -69,7 +69,7 @@ def build_show_level_argv(level: str) -> list[str]:
 
 
 def parse_level(answer: str) -> frozenset[str]:
-    """Raises MalformedText for half an answer."""
+    """Parse the users of one AdminLevel. Raises MalformedText for an incomplete answer."""
     return frozenset(line for line in _split_lines(answer) if _NAME.fullmatch(line))
 
 
@@ -88,9 +88,9 @@ def build_show_coordinators_argv(account: str | None = None) -> list[str]:
 class Coordinators:
     by_account: Mapping[str, frozenset[str]]
     doubtful: tuple[str, ...] = ()
-    """Accounts to be asked about one by one."""
+    """Accounts that have to be queried one by one."""
     left_out: int = 0
-    """Accounts that are in doubt too, and are nobody's."""
+    """Further accounts in doubt, which count as nobody's."""
 
 
 def parse_coordinators(answer: str) -> Coordinators:
@@ -119,7 +119,8 @@ def _is_sure(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def parse_account_coordinators(answer: str) -> frozenset[str]:
-    """Whatever stands in there its own coordinators have written. Raises MalformedText."""
+    """Parse the coordinators of one account. Only they can write into this answer. Raises
+    MalformedText."""
     return frozenset().union(*(_parse_users(line) for line in _split_lines(answer)))
 
 
@@ -158,7 +159,7 @@ def build_show_associations_argv() -> list[str]:
 
 
 def parse_qos(answer: str) -> tuple[QosRecord, ...]:
-    """Raises MalformedText for what is no such table."""
+    """Parse a table of QOS. Raises MalformedText for any other text."""
     return tuple(_parse_qos_row(row) for row in _parse_rows(answer, _QOS_COLUMNS))
 
 
@@ -230,7 +231,7 @@ def _parse_rows(answer: str, needed: frozenset[str]) -> list[Row]:
 
 
 def _split_table(answer: str, needed: frozenset[str]) -> Iterator[list[str]]:
-    """The cells of each line, the header's first."""
+    """Yield the cells of each line, the header's first."""
     lines = [line for line in answer.split("\n") if line.strip()]
     if not lines:
         raise MalformedText("sacctmgr's answer is empty: not even the header is there")

@@ -1,4 +1,4 @@
-"""sbatch: what it prints when it has taken a job."""
+"""sbatch: commands that try a submission, and what it prints for a submitted job."""
 
 import re
 
@@ -10,7 +10,7 @@ _SENTENCE = re.compile(r"Submitted batch job (\d+)(?: on cluster \S+)?")
 
 
 def build_held_argv() -> list[str]:
-    """A job that never starts by itself, to try moves on."""
+    """Build the command that submits a held job, on which moves can be tried."""
     words = ["--parsable", "--hold", "--time=1", "--output=/dev/null", "--job-name=mirage-doctor"]
     return ["sbatch", *words, "--wrap=true"]
 
@@ -24,7 +24,7 @@ def build_test_only_argv() -> list[str]:
 
 
 def parse_job_id(stdout: str) -> JobId:
-    """The id from either form of answer; site plug-ins may print lines around it."""
+    """Return the job's id from either form of answer. Plugins of the site may print more lines."""
     for form in (_SENTENCE, _PARSABLE):
         for line in stdout.splitlines():
             match = form.fullmatch(line.strip())

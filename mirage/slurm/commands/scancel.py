@@ -1,4 +1,4 @@
-"""scancel: one job ended."""
+"""scancel: builds the command that ends one job, and reads its answer."""
 
 import re
 
@@ -8,7 +8,8 @@ _OVER = re.compile(r"already completing or completed")
 
 
 def build_argv(job_id: JobId) -> list[str]:
-    """Verbose: otherwise scancel of 22.05 says nothing, and exits with 0, of an unknown job."""
+    """Build the command. Without --verbose, scancel of 22.05 exits silently with 0 for an unknown
+    job."""
     return ["scancel", "--verbose", str(job_id)]
 
 

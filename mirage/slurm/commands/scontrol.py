@@ -18,12 +18,13 @@ _LEAST_KEYS = 50
 
 
 def build_free_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
-    """Eligible anywhere once `dependency`, the user's own part, is met."""
+    """Build the command that makes a job eligible anywhere once `dependency`, the user's own part,
+    is met."""
     return _build_update_argv(job_id, dependency, "" if unpin else None)
 
 
 def build_pin_argv(job_id: JobId, dependency: str, node_list: str) -> list[str]:
-    """Eligible on `node_list` alone."""
+    """Build the command that makes a job eligible on `node_list` alone."""
     return _build_update_argv(job_id, dependency, node_list)
 
 
@@ -37,7 +38,8 @@ def build_set_dependency_argv(job_id: JobId, dependency: str, *, unpin: bool) ->
 
 
 def build_uhold_argv(job_id: JobId) -> list[str]:
-    """A hold that the job's owner may lift as well; `scontrol hold` of an Operator is not."""
+    """Build the command for a hold that the job's owner can lift, unlike `scontrol hold` of an
+    Operator."""
     return ["scontrol", "uhold", str(job_id)]
 
 
@@ -50,7 +52,8 @@ _NO_OPERATOR = re.compile(r"Invalid user id|permission denied", re.IGNORECASE)
 
 
 def build_operator_probe_argv() -> list[str]:
-    """An update of a reservation that is not there: slurmctld asks for Operator before it looks."""
+    """Build an update of a missing reservation. slurmctld checks for Operator before it looks for
+    it."""
     return ["scontrol", "update", "ReservationName=mirage_is_not_there", "Duration=1"]
 
 
@@ -85,24 +88,24 @@ class SiteConfig:
     priority_type: str
     priority_flags: frozenset[str]
     weights: Mapping[str, int]
-    """By what is weighed, in lower case: age, fairshare, jobsize, partition, qos, assoc."""
+    """Priority weights by factor, in lower case: age, fairshare, jobsize, partition, qos, assoc."""
     max_age_s: int | None
     accounting: bool
     store_flags: frozenset[str]
     min_job_age_s: int | None
-    """How long slurmctld remembers an ended job."""
+    """Seconds for which slurmctld keeps an ended job."""
     private_data: frozenset[str]
     slurm_user: str = ""
-    """Who may do everything, beside root."""
+    """The user that may do everything, beside root."""
 
     @property
     def accrues_always(self) -> bool:
-        """Age counts from submission, held and dependent jobs included."""
+        """True if age counts from submission, also for held and dependent jobs."""
         return "ACCRUE_ALWAYS" in self.priority_flags
 
     @property
     def age_counts(self) -> bool:
-        """slurmctld ignores age where there is no slurmdbd."""
+        """True if age counts. slurmctld ignores it without slurmdbd."""
         multifactor = self.priority_type == "priority/multifactor"
         return multifactor and self.accounting and self.weights.get("age", 0) > 0
 
@@ -113,7 +116,7 @@ class SiteConfig:
 
 
 def parse_config(answer: str) -> dict[str, str]:
-    """`show config` by key; unset values are empty."""
+    """Parse `show config` by key. Unset values are empty."""
     values: dict[str, str] = {}
     for line in answer.splitlines():
         match = _CONFIG_LINE.fullmatch(line)
@@ -152,6 +155,6 @@ def _parse_flags(text: str) -> frozenset[str]:
 
 
 def _parse_seconds(text: str) -> int | None:
-    """`300 sec`."""
+    """Return the seconds of a text such as `300 sec`."""
     number = text.partition(" ")[0]
     return int(number) if number.isdigit() else None

@@ -29,11 +29,11 @@ class NodeRecord:
 
     name: str
     cpus: int
-    """Those that jobs may have (CPUEfctv, where the release tells)."""
+    """CPUs that jobs may have (CPUEfctv, if the release shows it)."""
     memory_mib: int
-    """RealMemory less MemSpecLimit."""
+    """RealMemory minus MemSpecLimit."""
     gpus: int
-    """Of all types together."""
+    """GPUs of all types together."""
     state: str
     threads_per_core: int = 1
     weight: int = 1
@@ -41,7 +41,7 @@ class NodeRecord:
 
     @property
     def is_out_of_service(self) -> bool:
-        """Down, drained or about to be."""
+        """True if the node is down, drained or draining."""
         return bool(set(self.state.replace("*", "").split("+")) & _OUT)
 
 
@@ -57,7 +57,8 @@ class PartitionRecord:
     over_subscribe: str
     state: str
     others: Mapping[str, str]
-    """Set, and other than Slurm's default: what narrows who may use it, and for what."""
+    """Settings that differ from Slurm's default and restrict who may use the partition, and for
+    what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +70,11 @@ class ReservationRecord:
     nodes: tuple[str, ...]
     flags: frozenset[str]
     cpus: int | None
-    """Those that it keeps, over all its nodes; None where neither CPUs nor cores are told."""
+    """CPUs that the reservation keeps over all its nodes; None: Slurm shows neither CPUs nor
+    cores."""
     cores: int | None
     for_whom: str
-    """Its users, accounts, groups; empty: nobody."""
+    """Its users, accounts and groups; empty: nobody."""
 
 
 def build_show_nodes_argv() -> list[str]:
@@ -136,7 +138,7 @@ _NARROWING = {
     "ReqResv": "NO",
     "OverTimeLimit": "",
 }
-"""By key: the value with which it changes nothing."""
+"""The value with which each key changes nothing."""
 
 
 def parse_partitions(answer: str) -> tuple[PartitionRecord, ...]:
@@ -171,7 +173,7 @@ def _parse_partition(record: Mapping[str, str]) -> PartitionRecord:
 
 
 def parse_reservations(answer: str) -> tuple[ReservationRecord, ...]:
-    """None is an answer too: `No reservations in the system`."""
+    """Parse reservations. There may be none: `No reservations in the system`."""
     return tuple(_parse_reservation(record) for record in _parse_records(answer, "ReservationName"))
 
 

@@ -1,4 +1,4 @@
-"""sdiag: what slurmctld has been asked, by the user who asked it."""
+"""sdiag: the RPCs that slurmctld has served, by user."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Diagnosis:
 
     at: int
     since: int | None
-    """None: since slurmctld started."""
+    """When the count began; None: when slurmctld started."""
     users: tuple[UserCalls, ...]
 
 

@@ -21,7 +21,7 @@ from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread,
 FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
 
 _STATE = re.compile(r"[a-z_]+")
-"""The word without the flags that follow it: `*~#$@+!%-^` (sinfo(1), NODE STATE CODES)."""
+"""A node state without the flags that follow it: `*~#$@+!%-^` (sinfo(1), NODE STATE CODES)."""
 _NO_PARTITION = frozenset({"", "N/A"})
 
 
@@ -82,7 +82,7 @@ def _parse_state(cell: str) -> str:
 
 
 def _parse_cpus(cell: str) -> tuple[int, int, int, int]:
-    """Allocated, idle, other, total."""
+    """Parse the numbers of allocated, idle, other and all CPUs."""
     parts = [parse_integer(part) for part in cell.split("/")]
     if len(parts) != len("AIOT"):
         raise MalformedText(f"not CPUs as allocated/idle/other/total: {cell!r}")

@@ -71,16 +71,17 @@ FIELDS = (
 
 _STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
 _ASKING = ("JobID", "HetJobID", "ReqNodes")
-"""Nothing in either is written by users, so the separator needs no secret."""
+"""Users write into none of these fields, so the separator needs no secret."""
 
 
 def build_argv() -> list[str]:
-    """All jobs of all partitions, hidden ones too, of this cluster alone, in any state."""
+    """Build the command for jobs in any state of all partitions, also hidden ones, of this
+    cluster."""
     return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
 
 
 def build_environment(separator: str) -> dict[str, str]:
-    """Names the fields for `build_argv`; `separator` is to be one that nobody could guess."""
+    """Build the environment that names the fields. Nobody must be able to guess `separator`."""
     return {"SQUEUE_FORMAT2": ",".join(f"{name}:{separator}" for name in FIELDS)}
 
 
@@ -89,12 +90,12 @@ class MoveTarget:
     """The facts that are looked up about a job right before it is moved."""
 
     uid: int
-    """Its owner's."""
+    """The uid of the job's owner."""
     asked_nodes: str
-    """The nodes that it asks for by name, as a host list; empty where any nodes will do. Of a het
-    job, those of all its components."""
+    """The nodes that the job asks for by name, as a host list; empty: any nodes. For a het job, the
+    nodes of all its components."""
     shown: tuple[HoldState, ...]
-    """What holds it: of a het job, a value for each component."""
+    """The hold of each component; a plain job has one."""
 
 
 def build_move_target_argv(job_id: JobId) -> list[str]:
@@ -104,7 +105,7 @@ def build_move_target_argv(job_id: JobId) -> list[str]:
 
 
 def parse_move_target(answer: str) -> MoveTarget:
-    """Raises MalformedText for an answer without a row."""
+    """Parse the facts before a move. Raises MalformedText for an answer without a row."""
     rows = split_rows(answer, _STANDING)
     if not rows:
         raise MalformedText("the answer has no row of the job")
@@ -179,7 +180,8 @@ def _parse_component(row: Row) -> tuple[Job, JobId | None]:
 
 
 def _name_job(row: Row) -> UnreadRow:
-    """The row by its job; a component by its leader, which lacks something without it."""
+    """Name an unread row by its job. A component is named by its leader, which is incomplete
+    without it."""
     leader = row["HetJobID"]
     found = name_unread_row("job", row["JobID"], row["UserID"])
     return replace(found, job_id=JobId(int(leader))) if is_number(leader) else found
@@ -217,7 +219,8 @@ def _parse_job(row: Row) -> Job:
 
 
 def _parse_state(cell: str) -> JobState:
-    """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
+    """Parse a state. A job that squeue shows as requeued waits again; in accounting, it is the
+    ended run."""
     state = parse_job_state(cell)
     return JobState.PENDING if state is JobState.REQUEUED else state
 
