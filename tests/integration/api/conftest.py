@@ -1,5 +1,12 @@
 """Fixtures of this room: tests/support/api/fixtures.py."""
 
-from tests.support.api.fixtures import client, context, stage, store
+from tests.support.api.fixtures import (
+    chain_with_links,
+    client,
+    client_with_munge,
+    context,
+    stage,
+    store,
+)
 
-__all__ = ["client", "context", "stage", "store"]
+__all__ = ["chain_with_links", "client", "client_with_munge", "context", "stage", "store"]

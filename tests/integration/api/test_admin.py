@@ -17,15 +17,13 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.committed import save
+from tests.support.learn.committed import save_two_versions
 from tests.support.learn.queue_tables import EACH_DAY, EPISODES, queue_table
 
 KILL, RELEASE = "/api/v1/kill", "/api/v1/kill/release"
 LIMITS, MODELS = "/api/v1/limits", "/api/v1/models"
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 CALM = -4.0
-AT_ONCE = {"factor": 0.0, "prices": [0.5]}
-"""Of a model that frees at once: on calm days that costs an overlap of four hours."""
 
 
 @pytest.fixture
@@ -44,8 +42,7 @@ def context(context: ApiContext, tmp_path: Path) -> ApiContext:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """Version 1 frees at once and is in use; version 2 is a trained one, and better."""
-    registry.promote_version(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
-    save(tmp_path / "models" / "made" / "2")
+    save_two_versions(tmp_path / "models")
     (tmp_path / "tables").mkdir()
     for name, days in (("calm.npz", 8), ("few.npz", 4)):
         made = queue_table(days * EACH_DAY, seed=4, first=LATER, loads=[CALM] * days)

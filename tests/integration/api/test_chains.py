@@ -16,7 +16,7 @@ from mirage.policy import registry
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
-from tests.support.api.rows import add_chain, add_decision, add_links, look
+from tests.support.api.rows import add_chain, add_decision, look
 from tests.support.api.running import CHAIN, NOW, Client, Stage
 from tests.support.learn.committed import save
 
@@ -169,10 +169,8 @@ def test_a_refused_registration_leaves_its_key_free(client: Client) -> None:
     assert (wrong.status_code, right.status_code) == (422, 201)
 
 
-def test_links_and_handovers_are_shown(client: Client, store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
+@pytest.mark.usefixtures("chain_with_links")
+def test_links_and_handovers_are_shown(client: Client) -> None:
     shown = client.get(f"{PATH}/{CHAIN}").json()
     assert [link["job_id"] for link in shown["links"]] == [101, 102, 103]
     found = [(h["link"], h["interruption_h"], h["overlap_h"]) for h in shown["handovers"]]

@@ -5,7 +5,6 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +31,8 @@ BODY = b'{"chain_id": "k3v9x2m7q1zt", "job_id": 101, "links": 8}'
 
 
 @pytest.fixture
-def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
-    with stage.serving(replace(context, identify=real_munge.authenticate_caller)) as running:
-        yield running
+def client(client_with_munge: Client) -> Client:
+    return client_with_munge
 
 
 def register(client: Client, chain_id: str, **more: str) -> str:

@@ -15,17 +15,10 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.http.problems import KINDS
 from mirage.services.chains import lifecycle as chain_service
 from mirage.store.database.engine import Store
-from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client, Stage
 
 CHAINS = "/api/v1/chains"
 NEW = b'{"chain_id": "k3v9x2m7q1zt", "job_id": 101, "links": 8}'
-
-
-@pytest.fixture
-def chain(store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
 
 
 def problem(answer: httpx.Response) -> Mapping[str, Any]:
@@ -156,13 +149,13 @@ def test_a_key_for_two_requests(client: Client) -> None:
     assert problem(answer)["type"] == "/problems/idempotency-key-reused"
 
 
-@pytest.mark.usefixtures("chain")
+@pytest.mark.usefixtures("chain_with_links")
 def test_another_users_chain(client: Client) -> None:
     answer = client.post(f"{CHAINS}/{CHAIN}/pause", who="bob")
     assert problem(answer)["type"] == "/problems/not-allowed"
 
 
-@pytest.mark.usefixtures("chain")
+@pytest.mark.usefixtures("chain_with_links")
 def test_a_move_there_is_not(client: Client) -> None:
     client.post(f"{CHAINS}/{CHAIN}/cancel", who="alice")
     answer = client.post(f"{CHAINS}/{CHAIN}/resume", who="alice")
@@ -200,13 +193,11 @@ def test_more_chains_than_one_user_may_have(client: Client) -> None:
     assert client.post(CHAINS, more, who="alice").status_code == 201
 
 
+@pytest.mark.usefixtures("chain_with_links")
 def test_chains_that_slurm_has_shown_do_not_count(
-    client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain_service, "MAX_UNSEEN_CHAINS", 1)
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
     new = NEW.replace(b"k3v9x2m7q1zt", b"another00001")
     assert client.post(CHAINS, new, who="alice").status_code == 201
 

@@ -24,10 +24,12 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.web.app import mount_pages
 from tests.integration.api.test_identity import bearer, token
-from tests.support.api.rows import HOUR, add_chain, add_links, job, look
+from tests.support.api.rows import HOUR, add_chain, job, look
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.unit.api.test_forecasts import PATH as FORECASTS
 from tests.unit.services.test_quotas import Stopwatch
+
+pytestmark = pytest.mark.usefixtures("chain_with_links")
 
 API = "/api/v1"
 SHAPE: dict[str, Any] = {"partition": "gpu", "nodes": 1, "time_limit_s": 12 * HOUR}
@@ -37,13 +39,6 @@ PAUSE, RESUME = f"{API}/chains/{CHAIN}/pause", f"{API}/chains/{CHAIN}/resume"
 @pytest.fixture
 def clock() -> Stopwatch:
     return Stopwatch()
-
-
-@pytest.fixture(autouse=True)
-def chain(store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
 
 
 @contextmanager

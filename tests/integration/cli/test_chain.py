@@ -3,18 +3,13 @@
 import json
 import os
 import pwd
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
-from io import StringIO
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.domain.access.caller import Role
@@ -28,50 +23,23 @@ from mirage.store.database.engine import Store, Transaction
 from tests.support import mirage_process
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import add_chain, add_decision, add_links
-from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
+from tests.support.api.running import CHAIN, NOW, Client, Stage
+from tests.support.cli.in_process import environment, run_in_process
+from tests.support.mirage_process import Answer
 
 __all__ = ["context", "stage", "store"]
 
 ME = pwd.getpwuid(os.geteuid())
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-def environment(url: str | None, **more: str) -> dict[str, str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
-    plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
-    plain |= {"XDG_STATE_HOME": "/nonexistent", "MIRAGE_CLUSTER_NAME": CLUSTER}
-    return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
-
-
 def run(*words: str, url: str | None = None, **more: str) -> Answer:
-    """The command in this process: starting one of its own takes a second."""
-    out, err = StringIO(), StringIO()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        patch.setattr(sys, "argv", ["mirage", "chain", *words])
-        for name, value in environment(url, **more).items():
-            patch.setenv(name, value)
-        time.tzset()
-        with pytest.raises(SystemExit) as ended:
-            main()
-    time.tzset()
-    return Answer(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return run_in_process("chain", *words, url=url, **more)
 
 
 def run_process(*words: str, url: str | None = None, **more: str) -> Answer:
     told = environment(url, **more)
     own = {name: value for name, value in told.items() if os.environ.get(name) != value}
-    done = mirage_process.run("chain", *words, environ=own)
-    return Answer(done.code, done.out, done.err)
+    return mirage_process.run("chain", *words, environ=own)
 
 
 @pytest.fixture

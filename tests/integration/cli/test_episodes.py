@@ -8,13 +8,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mirage.episodes.table.episode_table import EpisodeTable
 from tests.support.episodes import small
 from tests.support.mirage_process import MIRAGE, environment, run
+from tests.support.traces import write_parquet_trace
 
 CLUSTER = """\
 [cluster]
@@ -49,25 +48,7 @@ SPAN = ("--from", "2023-11-20T20:00", "--until", "2023-11-22")
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     jobs = [j for j in small.trace(1) if j.cancel_at is None]
-    ints = {
-        "submit": [j.submit for j in jobs],
-        "eligible": [j.submit for j in jobs],
-        "start": [j.submit for j in jobs],
-        "end": [j.submit + max(1, min(j.run_s, j.time_limit_s)) for j in jobs],
-        "timelimit_s": [j.time_limit_s for j in jobs],
-        "nodes": [j.nodes for j in jobs],
-        "gpus": [0] * len(jobs),
-        "cpus": [1] * len(jobs),
-    }
-    texts = {n: [""] * len(jobs) for n in ("account", "partition", "qos", "exit_code")}
-    texts |= {
-        "job_id": [str(j.job_id) for j in jobs],
-        "user": [j.user for j in jobs],
-        "state": ["COMPLETED"] * len(jobs),
-    }
-    path = tmp_path / "trace.parquet"
-    pq.write_table(pa.table(ints | texts), path)
-    return path
+    return write_parquet_trace(tmp_path / "trace.parquet", jobs)
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """`mirage forecast` against the real service and a real munged."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 
 import pytest
 
-from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.domain.decision import Forecast
@@ -22,10 +18,11 @@ from mirage.http.quota import OF_AN_ADDRESS
 from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import shape_forecasts
-from tests.integration.cli.test_chain import Answer, environment
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import HOUR, job, look
 from tests.support.api.running import NOW, Client, Stage
+from tests.support.cli.in_process import run_in_process
+from tests.support.mirage_process import Answer
 
 __all__ = ["context", "stage", "store"]
 
@@ -35,14 +32,7 @@ TOLD = Forecast(p10_s=60.0, p50_s=5400.0, p90_s=100000.0, samples=100)
 
 
 def run(*words: str, url: str | None = None) -> Answer:
-    out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["mirage", "forecast", *words])
-        for name, value in environment(url).items():
-            patch.setenv(name, value)
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return Answer(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return run_in_process("forecast", *words, url=url)
 
 
 @pytest.fixture

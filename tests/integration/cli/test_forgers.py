@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.connection import transport
-from tests.integration.cli.test_chain import Answer, run
+from tests.integration.cli.test_chain import run
 from tests.integration.slurm_plugin.test_who_answers import own_address
 from tests.support.api.running import CHAIN
+from tests.support.mirage_process import Answer
 from tests.support.slurm_plugin.forger import Forger, as_root, folder_of, forging
 
 pytestmark = as_root

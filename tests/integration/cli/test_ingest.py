@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -28,9 +27,8 @@ x|ann|1700000000|1700000300|1700000400|COMPLETED
 
 
 @pytest.fixture
-def database(sqlite_template: Path, tmp_path: Path) -> str:
-    shutil.copy(sqlite_template, tmp_path / "mirage.db")
-    return f"sqlite:///{tmp_path / 'mirage.db'}"
+def database(sqlite_file: Path) -> str:
+    return f"sqlite:///{sqlite_file}"
 
 
 def ingest(*args: str | Path, database: str) -> Answer:
@@ -189,7 +187,7 @@ def test_a_dump_of_other_columns(tmp_path: Path, database: str) -> None:
         ("JobIDRaw:Submit:State\n", "`sacct -P` without --delimiter"),
         ("7|1700000000|FAILED\n", "make it without -n"),
         ('{"jobs": [{"name": "a|b"}]}\n', "is JSON"),
-        ("JobID  JobName  State\n------ -------- ------\n", "that was made with -P"),
+        ("JobID  JobName  State\n------ -------- ------\n", "make the dump with -P"),
     ],
 )
 def test_a_dump_that_was_made_otherwise_says_how(

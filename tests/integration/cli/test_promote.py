@@ -7,23 +7,19 @@ import pytest
 
 from mirage.policy import registry
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.committed import save
+from tests.support.learn.committed import save_two_versions
 from tests.support.learn.queue_tables import EACH_DAY, EPISODES, queue_table
 from tests.support.mirage_process import Answer, run
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 CALM, BUSY = -4.0, 6.0
 """Hours of a day's wait: none at all, and longer than the predecessor's four."""
-AT_ONCE = {"factor": 0.0, "prices": [0.5]}
-"""A boundary that is reached at the first instant. On calm days that costs an overlap of 4 h, on
-busy ones it is what a trained model does as well."""
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Version 1, which frees at once, is in use; version 2 is a trained one."""
-    registry.promote_version(save(tmp_path / "models" / "made" / "1", boundary=AT_ONCE))
-    save(tmp_path / "models" / "made" / "2")
+    save_two_versions(tmp_path / "models")
     return tmp_path
 
 

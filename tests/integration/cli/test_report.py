@@ -10,8 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mirage.sim.types import SimJob
@@ -20,6 +18,7 @@ from tests.integration.cli.test_episodes import CLUSTER
 from tests.support.episodes import small
 from tests.support.episodes.tables import MONDAY
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
+from tests.support.traces import write_parquet_trace
 
 PIECES = 10
 """Of 60 h each: 25 days, of which six are the lead-in."""
@@ -40,33 +39,11 @@ def jobs() -> list[SimJob]:
     ]
 
 
-def written(path: Path, kept: list[SimJob]) -> Path:
-    """A parquet trace, as `mirage ingest` reads it."""
-    ints = {
-        "submit": [j.submit for j in kept],
-        "eligible": [j.submit for j in kept],
-        "start": [j.submit for j in kept],
-        "end": [j.submit + max(1, min(j.run_s, j.time_limit_s)) for j in kept],
-        "timelimit_s": [j.time_limit_s for j in kept],
-        "nodes": [j.nodes for j in kept],
-        "gpus": [0] * len(kept),
-        "cpus": [1] * len(kept),
-    }
-    texts = {n: [""] * len(kept) for n in ("account", "partition", "qos", "exit_code")}
-    texts |= {
-        "job_id": [str(j.job_id) for j in kept],
-        "user": [j.user for j in kept],
-        "state": ["COMPLETED"] * len(kept),
-    }
-    pq.write_table(pa.table(ints | texts), path)
-    return path
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log and its cluster file."""
     folder = tmp_path_factory.mktemp("site")
-    written(folder / "log.parquet", jobs())
+    write_parquet_trace(folder / "log.parquet", jobs())
     (folder / "C.toml").write_text(CLUSTER)
     return folder
 
@@ -167,7 +144,7 @@ def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
 
 def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
     short = [job for job in jobs() if job.submit < MONDAY + 3 * 86400]
-    written(site / "short.parquet", short)
+    write_parquet_trace(site / "short.parquet", short)
     words = (*PAIR, "--json", "--html", "short.html")
     answer = reported(site, *words, log="short.parquet")
     assert answer.code == 0, answer.err

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,19 @@ from mirage.bootstrap import wiring
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.config.settings import Settings, load_settings
 from mirage.errors import ConfigError
-from tests.support.cluster.restd import FakeRestd, openapi, running
+from tests.support.cluster.fixtures import fake
+from tests.support.cluster.restd import FakeRestd, openapi
 from tests.support.cluster.tokens import jwt
 from tests.support.mirage_process import QuietSlurm, configured, run
+
+__all__ = ["fake"]
 
 _NODES: dict[str, object] = {"errors": [], "nodes": []}
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeRestd]:
-    made = FakeRestd(tmp_path)
-    made.answers("/slurm/v0.0.38/nodes", _NODES)
-    with running(made):
-        yield made
-
-
-@pytest.fixture
 def rest_config(tmp_path: Path, fake: FakeRestd) -> Path:
+    fake.answers("/slurm/v0.0.38/nodes", _NODES)
     token = tmp_path / "token"
     token.touch(mode=0o600)
     token.write_text(jwt("mirage", 4e9))

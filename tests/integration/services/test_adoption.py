@@ -23,14 +23,6 @@ class Clock(SlurmCli):
         return NOW
 
 
-@pytest.fixture
-def no_accounting(commands: FakeCommands) -> FakeCommands:
-    commands.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
-    commands.answers("sinfo", "gpu01|gpu|mixed|8/8/0/16|gpu:8|gpu:0|\n")
-    commands.answers("scontrol")
-    return commands
-
-
 def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action]:
     """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
     words = f"{comment} " if comment else ""

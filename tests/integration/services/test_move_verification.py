@@ -28,14 +28,6 @@ class Clock(SlurmCli):
         return self.at
 
 
-@pytest.fixture
-def no_accounting(commands: FakeCommands) -> FakeCommands:
-    commands.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
-    commands.answers("sinfo", "gpu01|gpu|mixed|8/0/0/8|gpu:4|gpu:4|\n")
-    commands.answers("scontrol")
-    return commands
-
-
 def shows(
     commands: FakeCommands, dependency: str, *, first: str = "RUNNING", second: str = "PENDING"
 ) -> None:

@@ -13,13 +13,6 @@ from mirage.store.database.tables import SCHEMA
 from tests.support.mirage_process import configured, run
 
 
-@pytest.fixture
-def database(sqlite_template: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "mirage.db"
-    path.write_bytes(sqlite_template.read_bytes())
-    return path
-
-
 def clusters(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as opened:
         return [name for (name,) in opened.execute("SELECT name FROM clusters ORDER BY name")]
@@ -29,15 +22,17 @@ def add(opened: sqlite3.Connection, name: str) -> None:
     opened.execute("INSERT INTO clusters (name) VALUES (?)", [name])
 
 
-def test_a_copy_holds_what_was_committed_and_nothing_else(database: Path, tmp_path: Path) -> None:
+def test_a_copy_holds_what_was_committed_and_nothing_else(
+    sqlite_file: Path, tmp_path: Path
+) -> None:
     """What lies in the write-ahead log alone is in it; a transaction under way is not."""
-    with closing(sqlite3.connect(database)) as opened:
+    with closing(sqlite3.connect(sqlite_file)) as opened:
         opened.execute("PRAGMA journal_mode = WAL")
         opened.execute("PRAGMA wal_autocheckpoint = 0")
         add(opened, "committed")
         opened.commit()
         add(opened, "under way")
-        made = backup.copy_database(database, tmp_path / "backups", stamp="1", keep=3)
+        made = backup.copy_database(sqlite_file, tmp_path / "backups", stamp="1", keep=3)
     assert made.name == f"mirage-{SCHEMA}-1.db"
     assert clusters(made) == ["committed"]
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
@@ -46,13 +41,13 @@ def test_a_copy_holds_what_was_committed_and_nothing_else(database: Path, tmp_pa
         assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_the_newest_stay_whatever_their_schema(database: Path, tmp_path: Path) -> None:
+def test_the_newest_stay_whatever_their_schema(sqlite_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     folder.mkdir()
     (folder / "mirage-9999-0.db").touch()
     (folder / "notes.txt").touch()
     for stamp in "12345":
-        backup.copy_database(database, folder, stamp=stamp, keep=2)
+        backup.copy_database(sqlite_file, folder, stamp=stamp, keep=2)
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == [f"mirage-{SCHEMA}-4.db", f"mirage-{SCHEMA}-5.db", "notes.txt"]
 

@@ -1,11 +1,15 @@
 """A service over a fresh SQLite file, and a cluster with something on it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mirage.api.app import ApiContext
+from mirage.cluster.auth.munge import authenticate_caller
 from mirage.store.database.engine import Store
+from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CLUSTER, NOW, Client, Stage, identify
 
 
@@ -40,3 +44,18 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
     with stage.serving(context) as running:
         yield running
+
+
+@pytest.fixture
+def client_with_munge(stage: Stage, context: ApiContext, munge: Path) -> Iterator[Client]:
+    """munged, which runs, says who calls."""
+    with stage.serving(replace(context, identify=authenticate_caller)) as running:
+        yield running
+
+
+@pytest.fixture
+def chain_with_links(store: Store, cluster_id: int) -> None:
+    """Alice's chain `CHAIN` is in the database, with the three links of `add_links`."""
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_links(tx, cluster_id)

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from mirage.features.observation import spec
+from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
 from tests.support.paths import DATA
 
 _KEPT = DATA / "learn"
 _GRAPH = _KEPT / f"{GRAPH}.gz"
+
+AT_ONCE = {"factor": 0.0, "prices": [0.5]}
+"""A boundary that is reached at the first instant. On calm days that costs an overlap of 4 h, on
+busy ones it is what a trained model does as well."""
 
 
 def save(folder: Path, **told: Any) -> Path:
@@ -28,6 +33,12 @@ def save(folder: Path, **told: Any) -> Path:
     (folder / GRAPH).write_bytes(graph)
     (folder / CARD).write_text(json.dumps(card | told, indent=1, allow_nan=False) + "\n")
     return folder
+
+
+def save_two_versions(models: Path) -> None:
+    """Save version 1, which frees at once and is in use, and version 2, which is trained."""
+    registry.promote_version(save(models / "made" / "1", boundary=AT_ONCE))
+    save(models / "made" / "2")
 
 
 def _train() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from mirage.store.database.engine import Store
+from tests.support.cluster.commands import FakeCommands
 from tests.support.services.scene import Scene
 from tests.support.services.slurm_jobs import HOUR, NOW, register
 
@@ -25,3 +26,12 @@ def acting_chain_store(acting_store: Store) -> Store:
 def scene(sqlite_store: Store) -> Scene:
     """A chain whose policy would free its standby at the first tick."""
     return Scene(sqlite_store)
+
+
+@pytest.fixture
+def no_accounting(commands: FakeCommands) -> FakeCommands:
+    """Slurm with one node, which takes every move and keeps no accounts."""
+    commands.answers("sacct", stderr="Slurm accounting storage is disabled", code=1)
+    commands.answers("sinfo", "gpu01|gpu|mixed|8/8/0/16|gpu:8|gpu:0|\n")
+    commands.answers("scontrol")
+    return commands

@@ -14,8 +14,10 @@ from mirage.http.context import ApiContext
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from tests.integration.api.test_identity import token
-from tests.support.api.rows import add_chain, add_links
+from tests.support.api.rows import add_chain
 from tests.support.api.running import CHAIN, Client, Stage
+
+pytestmark = pytest.mark.usefixtures("chain_with_links")
 
 API = "/api/v1"
 NEW = json.dumps({"chain_id": "anotherchain", "job_id": 101, "links": 8}).encode()
@@ -31,13 +33,6 @@ POSTS = [
 @pytest.fixture
 def context(context: ApiContext) -> ApiContext:
     return replace(context, pushers=("root",))
-
-
-@pytest.fixture(autouse=True)
-def chain(store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
 
 
 def entries(store: Store) -> int:

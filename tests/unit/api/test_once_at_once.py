@@ -2,22 +2,21 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
-from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client
 from tests.support.fixtures.store import store
 
 __all__ = ["store"]
 
+pytestmark = pytest.mark.usefixtures("chain_with_links")
+
 API = "/api/v1"
 
 
-def test_many_at_once_are_one(client: Client, store: Store, cluster_id: int) -> None:
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
-
+def test_many_at_once_are_one(client: Client, store: Store) -> None:
     def ask(_: int) -> tuple[int, str]:
         answer = client.post(
             f"{API}/chains/{CHAIN}/pause", who="alice", headers={"Idempotency-Key": "k"}
@@ -33,12 +32,9 @@ def test_many_at_once_are_one(client: Client, store: Store, cluster_id: int) -> 
 
 
 def test_another_request_under_the_key_of_one_that_is_under_way(
-    client: Client, store: Store, cluster_id: int
+    client: Client, store: Store
 ) -> None:
     """One of them is answered, and the other is told so."""
-    with store.begin() as tx:
-        add_chain(tx, cluster_id)
-        add_links(tx, cluster_id)
 
     def ask(what: str) -> int:
         path = f"{API}/chains/{CHAIN}/{what}"
