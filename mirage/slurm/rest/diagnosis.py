@@ -1,4 +1,4 @@
-"""slurmrestd's `/slurm/<version>/diag`: what slurmctld has been asked, by user."""
+"""slurmrestd's `/slurm/<version>/diag`: the RPCs that slurmctld has served, by user."""
 
 from typing import Any
 

@@ -20,33 +20,34 @@ from mirage.errors import MalformedText
 from mirage.slurm.text.unread_rows import UnreadRow, quote_cell
 
 Payload = Mapping[str, Any]
-"""A JSON object. It travels no further than the parser of its answer."""
+"""A JSON object. Only the parser of its answer uses it."""
 
 EARLIEST = "v0.0.38"
-"""Slurm 22.05's: numbers are plain, keys are sbatch's options, and `argv` ends slurmrestd."""
+"""The version of Slurm 22.05: numbers are plain, keys are sbatch's options, and `argv` crashes
+slurmrestd."""
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
 """Versions that were tried on a real slurmrestd (docs/admin/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
-"""Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
+"""Versions known only from their documents, used if a slurmrestd serves no tried version."""
 KNOWN = TRIED + UNTRIED
 
 _NO_VALUE = 0xFFFFFFFE
-"""Slurm's NO_VAL; INFINITE is one more."""
+"""Slurm's NO_VAL. INFINITE is greater by one."""
 ALREADY_DONE = 2021
-"""The error of a cancel of a job that is over: no error to us (ESLURM_ALREADY_DONE)."""
+"""The error for cancelling a job that is over, which Mirage ignores (ESLURM_ALREADY_DONE)."""
 _VAGUE = frozenset({"", "Unspecified error"})
 _NUMBERS = ("error_number", "error_code", "code")
 _WORDS = ("error", "string", "message")
 _NOT_UNDERSTOOD = range(9000, 10_000)
-"""Errors of slurmrestd itself, about how it was asked."""
+"""Errors of slurmrestd itself about a malformed request."""
 _IGNORED = re.compile(
     r"\b(?:ignor|unknown|unrecogni|unable|cannot|can't|could not|fail(?:ed|ure)|invalid|reject"
     r"|skip|dropp|discard|omit|(?:un)?expected|unsupported|no such"
     r"|not (?:appli|accept|allow|known|parsed|read|recogni|set|support|taken|underst|used|valid))",
     re.IGNORECASE,
 )
-"""The ways to say so that are known or likely. Other warnings are no reason to take a job back:
-that a field is to go one day, or that the job has to wait."""
+"""Known or likely wordings of a warning that a part of the request was ignored. For other warnings
+the job stays: that a field is deprecated, or that the job has to wait."""
 
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
 
@@ -59,7 +60,7 @@ class Dialect:
     accounting: bool
     """Whether it serves /slurmdb of this version."""
     record_queries: frozenset[str]
-    """Query parameters that /slurmdb's jobs take."""
+    """The query parameters that /slurmdb takes for jobs."""
 
     @property
     def has_triples(self) -> bool:
@@ -72,9 +73,9 @@ class Dialect:
 
 
 def choose_dialect(openapi: Any) -> Dialect:
-    """The newest tried version that both know, else one that was not tried.
+    """Choose the newest tried version that both know, otherwise an untried one.
 
-    Raises MalformedText where there is none.
+    Raises MalformedText if there is none.
     """
     paths = {
         path: _PATH.fullmatch(path) for path in expect_mapping(expect_mapping(openapi).get("paths"))
@@ -104,17 +105,18 @@ def _iter_query_names(path: Any) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedError:
-    """One thing that went wrong."""
+    """One error of an answer."""
 
     number: int | None
     error: str
-    """Slurm's own words for the number."""
+    """Slurm's own text for the number."""
     description: str
-    """What slurmrestd was doing. It may hold the path of its socket, so nothing is read from it."""
+    """What slurmrestd was doing. The text may hold the path of its socket, so it is never
+    interpreted."""
 
     @property
     def is_request_fault(self) -> bool:
-        """True if slurmrestd did not understand what it was asked."""
+        """True if slurmrestd did not understand the request."""
         return self.number in _NOT_UNDERSTOOD
 
     def __str__(self) -> str:
@@ -125,7 +127,7 @@ class ReportedError:
 
 
 def list_errors(answer: Any) -> list[ReportedError]:
-    """All that an answer complains of; raises MalformedText for what is no answer."""
+    """List the errors of an answer. Raises MalformedText if it is no answer."""
     told = expect_mapping(answer)
     return [_parse_error(expect_mapping(one)) for one in expect_list(told.get("errors"))] + [
         found for one in _iter_job_results(told) if (found := _parse_error(one)).number
@@ -133,7 +135,7 @@ def list_errors(answer: Any) -> list[ReportedError]:
 
 
 def list_ignored_request_parts(answer: Any) -> list[str]:
-    """The warnings that tell of something in the request that was not taken."""
+    """List the warnings that a part of the request was ignored."""
     told = [expect_mapping(one) for one in expect_list(expect_mapping(answer).get("warnings"))]
     said = [parse_text(one.get("description")) for one in told]
     return [words for words in said if _IGNORED.search(words)]
@@ -156,7 +158,7 @@ def _parse_error(told: Payload) -> ReportedError:
 
 
 def expect_mapping(value: Any) -> Payload:
-    """An object; absent is empty."""
+    """Return an object; an absent one is empty."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -165,7 +167,7 @@ def expect_mapping(value: Any) -> Payload:
 
 
 def expect_list(value: Any) -> list[Any]:
-    """A list; absent is empty."""
+    """Return a list; an absent one is empty."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -174,7 +176,7 @@ def expect_list(value: Any) -> list[Any]:
 
 
 def require_objects(answer: Any, key: str) -> list[Payload]:
-    """The objects under `key`, which an answer has even where there are none."""
+    """Return the objects under `key`, which an answer has even without objects."""
     return [expect_mapping(value) for value in require_items(answer, key)]
 
 
@@ -191,7 +193,7 @@ def require_items(answer: Any, key: str) -> list[Any]:
 def name_unread_job(
     what: str, find_leader: Callable[[Payload], JobId | None], value: Any
 ) -> UnreadRow:
-    """A record that does not read, by its job; a component by its leader, which lacks something
+    """Name an unread record by its job. A component is named by its leader, which is incomplete
     without it."""
     found = value if isinstance(value, Mapping) else {}
     job_id, uid = _try_parse_number(found.get("job_id")), _try_parse_number(found.get("user_id"))
@@ -222,7 +224,7 @@ def parse_text(value: Any) -> str:
 
 
 def parse_number(value: Any) -> int | None:
-    """A count or an id; None where it is not set, or infinite."""
+    """Parse a count or an id; None: it is not set, or infinite."""
     if isinstance(value, Mapping):
         if value.get("infinite") or not value.get("set"):
             return None
@@ -235,7 +237,7 @@ def parse_number(value: Any) -> int | None:
 
 
 def require_number(payload: Payload, key: str) -> int:
-    """A number without which the object means nothing."""
+    """Return a required number. Raises MalformedText if it is not set."""
     found = parse_number(payload.get(key))
     if found is None:
         raise MalformedText(f"{key!r} is not set")
@@ -243,12 +245,12 @@ def require_number(payload: Payload, key: str) -> int:
 
 
 def parse_instant(value: Any) -> int | None:
-    """Epoch seconds; 0 is Slurm's not yet."""
+    """Parse epoch seconds; None for 0, which is Slurm's "not yet"."""
     return parse_number(value) or None
 
 
 def parse_limit_s(value: Any) -> int | None:
-    """Slurm's minutes as seconds. In v0.0.38 null is no limit, elsewhere the triple says it."""
+    """Convert Slurm's minutes to seconds. No limit is null in v0.0.38, and in the triple later."""
     infinite = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
     if infinite:
         return UNLIMITED
@@ -257,6 +259,6 @@ def parse_limit_s(value: Any) -> int | None:
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
-    """Text, or a list of texts, as a tuple in upper case; empty where there is none."""
+    """Parse a text or a list of texts to a tuple in upper case; empty: there is none."""
     found = [value] if isinstance(value, str) else expect_list(value)
     return tuple(parse_text(word).upper() for word in found if word)

@@ -30,20 +30,20 @@ from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.unread_rows import Unread, make_strict_unread
 
 NOTHING_FOUND = 9003
-"""The error of an answer without records: no error to us (ESLURM_REST_EMPTY_RESULT)."""
+"""The error of an answer without records, which Mirage ignores (ESLURM_REST_EMPTY_RESULT)."""
 
 _WHOLLY = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
-"""Asked for where the server's document has them: no steps; every run of a requeued job; and the
-times as they are, which the other two would cut to the window (24.11, 26.05)."""
+"""Parameters that are set if the server's document has them: no steps, every run of a requeued job,
+and full times, which would otherwise be cut to the window (24.11, 26.05)."""
 
 
 def build_window_query(since: int, until: int) -> list[tuple[str, str]]:
-    """The query for jobs that were in any state in [since, until)."""
+    """Build the query for jobs that were in any state in [since, until)."""
     return [("start_time", f"uts{since}"), ("end_time", f"uts{until}")]
 
 
 def build_id_query(job_ids: Sequence[JobId], dialect: Dialect) -> list[tuple[str, str]]:
-    """The query for these jobs: one list in v0.0.38, a parameter each later on."""
+    """Build the query for these jobs: one list in v0.0.38, one parameter for each job later."""
     if dialect.has_triples:
         return [("step", str(job_id)) for job_id in job_ids]
     return [("step", ",".join(map(str, job_ids)))]
@@ -125,7 +125,8 @@ def _count_nodes(
 
 
 def _find_start(times: Payload, state: JobState, node_list: str) -> int | None:
-    """The start of a job that ran; one cancelled while it waited may have its end there."""
+    """Return the start of a job that ran. The start of a job that was cancelled while it waited may
+    be its end."""
     if state.is_waiting or (state.has_ended and not node_list):
         return None
     return parse_instant(times.get("start"))
@@ -146,7 +147,8 @@ def _parse_tres(payload: Payload, which: str) -> dict[str, int]:
 
 
 def _find_limit_s(value: Any, start: int | None) -> int | None:
-    """v0.0.38 writes null for no limit, and before the start for the partition's as well."""
+    """Parse a time limit. v0.0.38 writes null for no limit, and before the start also for the
+    partition's limit."""
     return None if value is None and start is None else parse_limit_s(value)
 
 

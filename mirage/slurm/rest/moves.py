@@ -7,7 +7,8 @@ from mirage.slurm.text.dependency import normalize_dependency
 
 
 def build_update_body(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str, Any]:
-    """The body of a job's update; None leaves the node list alone, empty text takes it away."""
+    """Build the body of a job's update. `node_list` None keeps the node list, empty text removes
+    it."""
     body: dict[str, Any] = {"dependency": normalize_dependency(dependency)}
     if node_list is not None:
         if dialect.has_triples:
@@ -19,5 +20,5 @@ def build_update_body(dialect: Dialect, dependency: str, node_list: str | None) 
 
 
 def build_release_body() -> dict[str, Any]:
-    """Takes a hold away, whoever set it (22.05.8)."""
+    """Build the body that releases a hold, whoever set it (22.05.8)."""
     return {"hold": False}

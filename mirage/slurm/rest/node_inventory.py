@@ -1,4 +1,4 @@
-"""slurmrestd's `/slurm/<version>/nodes`: the nodes, in sinfo's words."""
+"""slurmrestd's `/slurm/<version>/nodes`: the nodes, with sinfo's states."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,12 +20,14 @@ from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread,
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _IN_ORDER = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
-"""sinfo's word is the first of these that a node is, once nothing takes it out of service."""
+"""The state of a node in service is the first of these that applies."""
 
 
 def parse_nodes(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
-    """The nodes. Those that do not read are added to `unread`; without it, or where they are many,
-    MalformedText is raised."""
+    """Parse the nodes. Unreadable records are added to `unread`.
+
+    Raises MalformedText if `unread` is not given or if such records are many.
+    """
     left_out = make_strict_unread() if unread is None else unread
     told = require_items(answer, "nodes")
     found = left_out.parse_rows(told, _parse_node, _name_node)
@@ -34,7 +36,7 @@ def parse_nodes(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
 
 
 def format_node_state(found: tuple[str, ...]) -> str:
-    """One word for a state and its flags, as `sinfo -o %T` says it."""
+    """Return one word for a state and its flags, as `sinfo -o %T` prints it."""
     flags = frozenset(found)
     busy = bool(flags & _BUSY)
     if "MAINTENANCE" in flags and not flags & {"DRAIN", "ALLOCATED", "MIXED", "DOWN"}:

@@ -1,6 +1,6 @@
 """slurmrestd's `/slurm/<version>/jobs`: the queue.
 
-Many times as long as squeue's text.
+The answer is many times as long as squeue's text.
 """
 
 from functools import partial
@@ -49,12 +49,14 @@ _FLAGS = (
     "RESV_DEL_HOLD",
     "SIGNALING",
 )
-"""Words that squeue prints instead of the state they come with, in its order."""
+"""Flags that squeue prints instead of the state, in its order."""
 
 
 def parse_queue(answer: Any, taken_at: int, unread: Unread | None = None) -> Queue:
-    """The queue. Records that do not read are added to `unread`; without it, or where they are
-    many, MalformedText is raised."""
+    """Parse the queue. Unreadable records are added to `unread`.
+
+    Raises MalformedText if `unread` is not given or if such records are many.
+    """
     left_out = make_strict_unread() if unread is None else unread
     return Queue.from_jobs(taken_at, parse_jobs(answer, left_out), unread=left_out.job_ids)
 
@@ -76,9 +78,9 @@ def parse_jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
 
 
 def parse_requested_nodes(answer: Any) -> str:
-    """The nodes that a job asks for by name, as a host list; empty where any will do.
+    """Return the nodes that a job asks for by name, as a host list; empty: any nodes.
 
-    Of a het job, those of all its components.
+    For a het job, these are the nodes of all its components.
     """
     return ",".join(filter(None, map(_read_requested_nodes, require_objects(answer, "jobs"))))
 
@@ -104,7 +106,7 @@ def _read_requested_nodes(payload: Payload) -> str:
 
 
 def parse_flagged_state(value: Any) -> JobState:
-    """A state, as one word or as the list of a state and its flags."""
+    """Parse a state, given as one word or as a list of a state and its flags."""
     found = parse_words(value)
     flag = next((flag for flag in _FLAGS if flag in found), None)
     return parse_job_state(flag or (found[0] if found else ""))
@@ -152,7 +154,8 @@ def _parse_job(payload: Payload) -> Job:
 
 
 def _count_nodes(payload: Payload) -> int:
-    """Those it has or asks for; 1 where the record has no such field at all."""
+    """Return the number of nodes that the job has or asks for; 1 if the record has no such
+    field."""
     found = parse_number(payload.get("node_count", 1))
     return found or require_number(tres.parse_tres(parse_text(payload.get("tres_req_str"))), "node")
 
@@ -180,7 +183,7 @@ def _find_leader(payload: Payload) -> JobId | None:
 
 
 def _count_cpus(payload: Payload) -> int:
-    """v0.0.38 leaves them out where the number of tasks is not set."""
+    """Return the number of CPUs. v0.0.38 leaves it out if the number of tasks is not set."""
     told = parse_number(payload.get("cpus"))
     if told is not None:
         return told

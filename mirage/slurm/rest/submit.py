@@ -1,4 +1,4 @@
-"""A job submitted in JSON, from sbatch's own words."""
+"""Builds the submission of a job in JSON from sbatch's options."""
 
 import posixpath
 from typing import Any
@@ -12,9 +12,9 @@ from mirage.slurm.text.dependency import normalize_dependency
 
 
 def build_submission(dialect: Dialect, job: Submission) -> dict[str, Any]:
-    """The body of a submission.
+    """Build the body of a submission.
 
-    Raises InputError for what this version cannot take: slurmrestd of 22.05.8 dies of `argv`.
+    Raises InputError for what this version cannot take: `argv` crashes slurmrestd of 22.05.8.
     """
     if job.arguments and not dialect.has_triples:
         raise InputError(
@@ -33,7 +33,7 @@ def has_job_id(answer: Any) -> bool:
 
 
 def parse_job_id(answer: Any) -> JobId:
-    """The new job's id."""
+    """Return the new job's id. Raises MalformedText if the answer has none."""
     found = parse_number(expect_mapping(answer).get("job_id"))
     if not found:
         raise MalformedText("no job id in the answer to a submission")

@@ -14,10 +14,10 @@ from mirage.errors import InputError, MalformedText
 from mirage.slurm.text import hostlist
 
 OptionConverter = Callable[[str], dict[str, Any]]
-"""From an option's value to what it is told as."""
+"""Converts an option's value to the fields of the job."""
 
 _NO_LIMIT = frozenset({UNLIMITED, 0})
-"""To sbatch 0 is no limit as well."""
+"""The values of no limit. To sbatch, 0 means no limit too."""
 _SIZE = re.compile(r"(?P<n>\d{1,12})(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 _MEGABYTES = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _SIGNAL = re.compile(
@@ -25,7 +25,7 @@ _SIGNAL = re.compile(
     re.IGNORECASE,
 )
 _SECONDS_BEFORE = 60
-"""sbatch's, where a signal comes without its time."""
+"""sbatch's default time of a signal."""
 _WHOM = {"B": "BATCH_JOB", "R": "RESERVATION_JOB"}
 _MAIL = {
     "ALL": ["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPENDENCY", "STAGE_OUT"],
@@ -36,14 +36,17 @@ _MAIL = {
     **{name: [name] for name in ("BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT")},
 }
 _NICE = 100
-"""What `--nice` without a value comes to."""
+"""The value of `--nice` without a value."""
 
 
 def convert_options(
     options: Mapping[str, str], table: Mapping[str, OptionConverter]
 ) -> dict[str, Any]:
-    """The fields of all options. Raises InputError for one that the table does not have, or whose
-    value does not read: the job would be another one than its user asked for."""
+    """Build the fields of all options.
+
+    Raises InputError for an option that is not in the table, or whose value cannot be read: the job
+    would differ from what its user wants.
+    """
     unknown = sorted(set(options) - set(table))
     if unknown:
         raise InputError(f"slurmrestd is not told sbatch's --{', --'.join(unknown)}"[:300])
@@ -78,7 +81,7 @@ def _parse_flag(text: str) -> bool:
 
 
 def _parse_minutes(text: str) -> int:
-    """Rounded up, as Slurm does."""
+    """Convert a time to minutes, rounded up as Slurm does."""
     seconds = parse_time_limit(text)
     if seconds is None or seconds in _NO_LIMIT:
         raise ValueError
@@ -96,7 +99,7 @@ def _convert_limit(text: str) -> dict[str, Any]:
 
 
 def _parse_megabytes(text: str) -> int:
-    """Megabytes, rounded up."""
+    """Convert a size to megabytes, rounded up."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError
@@ -113,7 +116,7 @@ def _parse_nice(text: str) -> int:
 
 
 def _convert_gres(text: str) -> str:
-    """Each with its kind, as sbatch sends them; none are none."""
+    """Convert generic resources, each with its kind, as sbatch sends them."""
     if text.lower() == "none":
         return ""
     kinds = (each.removeprefix("gres:").removeprefix("gres/") for each in text.split(","))
@@ -140,7 +143,8 @@ def _require_hosts(text: str) -> str:
 
 
 def _convert_nodelist(text: str) -> dict[str, Any]:
-    """sbatch asks for as many nodes as it names; `--nodes` is told beside it and goes before."""
+    """Convert a node list. sbatch asks for as many nodes as the list names, unless `--nodes` is
+    given."""
     return {
         "required_nodes": [_require_hosts(text)],
         "minimum_nodes": len(set(hostlist.expand_hostlist(text))),
@@ -205,9 +209,8 @@ EARLIEST: dict[str, OptionConverter] = {
     "mail-type": _map_to_field("mail_type", _require_text),
     "open-mode": _map_to_field("open_mode", _require_append),
 }
-"""Of v0.0.38, each tried on 22.05.8. It takes `requeue` and does nothing with it, refuses `signal`
-with B:, and shows of `signal`, `wckey` and `open_mode: truncate` nowhere whether it did: those are
-left out."""
+"""Options of v0.0.38, each tried on 22.05.8. It ignores `requeue`, refuses `signal` with B:, and
+never shows the effect of `signal`, `wckey` and `open_mode: truncate`: these are left out."""
 LATER: dict[str, OptionConverter] = {
     **_BOTH,
     "cpus-per-task": lambda text: {"cpus_per_task": int(text), "tres_per_task": f"cpu={int(text)}"},

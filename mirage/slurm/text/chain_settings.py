@@ -27,7 +27,7 @@ _PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSettings:
-    """None: the job tells nothing of it."""
+    """The settings of a chain, as one of its jobs shows them; None: the job does not show it."""
 
     style: Style | None = None
     max_overlap_s: int | None = None
@@ -38,7 +38,7 @@ class ChainSettings:
     total_s: int | None = None
     min_runtime_s: int | None = None
     alone: bool = False
-    """No service is to follow the chain: its links plan by themselves."""
+    """Whether no service is to follow the chain, so that its links plan by themselves."""
 
 
 def parse_chain_settings(job: Job) -> ChainSettings:
@@ -68,7 +68,7 @@ def infer_planner(job: Job) -> Planner:
 
 
 def _parse_comment(comment: str) -> Iterator[tuple[str, str]]:
-    """The first word that holds settings: as the wrapped sbatch reads it."""
+    """Yield the settings of the first word that holds some, as the wrapped sbatch reads it."""
     match = _ITEMS.search(comment)
     if match is not None:
         yield from (_split_item(item) for item in match["items"].split(","))

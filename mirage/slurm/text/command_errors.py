@@ -15,7 +15,8 @@ _NO_ANSWER = re.compile(
     r"|can't find an address|resolve|cannot allocate memory|plugin",
     re.IGNORECASE,
 )
-"""Unexpected message: what `scontrol update` of 22.05.8 says when slurmctld does not listen."""
+"""Texts of errors in which Slurm was not reached. "Unexpected message" is what `scontrol update` of
+22.05.8 prints when slurmctld does not listen."""
 
 _NO_ACCOUNTING = re.compile(r"accounting storage is disabled", re.IGNORECASE)
 _NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)
@@ -23,7 +24,7 @@ _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MU
 
 
 def is_unreachable(said: str) -> bool:
-    """Return whether Slurm's words mean that it was not reached, and not that it refused."""
+    """Return whether Slurm's message means that it was not reached, rather than that it refused."""
     return _NO_ANSWER.search(said) is not None
 
 
@@ -32,14 +33,15 @@ def is_accounting_off(said: str) -> bool:
 
 
 def is_refusal(said: str) -> bool:
-    """Return whether Slurm's words refuse what was asked."""
+    """Return whether Slurm's message refuses the request."""
     return _NO.search(said) is not None and not is_unreachable(said)
 
 
 def classify_query_error(command: str, code: int, stderr: str) -> ClusterError | None:
-    """The error of a query, or None for a good answer.
+    """Return the error of a query; None for a good answer.
 
-    Code 0 with an error on stderr is no answer either. Whatever is not a plain no is unavailable.
+    Code 0 with an error on stderr is no answer either. Every error that is no clear refusal counts
+    as unavailable.
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
@@ -52,9 +54,10 @@ def classify_query_error(command: str, code: int, stderr: str) -> ClusterError |
 
 
 def classify_move_error(command: str, code: int, stderr: str) -> ClusterError | None:
-    """The error of an update or a cancel, or None when it was done.
+    """Return the error of an update or a cancel; None if it was done.
 
-    Whatever Slurm says that is not about reaching it is a no, which is not repeated.
+    Every message that is not about reaching Slurm is a refusal, after which the move is not
+    repeated.
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None

@@ -17,24 +17,25 @@ from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread,
 SEPARATOR = "\x1f"
 
 Row = dict[str, str]
-"""One row, by field name. It travels no further than the parser of its command."""
+"""One row, by field name. Only the parser of its command uses it."""
 
 _LARGEST = 2**53
-"""What adds up, and is stored, without loss; Slurm's own numbers of 64 bits mean "not set"."""
+"""The largest number that is added and stored without loss. Larger 64-bit numbers of Slurm mean
+"not set"."""
 _LONGEST_NUMBER = 20
-"""Digits of 64 bits."""
+"""The digits of a 64-bit number."""
 _AFTER_TEXTS = 3
-"""Within so many fields of a user's text its row is over: two such fields, and one too many."""
+"""After a user's text, its row ends within this many fields: two such fields, and one too many."""
 _NOT_UTF8 = "\ufffd"
-"""What stands for a byte that is no UTF-8."""
+"""The character that stands for a byte that is not UTF-8."""
 _NO_TEXT = frozenset({"(null)", "None assigned"})
 _NO_INSTANT = frozenset({"", "0", "N/A", "NONE", "UNKNOWN", "NOT_SET", "INVALID", "(NULL)"})
 
 
 def split_rows(answer: str, fields: Sequence[str], separator: str = SEPARATOR) -> list[Row]:
-    """Rows of `fields`; a newline inside a field is part of it.
+    """Split an answer into rows of `fields`. A newline inside a field is part of it.
 
-    Raises MalformedText where one has fewer fields or more.
+    Raises MalformedText if a row has fewer or more fields.
     """
     return split_intact_rows(answer, fields, make_strict_unread(), separator=separator)
 
@@ -107,7 +108,7 @@ def _make_cut_error(answer: str) -> MalformedText:
 
 
 def name_unread_row(what: str, cell: str, uid: str = "") -> UnreadRow:
-    """A row by its first cell, which names a job where it is a number."""
+    """Name an unread row by its first cell, which is a job's id if it is a number."""
     job_id = JobId(int(cell)) if is_number(cell) else None
     return UnreadRow(f"{what} {quote_cell(cell)}", "", job_id, int(uid) if is_number(uid) else None)
 
@@ -121,21 +122,21 @@ def parse_text(cell: str) -> str:
 
 
 def parse_name(cell: str) -> str:
-    """A name of Slurm's own, in UTF-8; what users write comes as it is."""
+    """Return a name that Slurm gives, which must be UTF-8. Users' texts are taken as they are."""
     if _NOT_UTF8 in cell:
         raise MalformedText(f"not UTF-8: {cell[:40]!r}")
     return parse_text(cell)
 
 
 def parse_integer(cell: str) -> int:
-    """A count or an id. Padding is refused: a padded field may have been cut as well."""
+    """Parse a count or an id. Padding is refused, since a padded field may have been cut."""
     if not is_number(cell):
         raise MalformedText(f"not a number: {cell[:40]!r}")
     return check_range(int(cell))
 
 
 def check_range(number: int) -> int:
-    """The number, where it is no nonsense that no column takes."""
+    """Return the number. Raises MalformedText if it is too large for a column."""
     if number > _LARGEST:
         raise MalformedText(f"out of range: {number}")
     return number
@@ -146,17 +147,17 @@ def parse_optional_integer(cell: str) -> int | None:
 
 
 def parse_lowest(cell: str) -> int:
-    """The least of a range such as `2-4`: what the job needs to start."""
+    """Return the least of a range such as `2-4`, which the job needs to start."""
     return parse_integer(cell.partition("-")[0])
 
 
 def parse_instant(cell: str) -> int | None:
-    """Epoch seconds, as SLURM_TIME_FORMAT=%s gives them; None for not yet and not known."""
+    """Parse epoch seconds (SLURM_TIME_FORMAT=%s); None: not yet, or not known."""
     return None if cell.upper() in _NO_INSTANT else parse_integer(cell)
 
 
 def parse_job_state(cell: str) -> JobState:
-    """The state without what follows it, as in `CANCELLED by 1001`."""
+    """Parse a state without what follows it, as in `CANCELLED by 1001`."""
     word = cell.partition(" ")[0].rstrip("+")
     try:
         return JobState(word)

@@ -16,7 +16,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError, MalformedText
 
 MOST_MINUTES = (2**31 - 1) // 60
-"""Slurm counts a delay in seconds: a longer one overflows, and means another instant."""
+"""The longest delay in minutes. Slurm counts it in seconds, and a longer one overflows to another
+instant."""
 
 _REMARK = re.compile(r"\([a-zA-Z ]*\)")
 _TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
@@ -25,7 +26,7 @@ _SINGLETON = "singleton"
 
 
 def normalize_dependency(dependency: str) -> str:
-    """The list as scontrol takes it: one job a term, without Slurm's remarks."""
+    """Return the list as scontrol takes it: one job in each term, without Slurm's remarks."""
     separator = "?" if "?" in dependency else ","
     return separator.join(_split_terms(dependency, separator))
 
@@ -39,14 +40,14 @@ def has_own_term(dependency: str, predecessor: JobId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """Eligible when the predecessor ends, or so many minutes after it started."""
+    """A planned release: eligible when the predecessor ends, or `minutes` after it started."""
 
     predecessor: JobId
     minutes: int
 
 
 def parse_plan(dependency: str) -> ReleasePlan | None:
-    """None: the list is no plan, as one that does not read."""
+    """Parse a planned release; None: the list is none, or cannot be read."""
     try:
         several = sorted(_split_terms(dependency, "?")) if dependency.count("?") == 1 else []
     except MalformedText:
@@ -60,13 +61,14 @@ def parse_plan(dependency: str) -> ReleasePlan | None:
 
 
 def find_plan_minutes(dependency: str, predecessor: JobId) -> int | None:
-    """Minutes of a plan for this predecessor; None: the list is none."""
+    """Return the minutes of a planned release after this predecessor; None: the list is none."""
     found = parse_plan(dependency)
     return found.minutes if found is not None and found.predecessor == predecessor else None
 
 
 def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
-    """The list with a plan as Mirage's own part. Raises InputError where none can stand."""
+    """Return the list with a planned release as Mirage's own part. Raises InputError if it takes
+    none."""
     if not 0 < minutes <= MOST_MINUTES:
         raise InputError(
             f"a planned release is 1 to {MOST_MINUTES} minutes after a start, not {minutes}"
@@ -90,7 +92,10 @@ def can_take_plan(dependency: str, predecessor: JobId) -> bool:
 
 
 def remove_own_term(dependency: str, predecessor: JobId) -> str:
-    """The user's part of the list. A list without Mirage's term is all the user's."""
+    """Return the user's part of the list. A list without Mirage's term is all the user's.
+
+    Raises InputError for a list that any of its terms meets.
+    """
     if find_plan_minutes(dependency, predecessor) is not None:
         return ""
     if not has_own_term(dependency, predecessor):
@@ -106,7 +111,10 @@ def remove_own_term(dependency: str, predecessor: JobId) -> str:
 
 
 def add_own_term(dependency: str, predecessor: JobId) -> str:
-    """The list with Mirage's own term first, and without a plan."""
+    """Return the list with Mirage's own term first, and without a planned release.
+
+    Raises InputError for a list that any of its terms meets.
+    """
     if find_plan_minutes(dependency, predecessor) is not None:
         return _format_own_term(predecessor)
     if has_own_term(dependency, predecessor):
@@ -128,13 +136,13 @@ def has_singleton(dependency: str) -> bool:
 
 
 def list_required_terms(dependency: str) -> tuple["Term", ...]:
-    """The terms that each have to be met; none of a list of which any will do, which Mirage leaves
-    as it is."""
+    """Return the terms that all have to be met. Empty for a list that any of its terms meets, which
+    Mirage leaves as it is."""
     return () if "?" in dependency else parse_all_terms(dependency)
 
 
 def parse_all_terms(dependency: str) -> tuple["Term", ...]:
-    """Also of a list of which any will do (`?`). Raises MalformedText."""
+    """Parse all terms, also of a list that any of its terms meets (`?`). Raises MalformedText."""
     separator = "?" if "?" in dependency else ","
     return tuple(Term(one) for one in _split_terms(dependency, separator))
 
@@ -151,18 +159,18 @@ class Term:
 
     @property
     def job_id(self) -> JobId | None:
-        """None for tasks of an array, and for terms that name no job."""
+        """The job of the term; None for tasks of an array, and for terms that name no job."""
         match = _ONE_JOB.fullmatch(self.text)
         return None if match is None else JobId(int(match["job"]))
 
     @property
     def kind(self) -> str:
-        """sbatch's word, such as `afterok`."""
+        """The kind of the term, such as `afterok`."""
         return self.text.partition(":")[0]
 
     @property
     def minutes(self) -> int:
-        """The minutes after its job's start at which it is met (`after:12+30`)."""
+        """The minutes after its job's start at which the term is met (`after:12+30`)."""
         match = _ONE_JOB.fullmatch(self.text)
         return 0 if match is None else int(match["minutes"] or 0)
 

@@ -1,4 +1,4 @@
-"""Answers that cannot be Slurm's: a job has one owner."""
+"""Detects answers that Slurm cannot have written: a job has only one owner."""
 
 from collections.abc import Hashable, Iterable, Iterator
 

@@ -10,12 +10,12 @@ from mirage.domain.job import Job, JobId
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 Component = tuple[Job, JobId | None]
-"""A job, and its leader; None: it is not heterogeneous."""
+"""A job, and the id of its leader; None: it is not heterogeneous."""
 
 
 def drop_incomplete_jobs(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
-    """The jobs without the heterogeneous ones of which a component does not read: these would be
-    smaller than they are."""
+    """Return the jobs without heterogeneous ones of which a component could not be read, as these
+    would look too small."""
     torn = unread.job_ids
     if not torn:
         return found

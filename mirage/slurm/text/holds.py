@@ -18,10 +18,10 @@ _HELD = "JobHeld"
 
 
 class HoldState(NamedTuple):
-    """A job as one look shows it."""
+    """The state of a job that shows its hold."""
 
     waits: bool
-    """It is pending."""
+    """Whether the job is pending."""
     reason: str
     priority: int | None
 
@@ -36,12 +36,13 @@ def is_held(reason: str, priority: int | None) -> bool:
 
 
 def is_users_hold(reason: str) -> bool:
-    """One that the job's owner may lift. Slurm shows it before every other reason of the wait."""
+    """Return whether this is a hold that the job's owner may lift. Slurm shows it before other
+    reasons."""
     return reason == USERS
 
 
 def check_unheld(job_id: JobId, shown: Sequence[HoldState]) -> None:
-    """Raises JobChanged for a job that must not be held now. `shown`: all of its components."""
+    """Raise JobChanged for a job that must not be held now. `shown` has all of its components."""
     _check_pending(job_id, shown, "held")
     for each in shown:
         if is_held(each.reason, each.priority):
@@ -52,7 +53,8 @@ def check_unheld(job_id: JobId, shown: Sequence[HoldState]) -> None:
 
 
 def check_hold_made(job_id: JobId, shown: Sequence[HoldState]) -> None:
-    """After the hold. Raises JobChanged where it is not a user's, so not Mirage's."""
+    """Check the job after a hold. Raise JobChanged if the hold is an admin's, and so not
+    Mirage's."""
     _check_pending(job_id, shown, "held")
     if any(each.reason == ADMINS for each in shown):
         raise JobChanged(
@@ -61,7 +63,7 @@ def check_hold_made(job_id: JobId, shown: Sequence[HoldState]) -> None:
 
 
 def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
-    """Raises JobChanged for a job whose hold is not to be lifted: an admin's, Slurm's, none."""
+    """Raise JobChanged unless the job has a user's hold, the only one that may be lifted."""
     _check_pending(job_id, shown, "released")
     for each in shown:
         if not is_users_hold(each.reason):

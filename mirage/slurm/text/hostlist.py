@@ -8,19 +8,21 @@ from itertools import groupby, product
 from mirage.errors import MalformedText
 
 MOST_HOSTS = 1 << 17
-"""A mistyped range must not fill the memory; Slurm's own bound is 64 Ki nodes."""
+"""The most hosts of a list, so that a mistyped range cannot fill the memory. Slurm's bound is 64 Ki
+nodes."""
 
 _PART = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|(?P<plain>[^\[\]]+)")
 _RANGE = re.compile(r"(?P<low>\d{1,18})(?:-(?P<high>\d{1,18}))?", re.ASCII)
 _DIGITS = "0123456789"
 _COMMA = re.compile(r",(?![^\[]*\])")
-"""One that no bracket encloses."""
+"""A comma that no bracket encloses."""
 
 
 def expand_hostlist(text: str) -> tuple[str, ...]:
-    """The names, in the order written; repeated ones stay. `(null)` and nothing are no names.
+    """Return the names, in the order written, with repeated ones. `(null)` and empty text have no
+    names.
 
-    Raises MalformedText for what is no host list, and for more than MOST_HOSTS names.
+    Raises MalformedText for other text, and for more than MOST_HOSTS names.
     """
     if text.strip() in {"", "(null)"}:
         return ()
@@ -34,7 +36,7 @@ def expand_hostlist(text: str) -> tuple[str, ...]:
 
 
 def compress_hostlist(names: Sequence[str]) -> str:
-    """A host list that `expand_hostlist` turns into `names` again, order and all."""
+    """Build a host list that `expand_hostlist` turns into `names` again, in the same order."""
     terms: list[str] = []
     for (prefix, numbered), group in groupby(
         _group_runs(names), key=lambda r: (r.prefix, bool(r.low))
@@ -88,7 +90,8 @@ def _expand_term(term: str) -> Iterator[str]:
 
 
 def _expand_ranges(ranges: str, term: str) -> list[str]:
-    """`01-03,7`: 01, 02, 03, 7. Leading zeros of the first number are kept, as Slurm does."""
+    """Expand ranges: `01-03,7` is 01, 02, 03, 7. Leading zeros of the first number stay, as in
+    Slurm."""
     found: list[str] = []
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text.strip())

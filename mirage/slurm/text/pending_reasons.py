@@ -14,23 +14,23 @@ from enum import StrEnum
 
 class Cure(StrEnum):
     PERSON = "person"
-    """Somebody has to act: the user, an admin, or whoever grants budgets."""
+    """Somebody has to act: the user, an admin, or the person who grants budgets."""
     DATE = "date"
-    """It ends at a time that was set, which has nothing to do with the queue."""
+    """The wait ends at a set time, independent of the queue."""
     JOBS = "jobs"
-    """Other jobs of the same user, account or QOS have to end first. While the chain's own
-    predecessor runs that may be all there is to it."""
+    """Other jobs of the same user, account or QOS have to end first. That may be only the chain's
+    own predecessor, while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
     word: str
-    """Slurm's, without what follows it: a bounded set, for labels."""
+    """Slurm's reason without what follows it, from a bounded set, for labels."""
     cure: Cure
     says: str
-    """Half a sentence, with the job as its subject."""
+    """The reason in words, without a full stop; "it" is the job."""
     advice: str
-    """A sentence: what to do."""
+    """A sentence on what to do."""
 
 
 def _build_hindrances(cure: Cure, says: str, advice: str, *words: str) -> dict[str, Hindrance]:
@@ -154,7 +154,8 @@ _SENTENCES: Sequence[tuple[re.Pattern[str], str]] = [
         (r"Reservation .* is invalid", "ReservationInvalid"),
     )
 ]
-"""What Slurm says in the place of a word, with `_` for blanks or without; names may be in it."""
+"""Sentences that Slurm shows in place of a word, with `_` or blanks between words. They may hold
+names."""
 
 _ASIDE = re.compile(r"may be reserved for other job", re.IGNORECASE)
 _UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
@@ -201,7 +202,7 @@ _FAMILIES: Sequence[_LimitFamily] = (
 )
 
 KNOWN_HINDRANCES = (_MAINTENANCE, *_TABLE.values())
-"""Those that have a word of their own; families add theirs."""
+"""Hindrances with a word of their own. Families add more."""
 
 
 def find_hindrance(reason: str) -> Hindrance | None:
@@ -230,7 +231,7 @@ def can_hide_nodes(reason: str) -> bool:
 
 
 def format_unavailable_nodes(node_list: str) -> str:
-    """The reason that names them, in Slurm's words."""
+    """Build the reason, in Slurm's words, that names the unavailable nodes."""
     return f"ReqNodeNotAvail, UnavailableNodes:{node_list}"
 
 
@@ -248,5 +249,5 @@ def find_hindrance_by_word(word: str) -> Hindrance | None:
 
 
 def trim_reason(reason: str) -> str:
-    """The reason without lists of nodes: what is worth storing of it."""
+    """Return the reason without lists of nodes, as it is stored."""
     return reason.partition(",")[0].strip()[:80]

@@ -1,4 +1,4 @@
-"""Slurm's releases: which Mirage was tried on, and what is wrong with some of them."""
+"""Slurm's releases: those on which Mirage was tried, and known faults of some."""
 
 import re
 from collections.abc import Iterator
@@ -6,11 +6,13 @@ from collections.abc import Iterator
 SlurmRelease = tuple[int, int, int]
 
 TRIED: tuple[SlurmRelease, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
-"""With the tests that need a real Slurm; docs/admin/install.md has the table, and when that was."""
+"""Releases on which the tests that need a real Slurm were run. docs/admin/install.md has the
+dates."""
 
 _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
 _SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
-"""With the fixes of 2 September 2026, each in its series; later series have them from the start."""
+"""The first release of each series with the fixes of 2 September 2026. Later series have them from
+the start."""
 _CVE = (
     "it lacks the fixes of 2 September 2026. Without them an Operator, as this account {is_one}, "
     "can alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
@@ -26,7 +28,8 @@ def parse_release(told: str) -> SlurmRelease | None:
 
 
 def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterator[str]:
-    """A sentence each. `operator`: whether the service's account is one; None: nobody says."""
+    """Yield a sentence for each known fault. `operator`: whether the service's account is an
+    Operator; None: not known."""
     if operator is not False and not _is_safe(release):
         yield _CVE.format(is_one="is" if operator else "may be")
     if release == (25, 5, 0):
@@ -44,7 +47,7 @@ def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterat
 
 
 def describe_untested(release: SlurmRelease) -> str:
-    """A sentence; empty for a series that was tried."""
+    """Return a sentence about a series on which Mirage was not tried; empty for a tried series."""
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
     releases = ", ".join(map(format_release, TRIED))

@@ -1,11 +1,12 @@
-"""Finds where a batch job's output goes, as far as its submit command tells."""
+"""Finds the output file of a batch job, as far as its submit command shows it."""
 
 import re
 import shlex
 from itertools import zip_longest
 
 _PLAIN = "slurm-%j.out"
-"""What sbatch takes where neither its command line nor the script says (sbatch(1), --output)."""
+"""sbatch's default if neither its command line nor the script names a file (sbatch(1),
+--output)."""
 
 _CODE = re.compile(r"%(\d*)([%jAxuJ])")
 

@@ -1,4 +1,4 @@
-"""Rows of an answer that do not read: each is left out and named, unless they are many."""
+"""Keeps the rows of an answer that could not be read. They are left out, unless they are many."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,21 +12,22 @@ T = TypeVar("T")
 
 _FEW = 10
 _SHARE = 10
-"""More bad rows than a tenth, and more than ten: the answer is of another form, and is none."""
+"""If more than a tenth of the rows, and more than ten, are bad, the answer has another form and is
+refused."""
 _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadRow:
-    """A row that does not read."""
+    """A row that could not be read."""
 
     name: str
-    """What it is about, as far as that reads: `job 4711`, `node gpu01`."""
+    """What the row is about, as far as it can be read: `job 4711`, `node gpu01`."""
     why: str = ""
     job_id: JobId | None = None
-    """The job that is there all the same; None where its id does not read."""
+    """The job of the row, which exists; None: its id could not be read."""
     uid: int | None = None
-    """Its owner's."""
+    """The uid of the job's owner."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Unread:
 
     rows: list[UnreadRow] = field(default_factory=list)
     strict: bool = False
-    """No row is left out: the first raises MalformedText."""
+    """If True, no row may be left out: the first one raises MalformedText."""
 
     @property
     def job_ids(self) -> frozenset[JobId]:
@@ -63,13 +64,14 @@ class Unread:
         self.rows.append(UnreadRow(row.name, why, row.job_id, row.uid))
 
     def check_share(self, total: int) -> None:
-        """Raise MalformedText where these of `total` rows are too many to be left out."""
+        """Raise MalformedText if too many of `total` rows would be left out."""
         bad = len(self.rows)
         if bad > _FEW and bad * _SHARE > total:
             raise self._make_error(total)
 
     def check_queue(self, total: int) -> None:
-        """The same; a queue of which no job reads is none either: an empty one says something."""
+        """Like `check_share`, and raise MalformedText if no job could be read, as an empty queue
+        means something."""
         self.check_share(total)
         if self.rows and len(self.rows) >= total:
             raise self._make_error(total)
@@ -85,5 +87,5 @@ def make_strict_unread() -> Unread:
 
 
 def quote_cell(cell: object) -> str:
-    """A cell as a name shows it: on one line, and not long."""
+    """Return a cell as a name shows it: short, and on one line."""
     return repr(str(cell)[:_SHOWN])

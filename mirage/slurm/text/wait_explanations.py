@@ -1,4 +1,4 @@
-"""Every pending reason in plain words: which of them time cures (see `pending_reasons`)."""
+"""Explains every pending reason in plain words, and what ends the wait (see `pending_reasons`)."""
 
 import re
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from mirage.slurm.text.pending_reasons import find_hindrance, find_hindrance_by_word, trim_reason
 
 QUEUE = "queue"
-"""What cures an ordinary wait."""
+"""The cure of an ordinary wait: the queue itself."""
 LONGEST = 40
-"""Of a word: what Slurm has not said yet, or a plugin of the site says."""
+"""The most characters of an unknown word, of a new release or a plugin of the site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitExplanation:
-    """Why jobs wait."""
+    """The explanation of one pending reason."""
 
     word: str
-    """Slurm's."""
+    """Slurm's reason."""
     cure: str
     """A `pending_reasons.Cure`, or `QUEUE`."""
     says: str
-    """Half a sentence, with the job as its subject; empty for a word that is not known."""
+    """The reason in words, without a full stop; "it" is the job. Empty for an unknown word."""
     advice: str
-    """A sentence; empty where there is nothing to do."""
+    """A sentence on what to do; empty: nothing."""
 
 
 _ORDINARY = {
@@ -66,7 +66,7 @@ _SENTENCES = {
     "": "None",
     "(null)": "None",
 }
-"""What Slurm says at greater length, of an ordinary wait."""
+"""Longer sentences of Slurm for an ordinary wait."""
 
 _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
 """Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
