@@ -1,1 +1,1 @@
-"""Slurm, reached in different ways behind ports.Cluster."""
+"""Reaches Slurm in different ways behind ports.Cluster."""

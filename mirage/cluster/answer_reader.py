@@ -18,16 +18,16 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _AT_ONCE = 100
-"""Rows that one answer has named in the log; the others are named with later answers."""
+"""The most rows of one answer that are named in the log. The others are named at later answers."""
 _REMEMBERED = 100_000
-"""Rows that are not named again."""
+"""The most rows that are remembered, so that they are not named again."""
 
 
 class AnswerReader:
-    """Calls parsers. Nothing may be concluded from an answer that does not read."""
+    """Calls parsers. Nothing may be concluded from an answer that cannot be read."""
 
     def __init__(self, alarms: ForgeryAlarms, meter: CallStats) -> None:
-        """`meter`: counts the rows that are left out."""
+        """`meter` counts the rows that are left out."""
         self._alarms, self._meter = alarms, meter
         self._named: dict[tuple[str, str], None] = {}
 

@@ -1,4 +1,4 @@
-"""Measures the cost of asking Slurm: calls, failures, seconds by kind of question (/metrics)."""
+"""Measures the cost of calls to Slurm: calls, failures and seconds by kind of call (/metrics)."""
 
 import contextlib
 import threading
@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTotals:
-    """The cost of one kind of question since the start."""
+    """The cost of one kind of call since the start."""
 
     calls: int = 0
     failures: int = 0
-    """Could not be asked, or were not answered in time."""
+    """Calls that could not be made, or were not answered in time."""
     seconds: float = 0.0
     unread: int = 0
-    """Rows of the answers that did not read and were left out."""
+    """Rows of the answers that could not be read and were left out."""
 
 
 class CallStats:
-    """Safe to use from several threads."""
+    """Counts calls. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._usage: dict[str, CallTotals] = {}
@@ -28,7 +28,7 @@ class CallStats:
 
     @contextlib.contextmanager
     def count_call(self, kind: str) -> Iterator[None]:
-        """Counts what is done inside; whatever is raised there is a failure."""
+        """Count the call made inside. An exception inside is a failure."""
         began = time.monotonic()
         failed = True
         try:

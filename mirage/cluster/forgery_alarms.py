@@ -3,11 +3,11 @@
 from collections import deque
 
 _LONGEST = 100
-"""Sentences kept; the newest count."""
+"""The most sentences kept, the newest ones."""
 
 
 class ForgeryAlarms:
-    """Safe to use from several threads."""
+    """Alarms in sentences. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._sentences: deque[str] = deque(maxlen=_LONGEST)
@@ -16,7 +16,7 @@ class ForgeryAlarms:
         self._sentences.append(sentence)
 
     def take_alarms(self) -> list[str]:
-        """Those since the last time, the oldest first."""
+        """Return the sentences since the last call, the oldest first."""
         taken = []
         while self._sentences:
             taken.append(self._sentences.popleft())

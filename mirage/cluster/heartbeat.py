@@ -1,4 +1,4 @@
-"""A cluster that says after each answer that whoever asked gets on."""
+"""A cluster that reports after each call that the service makes progress."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class HeartbeatCluster:
-    """Implements `ports.Cluster`. `beat` is called after each question, also after one without an
-    answer: a Slurm that is slow or away is no fault of the service's."""
+    """Implements `ports.Cluster`. `beat` is called after each call, also without an answer, since a
+    slow or absent Slurm is no fault of the service."""
 
     def __init__(self, cluster: Cluster, beat: Callable[[], None]) -> None:
         self._cluster, self._beat = cluster, beat

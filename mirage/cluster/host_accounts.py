@@ -6,7 +6,7 @@ from mirage.domain.access.caller import Caller
 
 
 def find_user_name(uid: int) -> str | None:
-    """None where no account has this uid."""
+    """Return the name of the account with this uid; None: there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -14,12 +14,12 @@ def find_user_name(uid: int) -> str | None:
 
 
 def format_user_name(uid: int) -> str:
-    """Also of a user whom this host does not know."""
+    """Return the user's name, or `uid N` if this host has no account of the user."""
     return find_user_name(uid) or f"uid {uid}"
 
 
 def build_caller(uid: int, *, via: str = "munge", names_cluster: bool = True) -> Caller:
-    """Build the caller of a uid that somebody vouches for."""
+    """Build the caller of a uid that was identified."""
     user = find_user_name(uid)
     return Caller(
         uid,

@@ -1,4 +1,5 @@
-"""Queries to one Slurm daemon: one at a time, alike ones shared, none while it is in trouble."""
+"""Sends queries to one Slurm daemon one at a time, shares equal ones, and pauses while it is in
+trouble."""
 
 import threading
 import time
@@ -12,21 +13,21 @@ from mirage.errors import ClusterUnavailable, MirageError
 T = TypeVar("T")
 
 SLOW_S = 2.0
-"""An answer that took longer is a sign of load, as a failure is."""
+"""Seconds. A slower answer is a sign of load, as a failure is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
-    """The signs and durations by which a daemon is left alone."""
+    """The signs of trouble, and the durations of pauses."""
 
     slow_s: float = SLOW_S
     first_pause_s: float = 5.0
-    """After the first sign; each further one in a row doubles it."""
+    """Seconds of the pause after the first sign. Each further sign in a row doubles it."""
     longest_pause_s: float = 600.0
 
 
 class Backoff:
-    """Decides how long to leave a daemon alone, from how it answered so far."""
+    """Decides how long to pause queries to a daemon, by its answers so far."""
 
     def __init__(
         self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
@@ -60,7 +61,7 @@ class Backoff:
 
 
 class QueryGate:
-    """Safe to use from several threads."""
+    """Sends queries. Safe to use from several threads."""
 
     def __init__(
         self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
@@ -72,7 +73,7 @@ class QueryGate:
         self._flights_lock = threading.Lock()
 
     def ask(self, key: str, query: Callable[[], T]) -> T:
-        """The answer of `query`, or of one with the same key that is under way."""
+        """Return the answer of `query`, or of a running query with the same key."""
         with self._flights_lock:
             flight = self._flights.get(key)
             if flight is None:

@@ -1,4 +1,4 @@
-"""MUNGE credentials, made and read: its daemon vouches for users, as it does for Slurm itself."""
+"""Makes and reads MUNGE credentials. munged identifies users, as it does for Slurm itself."""
 
 import os
 import re
@@ -12,7 +12,8 @@ TIMEOUT_S = 5.0
 
 _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,8192}:")
 _BAD_CREDENTIAL = 8
-"""From this exit code on (munge.h, munge_err_t) the credential is at fault, below it munged."""
+"""From this exit code on (munge.h, munge_err_t), the credential is at fault; below it, munged
+is."""
 _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
 
 

@@ -24,13 +24,13 @@ from mirage.domain.access.caller import Caller
 from mirage.errors import ClusterUnavailable, ConfigError, NotIdentified
 
 LONGEST = 8192
-"""Characters of a token."""
+"""The most characters of a token."""
 
 CLOCKS_DIFFER_S = 30
-"""Between the issuer and this host."""
+"""Seconds by which the clocks of the issuer and this host may differ."""
 
 FETCH_AGAIN_S = 60.0
-"""At the earliest; a token that names a key unknown here is the reason to."""
+"""Seconds after which keys may be fetched again, when a token names an unknown key."""
 
 _FETCH_TIMEOUT_S = 5.0
 _LARGEST_SET = 256 * 1024
@@ -40,19 +40,19 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _CLAIMED = ("sun", "username")
 
 KeySource = Callable[[bool], OctKey | KeySet]
-"""The keys; True: look again where they come from, one was not among them."""
+"""Returns the keys. True: fetch them again, as a key was missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJwt:
-    """Reads tokens of one algorithm, which the keys decide and no token can."""
+    """Reads tokens of one algorithm. The keys choose the algorithm, never the token."""
 
     keys: KeySource
     algorithm: str
     audience: str | None = None
-    """What `aud` must hold; None: it is not looked at."""
+    """The value that `aud` must hold; None: `aud` is not checked."""
     max_lifetime_s: int = 86400
-    """A token that is good for longer from now is refused."""
+    """Seconds. A token that is good for longer from now is refused."""
     clock: Callable[[], float] = time.time
 
     def authenticate_caller(self, given: str) -> Caller:
@@ -155,7 +155,7 @@ def load_jwks_url(url: str, **more: Any) -> SlurmJwt:
 
 
 class _RefreshedKeys:
-    """Keys that may change: looked for again at most every FETCH_AGAIN_S."""
+    """Keys that may change. They are fetched again at most every FETCH_AGAIN_S."""
 
     def __init__(self, fetch: Callable[[], KeySet]) -> None:
         self._fetch = fetch
@@ -231,5 +231,5 @@ def _build_caller(user: str) -> Caller:
 
 
 def _explain_error(error: Exception) -> str:
-    """joserfc's words, which hold nothing of the token but names of claims and algorithms."""
+    """Return joserfc's message, which shows only names of claims and algorithms of the token."""
     return str(getattr(error, "description", "") or getattr(error, "error", "") or "malformed")

@@ -17,11 +17,12 @@ from mirage.ports import NextLink
 from mirage.slurm.text.command_errors import classify_move_error
 
 VERB = "next"
-"""Of mirage-link: puts the next link of a chain of mode submit in the queue, where none stands."""
+"""The verb of mirage-link that submits the next link of a chain of mode submit if none is in the
+queue."""
 
 _CHAIN = re.compile(r"[a-z0-9]{8,32}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-"""As useradd(8) allows: nothing that sudo would take for an option, a number or a group."""
+"""User names as useradd(8) allows: nothing that sudo takes for an option, a number or a group."""
 
 
 def build_argv(link: Path, user: str, chain_id: ChainId) -> list[str]:

@@ -1,4 +1,4 @@
-"""Accounting through sacct: records from one answer, what users wrote from another."""
+"""Reads accounting through sacct: records from one answer, users' texts from another."""
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,12 +19,14 @@ from mirage.slurm.text.unread_rows import Unread, UnreadRow
 _log = structlog.get_logger(__name__)
 
 _OWNERS_AT_ONCE = 8
-"""Owners whose contested texts are asked for anew, a call each. Those of more stay without texts
-until the next look: whoever forges rows shall not make slurmdbd answer hundreds of questions."""
+"""The most owners whose contested texts are queried again, one call each. Further owners stay
+without texts until the next round, so that a forger cannot make slurmdbd answer hundreds of
+calls."""
 
 
 _RECORDS_AT_ONCE = 2000
-"""Records that one question names: an argument has a greatest length (MAX_ARG_STRLEN, 128 KiB)."""
+"""The most records that one call names, as an argument has a greatest length (MAX_ARG_STRLEN, 128
+KiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class SacctAnswers:
     facts: Mapping[RecordKey, Row]
     texts: JobTexts
     unread: tuple[UnreadRow, ...] = ()
-    """Rows of the first answer that are in neither."""
+    """Rows of the first answer that could not be read."""
 
 
 class SacctClient:
@@ -43,14 +45,14 @@ class SacctClient:
     def __init__(
         self, query: Callable[[Sequence[str]], str], read: AnswerReader, alarms: ForgeryAlarms
     ) -> None:
-        """`query`: the answer of a command; raises ClusterError."""
+        """`query` returns the answer of a command, and raises ClusterError."""
         self._query, self._read, self._alarms = query, read, alarms
         self._fields: sacct.QueryFields | None = None
 
     def fetch_answers(self, which: Sequence[str]) -> SacctAnswers:
-        """Both answers about the records that `which` chooses.
+        """Fetch both answers about the records that `which` chooses.
 
-        `which`: options of `mirage.slurm.commands.sacct`.
+        `which` are options of `mirage.slurm.commands.sacct`.
         """
         fields = self._get_fields()
         answer = self._query(sacct.build_argv(fields.facts, which))
@@ -108,9 +110,9 @@ class SacctClient:
     def _fetch_owner_texts(
         self, names: Sequence[str], uid: str, facts: Mapping[RecordKey, Row]
     ) -> Mapping[RecordKey, Row]:
-        """The texts of records of one owner; none where that answer cannot be had.
+        """Fetch the texts of one owner's records; empty if Slurm does not give them.
 
-        sacct knows no uid of some records, and refuses to tell of a uid without an account.
+        sacct has no uid for some records, and refuses a uid without an account.
         """
         if not uid.isdecimal():
             return {}
@@ -133,10 +135,10 @@ class SacctClient:
 
 
 def _sample_owners(uids: Collection[str]) -> list[str]:
-    """Any of them: who is left out now is not left out for ever."""
+    """Choose owners at random, so that nobody is left out for ever."""
     return secrets.SystemRandom().sample(sorted(uids), min(len(uids), _OWNERS_AT_ONCE))
 
 
 def make_separator() -> str:
-    """One that nobody knew before, and nobody guesses: 72 random bits."""
+    """Make a separator that nobody can guess: 72 random bits."""
     return f"{SEPARATOR}{secrets.token_urlsafe(9)}"

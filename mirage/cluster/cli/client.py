@@ -35,7 +35,7 @@ from mirage.slurm.text.command_errors import classify_move_error, classify_query
 
 _JOBS_AT_ONCE = 200
 _DOUBTS = 100
-"""Accounts that are asked about one by one; no site has so many that are named twice."""
+"""The most accounts that are queried one by one. No site has so many ambiguous names."""
 
 
 class SlurmCli:
@@ -58,7 +58,7 @@ class SlurmCli:
         # slurmctld too, and by itself: nobody waits for the queue because this does not read.
         self._statistics = QueryGate(patience)
         self.alarms = ForgeryAlarms()
-        """What somebody else than Slurm wrote into its answers."""
+        """Alarms about text in Slurm's answers that Slurm did not write."""
         self._read = AnswerReader(self.alarms, self._runner.meter)
         self._sacct = SacctClient(self._run_query, self._read, self.alarms)
         self._pinned: set[JobId] = set()
@@ -67,7 +67,7 @@ class SlurmCli:
         return int(time.time())
 
     def get_usage(self) -> Mapping[str, CallTotals]:
-        """Calls and seconds by command, since the start."""
+        """Return calls and seconds by command since the start."""
         return self._runner.get_usage()
 
     def fetch_queue(self) -> Queue:
@@ -80,7 +80,7 @@ class SlurmCli:
         return self._controller.ask("config", self._query_site_config)
 
     def fetch_diagnosis(self) -> tuple[sdiag.Diagnosis, str]:
-        """slurmctld's count of what it was asked, and who asks here."""
+        """Return slurmctld's count of RPCs, and the user as whom Mirage calls it."""
         return self._statistics.ask("diag", self._query_diagnosis), get_own_name()
 
     def fetch_roster(self) -> sacctmgr.Roster:
@@ -92,7 +92,7 @@ class SlurmCli:
         return self._people.ask("accrual", self._query_accrue_limits)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
-        """One question: who wants a long span asks for it in pieces."""
+        """Fetch the records of a span in one call. Callers divide a long span."""
         if since < until:
             yield from self._query_records(
                 f"history {since} {until}", sacct.build_window_options(since, until)
@@ -113,7 +113,8 @@ class SlurmCli:
     def free_standby(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
+        list stays."""
         self._fetch_own_job(standby, owner)
         pinned = unpin or standby in self._pinned
         self._run_move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
@@ -130,7 +131,7 @@ class SlurmCli:
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        """`unpin` as in `free_standby`."""
+        """Set the standby's dependency again. `unpin` as in `free_standby`."""
         self._fetch_own_job(standby, owner)
         pinned = unpin or standby in self._pinned
         self._run_move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
@@ -157,7 +158,7 @@ class SlurmCli:
         self._run_move(scontrol.build_release_argv(standby))
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
-        """A job that is over already is left at that."""
+        """Cancel the job. A job that is already over stays as it is."""
         self._fetch_own_job(job_id, owner)
         done = self._runner.run(scancel.build_argv(job_id))
         _raise_complaint(
@@ -165,7 +166,8 @@ class SlurmCli:
         )
 
     def _fetch_own_job(self, job_id: JobId, owner: int) -> squeue.MoveTarget:
-        """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
+        """Fetch the job before a move, without waiting for other queries. Raises ClusterRefused for
+        another user's job."""
         answer = self._run_query(squeue.build_move_target_argv(job_id))
         standing = self._read("squeue", lambda: squeue.parse_move_target(answer))
         refuse_another_owner(job_id, standing.uid, owner)

@@ -1,4 +1,4 @@
-"""Runs Slurm's commands: argument vectors, a time-out each, and a count of what they cost."""
+"""Runs Slurm's commands without a shell, with a time-out, and counts their cost."""
 
 import contextlib
 import os
@@ -12,7 +12,8 @@ from mirage.cluster.call_stats import CallStats, CallTotals
 from mirage.errors import ClusterUnavailable
 
 _FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
-"""Prefixes of variables with which a user narrows what the commands show; Mirage wants all."""
+"""Prefixes of variables that narrow what the commands show. Mirage removes them to see
+everything."""
 
 PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 """The environment in which instants are epoch seconds and messages are in English."""
@@ -33,9 +34,9 @@ class CommandRunner:
         self.meter = CallStats()
 
     def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> CommandResult:
-        """The answer, whatever its exit code; ClusterUnavailable when there is none.
+        """Return the answer, whatever its exit code. Raises ClusterUnavailable if there is none.
 
-        `more`: variables of its environment, which no other user can read.
+        `more` are variables of its environment, which no other user can read.
         """
         with self.meter.count_call(argv[0]):
             return _run_command(argv, _build_environment(more or {}), self._timeout_s)

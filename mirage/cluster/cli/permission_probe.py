@@ -24,7 +24,7 @@ MOVES = ("free", "pin", "hold")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedPermission:
     move: str
-    """queue, sacct, free, pin, hold, submit."""
+    """One of queue, sacct, free, pin, hold and submit."""
     may: bool | None
     """None: Slurm did not say."""
     told: str
@@ -52,7 +52,7 @@ def probe_permissions(
 
 
 def _extend_for_coordinator(own: ProbedPermission, accounts: Collection[str]) -> ProbedPermission:
-    """Slurm lets a coordinator do to the account's jobs what their owners may do."""
+    """Add a coordinator's permission: to do to the account's jobs what their owners may do."""
     if not accounts:
         return own
     whose = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
@@ -62,7 +62,7 @@ def _extend_for_coordinator(own: ProbedPermission, accounts: Collection[str]) ->
 
 
 def is_operator(runner: CommandRunner) -> bool | None:
-    """None where Slurm does not say."""
+    """Return whether this account is an Operator; None: Slurm does not show it."""
     try:
         done = runner.run(scontrol.build_operator_probe_argv())
     except ClusterError:
@@ -110,7 +110,7 @@ def _submit_held_job(runner: CommandRunner) -> JobId:
 
 
 def _build_trials(runner: CommandRunner, job_id: JobId) -> list[tuple[str, list[str]]]:
-    """None of these lets a held job start."""
+    """Build the trials. None of them lets a held job start."""
     some_node = runner.run(["sinfo", "--noheader", "--Node", "--format=%N"]).stdout.split()
     return [
         ("free", scontrol.build_free_argv(job_id, "", unpin=False)),

@@ -40,7 +40,8 @@ class Slurmrestd:
         user_token: Callable[[str], RestToken] | None = None,
         patience: BackoffSettings | None = None,
     ) -> None:
-        """`commands`: for the little that slurmrestd cannot do; `user_token`: for `submit_job`."""
+        """`commands` does what slurmrestd cannot do. `user_token` gives the tokens for
+        `submit_job`."""
         self.http = http
         self.commands = commands
         self._user_token = user_token
@@ -51,7 +52,7 @@ class Slurmrestd:
         self._statistics = QueryGate(patience)
         self._pinned: set[JobId] = set()
         self.alarms = ForgeryAlarms() if commands is None else commands.alarms
-        """What somebody else than Slurm wrote into its answers."""
+        """Alarms about text in Slurm's answers that Slurm did not write."""
         self._read = AnswerReader(self.alarms, http.meter)
         self._session = RestSession(http, self._read)
         self._moves = RestMoves(self._session)
@@ -60,12 +61,12 @@ class Slurmrestd:
         return int(time.time())
 
     def get_usage(self) -> Mapping[str, CallTotals]:
-        """Calls and seconds by kind of request, since the start; those of commands beside them."""
+        """Return calls and seconds by kind of request, and by command, since the start."""
         own = dict(self.http.get_usage())
         return own if self.commands is None else own | dict(self.commands.get_usage())
 
     def get_dialect(self) -> Dialect:
-        """The version that is spoken, asked of slurmrestd once; again after a 404."""
+        """Return the API version in use. slurmrestd is asked once, and again after a 404."""
         return self._session.get_dialect()
 
     def fetch_queue(self) -> Queue:
@@ -75,13 +76,13 @@ class Slurmrestd:
         return self._controller.ask("nodes", self._query_nodes)
 
     def fetch_diagnosis(self) -> tuple[Diagnosis, str]:
-        """slurmctld's count of what it was asked, and who asks here."""
+        """Return slurmctld's count of RPCs, and the user as whom Mirage calls it."""
         return self._statistics.ask(
             "diag", self._query_diagnosis
         ), self.http.get_user() or get_own_name()
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
-        """One question: who wants a long span asks for it in pieces."""
+        """Fetch the records of a span in one request. Callers divide a long span."""
         if since < until:
             span = history.build_window_query(since, until)
             yield from self._query_records(f"history {since} {until}", lambda _: span)
@@ -95,14 +96,15 @@ class Slurmrestd:
         return Records.join_records(found, wanted)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        """One question for each: the queue's own answer is many times as long."""
+        """Fetch each job by itself, as the queue's own answer is many times as long."""
         found = {job_id: self._query_requested_nodes(job_id) for job_id in sorted(set(job_ids))}
         return {job_id: asked for job_id, asked in found.items() if asked}
 
     def free_standby(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
+        list stays."""
         self._update_standby(standby, owner, dependency, unpin=unpin)
 
     def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
@@ -116,7 +118,7 @@ class Slurmrestd:
     def set_dependency(
         self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
     ) -> None:
-        """`unpin` as in `free_standby`."""
+        """Set the standby's dependency again. `unpin` as in `free_standby`."""
         self._update_standby(standby, owner, dependency, unpin=unpin)
 
     def _update_standby(self, standby: JobId, owner: int, dependency: str, *, unpin: bool) -> None:
@@ -126,7 +128,8 @@ class Slurmrestd:
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        """Through scontrol: slurmrestd's hold is an admin's, which the job's owner cannot lift."""
+        """Hold the job through scontrol, as slurmrestd's hold is an admin's, which the owner cannot
+        lift."""
         if self.commands is None:
             raise ClusterRefused(
                 f"job {standby} is not held: slurmrestd would hold it as an admin, and its owner "
@@ -135,12 +138,13 @@ class Slurmrestd:
         self.commands.hold_job(standby, owner=owner)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
-        """Looks before, and leaves the same gap as `SlurmCli.release_job`."""
+        """Release the job after checking its hold. The same gap remains as in
+        `SlurmCli.release_job`."""
         holds.check_users_hold(standby, self._moves.fetch_own_job(standby, owner).read_hold())
         self._moves.release_job(standby)
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
-        """A job that is over already is left at that."""
+        """Cancel the job. A job that is already over stays as it is."""
         self._moves.fetch_own_job(job_id, owner)
         self._moves.cancel_job(job_id)
 
@@ -166,7 +170,8 @@ class Slurmrestd:
         )
 
     def _query_requested_nodes(self, job_id: JobId) -> str:
-        """Empty as well where Slurm does not know the job."""
+        """Fetch the nodes that the job asks for by name; empty also if Slurm does not know the
+        job."""
         return self._controller.ask(
             f"job {job_id}", lambda: self._moves.fetch_requested_nodes(job_id)
         )

@@ -24,13 +24,13 @@ _log = structlog.get_logger(__name__)
 
 UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
-"""Bytes. More is taken for a fault."""
+"""The most bytes of an answer. A longer answer is an error."""
 _AT_ONCE = 1 << 16
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
-"""A parameter stands in a sequence once or several times."""
+"""Parameters of a request. A sequence may hold a parameter several times."""
 _FIRST_OF_REST = 9000
 _CALLER = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED})
-"""Statuses of a caller who is not known, whatever Slurm says beside them."""
+"""Statuses for an unknown caller, whatever errors of Slurm come with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Reply:
 
 
 class PathNotServed(ClusterUnavailable):
-    """404: slurmrestd does not serve this path (any more)."""
+    """True for a 404: slurmrestd does not serve this path, or no longer serves it."""
 
 
 class RestHttp:
@@ -56,9 +56,8 @@ class RestHttp:
         identity: Callable[[], RestToken] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`url`: `unix:/path`, `http://host:port` or `https://...`; `identity`: whose token goes
-        with each request (none where slurmrestd knows its caller by the socket, rest_auth/local).
-        """
+        """`url` is `unix:/path`, `http://host:port` or `https://...`. `identity` gives the token of
+        each request; None: slurmrestd identifies its caller by the socket (rest_auth/local)."""
         self.url = url
         self._socket = url.removeprefix(UNIX) if url.startswith(UNIX) else None
         self._base = "" if self._socket is not None else urlsplit(url).path.rstrip("/")
@@ -82,11 +81,11 @@ class RestHttp:
         return self._send_request("GET", path, kind, query=query)
 
     def post(self, path: str, kind: str, body: Any, *, token: RestToken | None = None) -> Reply:
-        """`token`: another's than the service's own."""
+        """Send a POST request. `token` replaces the service's own token."""
         return self._send_request("POST", path, kind, body=body, token=token)
 
     def delete(self, path: str, kind: str, *, token: RestToken | None = None) -> Reply:
-        """`token` as in `post`."""
+        """Send a DELETE request. `token` as in `post`."""
         return self._send_request("DELETE", path, kind, token=token)
 
     def _send_request(
@@ -122,8 +121,8 @@ class RestHttp:
     def _send_with_retry(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        """slurmrestd 22.05 drops a connection now and then: a question is asked once more, in the
-        time that is left. A move is not, it may have been made."""
+        """Send a request. slurmrestd 22.05 sometimes drops a connection: a query is then repeated
+        once, in the time that is left. A move is not repeated, as it may have been made."""
         until = self._clock() + self._timeout_s
         try:
             return self._send_once(method, target, headers, body, until)
@@ -217,7 +216,7 @@ class RestHttp:
 
 
 def _parse_json(raw: bytes) -> Any:
-    """None for what is no JSON."""
+    """Parse JSON; None: it is none."""
     try:
         # Users write bytes that are no UTF-8 into comments, and slurmrestd hands them on.
         return json.loads(raw.decode(errors="replace"))

@@ -23,22 +23,22 @@ from mirage.slurm.text.holds import HoldState, is_users_hold
 
 _BAD_REQUEST = 400
 _UNKNOWN_JOB = 2017
-"""ESLURM_INVALID_JOB_ID."""
+"""Slurm's error ESLURM_INVALID_JOB_ID."""
 _GOING = frozenset({JobState.COMPLETING, JobState.STAGE_OUT})
-"""Of a job that was cancelled: its nodes are freed, or its data are staged out."""
+"""States of a cancelled job whose nodes are being freed, or whose data are being staged out."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReply:
-    """One look at one job."""
+    """One answer about one job."""
 
     reply: Reply
     job: Job | None
-    """None: slurmctld knows no such job."""
+    """The job; None: slurmctld does not know it."""
     read: Callable[[Callable[[], Any]], Any]
 
     def read_requested_nodes(self) -> str:
-        """The nodes that it asks for by name."""
+        """Return the nodes that the job asks for by name."""
         found: str = self.read(lambda: queue.parse_requested_nodes(self.reply.body))
         return found
 
@@ -52,7 +52,8 @@ class RestMoves:
         self._session = session
 
     def fetch_own_job(self, job_id: JobId, owner: int) -> JobReply:
-        """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
+        """Fetch the job before a move, without waiting for other queries. Raises ClusterRefused for
+        another user's job."""
         look = self._fetch_job(job_id)
         if look.job is None:
             raise ClusterRefused(f"slurmrestd does not show job {job_id}: it is not touched")
@@ -60,12 +61,13 @@ class RestMoves:
         return look
 
     def fetch_requested_nodes(self, job_id: JobId) -> str:
-        """The nodes that the job asks for by name; empty for one that slurmctld does not know."""
+        """Fetch the nodes that the job asks for by name; empty for a job that slurmctld does not
+        know."""
         look = self._fetch_job(job_id)
         return "" if look.job is None else look.read_requested_nodes()
 
     def update_job(self, standby: JobId, dependency: str, node_list: str | None) -> None:
-        """None leaves the node list alone, empty text takes it away."""
+        """Update the standby. `node_list` None keeps the node list, empty text removes it."""
         self._send_update(
             standby, lambda v: moves.build_update_body(v, dependency, node_list), "update"
         )
@@ -80,13 +82,13 @@ class RestMoves:
             raise _build_unmoved_error(standby, f"its node list is still {own!r}")
 
     def release_job(self, standby: JobId) -> None:
-        """Lifts whatever hold there is."""
+        """Release the job from any hold."""
         self._send_update(standby, lambda _: moves.build_release_body(), "release")
         if any(is_users_hold(each.reason) for each in self._fetch_job(standby).read_hold()):
             raise _build_unmoved_error(standby, "it is still held")
 
     def cancel_job(self, job_id: JobId, *, token: RestToken | None = None) -> None:
-        """`token`: of whom; the service's own unless given."""
+        """Cancel the job. `token` replaces the service's own token."""
         self._session.send_move(
             "cancel",
             lambda v: self._session.http.delete(_build_job_path(v, job_id), "cancel", token=token),
@@ -100,7 +102,8 @@ class RestMoves:
             )
 
     def submit_job(self, job: Submission, token: RestToken) -> JobId:
-        """Raises InputError where slurmrestd would make another job of it: none stands."""
+        """Submit the job. Raises InputError if slurmrestd would make another job of it; then none
+        remains."""
 
         def send_job(version: Dialect) -> Reply:
             body = submit.build_submission(version, job)
@@ -116,8 +119,8 @@ class RestMoves:
         return made
 
     def _cancel_partial(self, made: JobId, reply: Reply, token: RestToken) -> None:
-        """Take back a job of which something was ignored, or that has an error beside its number:
-        it is another than its user's."""
+        """Cancel a new job if a part of it was ignored, or if the answer has an error, as it
+        differs from the user's job."""
         wrong = self._session.format_complaints(reply) or self._session.format_ignored(reply)
         if not wrong:
             return
@@ -147,7 +150,7 @@ class RestMoves:
 
 
 def _refuse_misunderstood(session: RestSession, reply: Reply) -> None:
-    """Raises InputError for a submission that slurmrestd could not read, and made no job of."""
+    """Raise InputError for a submission that slurmrestd could not read and made no job of."""
     said = session.format_complaints(reply)
     if said is not None:
         if reply.status == _BAD_REQUEST or any(

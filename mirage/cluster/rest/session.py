@@ -1,4 +1,4 @@
-"""Talks to slurmrestd and reads its replies: its version, and its yes, no or silence."""
+"""Talks to slurmrestd: finds its version, and tells success, refusal and no answer apart."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ DialectRequest = Callable[[envelope.Dialect], Reply]
 
 
 class RestSession:
-    """Safe to use from several threads."""
+    """A session with slurmrestd. Safe to use from several threads."""
 
     def __init__(self, http: RestHttp, read: AnswerReader) -> None:
         self.http = http
@@ -25,7 +25,8 @@ class RestSession:
         self._lock = threading.Lock()
 
     def get_dialect(self) -> envelope.Dialect:
-        """The version that is spoken, asked of slurmrestd once; again once it is forgotten."""
+        """Return the API version in use. slurmrestd is asked once, and again after it is
+        forgotten."""
         with self._lock:
             if self._dialect is None:
                 reply = self.http.get("/openapi/v3", "openapi")
@@ -33,12 +34,13 @@ class RestSession:
             return self._dialect
 
     def forget_dialect(self) -> None:
-        """slurmrestd may be another one by now."""
+        """Forget the version, as slurmrestd may have been replaced."""
         with self._lock:
             self._dialect = None
 
     def send_query(self, ask: DialectRequest) -> Reply:
-        """The answer of a query, its errors raised: only a plain no is a refusal."""
+        """Return the answer of a query, or raise its error. Only a clear refusal is
+        ClusterRefused."""
         reply = self.send_in_dialect(ask)
         said = self.format_complaints(reply, ignored=history.NOTHING_FOUND)
         if said is None:
@@ -48,7 +50,8 @@ class RestSession:
         raise ClusterRefused(said) if is_refusal(said) else ClusterUnavailable(said)
 
     def send_move(self, what: str, tell: DialectRequest, *, ignored: int | None = None) -> Reply:
-        """The answer of a move: whatever is not about reaching Slurm is a no."""
+        """Return the answer of a move, or raise its error. Every error that is not about reaching
+        Slurm is a refusal."""
         reply = self.send_in_dialect(tell)
         said = self.format_complaints(reply, ignored=ignored)
         if said is None:
@@ -66,8 +69,8 @@ class RestSession:
         return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
 
     def send_in_dialect(self, ask: DialectRequest) -> Reply:
-        """A 404 comes of another slurmrestd than before: it did nothing, and is asked once more in
-        its own version."""
+        """Send a request. A 404 means that slurmrestd was replaced: it did nothing, and the request
+        is sent once more in its version."""
         spoken = self.get_dialect()
         try:
             return ask(spoken)
@@ -90,7 +93,8 @@ class RestSession:
         return "; ".join(dict.fromkeys(found))[:300]
 
     def _is_unreached(self, reply: Reply) -> bool:
-        """Judged by Slurm's own words: a description may hold the path of slurmrestd's socket."""
+        """Return the error, judged by Slurm's own texts, as a description may hold the socket's
+        path."""
         found = self.list_complaints(reply)
         return (
             not found

@@ -22,26 +22,27 @@ _TOKEN = re.compile(r"(?:SLURM_JWT=)?(?P<token>[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LARGEST = 16384
 LONGEST_S = 3600
-"""A user's token for one submission that lives longer than this is not used."""
+"""Seconds. A user's token for one submission that lives longer than this is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestToken:
-    """Whom slurmrestd is told that it is asked by."""
+    """A token, and the user as whom it identifies the caller to slurmrestd."""
 
     text: str = field(repr=False)
     user: str
     expires: int | None
-    """Epoch seconds; None: it does not say."""
+    """When the token expires, in epoch seconds; None: not stated."""
 
     def build_headers(self) -> dict[str, str]:
         return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self.text}
 
 
 def parse_token(said: str, *, user: str = "") -> RestToken:
-    """The token in a file or an answer, alone or as `scontrol token` prints it.
+    """Parse the token in a file or an answer, alone or as `scontrol token` prints it.
 
-    Raises ValueError, whose words hold nothing of the token. `user` goes before its own claim.
+    Raises ValueError, whose message shows nothing of the token. `user` takes precedence over the
+    token's own claim.
     """
     match = _TOKEN.fullmatch(said.strip())
     if match is None:
@@ -68,7 +69,8 @@ def _parse_claims(token: str) -> dict[str, Any]:
 
 
 class TokenFile:
-    """The service's own token. Read at each request: whoever renews it only writes the file."""
+    """The service's own token. The file is read at each request, so renewing it means writing the
+    file."""
 
     def __init__(
         self, path: Path, *, user: str = "", clock: Callable[[], float] = time.time
@@ -78,7 +80,7 @@ class TokenFile:
         self._clock = clock
 
     def load_token(self) -> RestToken:
-        """Raises ClusterUnavailable for a file without a token that is still good."""
+        """Return the token. Raises ClusterUnavailable if the file holds no valid token."""
         try:
             token = parse_token(_read_private_text(self.path), user=self._user)
         except (OSError, ValueError) as error:
@@ -104,9 +106,9 @@ def _read_private_text(path: Path) -> str:
 
 
 class TokenCommand:
-    """The site's own helper that gives a user's token: Mirage holds no key, and keeps no token.
+    """The site's command that gives a user's token, so that Mirage holds no key and keeps no token.
 
-    Run as `<command> <user>`, without a shell; it prints what `scontrol token` prints.
+    It is run as `<command> <user>`, without a shell, and prints what `scontrol token` prints.
     """
 
     def __init__(
