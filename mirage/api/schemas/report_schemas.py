@@ -206,6 +206,11 @@ class ImpactView(Answer):
     unasked: int = Field(
         description="The number of hand-overs about which Mirage made no decision.", examples=[2]
     )
+    released_while_away: int = Field(
+        description="The number of hand-overs that Slurm released by a plan while Mirage was away: "
+        "Mirage did not look at the queue for 15 minutes around the release.",
+        examples=[3],
+    )
     partitions: list[PartitionImpactView]
     payers: list[PayerView] = Field(
         description="The users of accounts that spent the most overlap, 20 at most."

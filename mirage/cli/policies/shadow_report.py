@@ -197,6 +197,8 @@ def report_shadow(
             announce=_announce_table,
         )
         whole = build_report(study, asked, TERMINAL)
+    if site is not None:
+        whole["released_while_away"] = site.count_released_while_away(asked)
     if site is not None and store:
         site.save_report(whole)
     if html is not None:

@@ -7,9 +7,10 @@ pinned, or was hindered (a hold, a limit, maintenance): such hand-overs are comp
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from mirage.domain.chain import Link, Planner, Position
-from mirage.domain.decision import Mode
+from mirage.domain.decision import Action, Mode
 from mirage.domain.job import compute_wait_s
 from mirage.services.provision import baseline_counterfactuals
 from mirage.store.chains import chains, decisions, handover_outcomes
@@ -23,11 +24,14 @@ from mirage.store.chains.handover_outcomes import (
     Parted,
 )
 from mirage.store.database.engine import Transaction
+from mirage.store.jobs import snapshots
 
 AGAIN_S = 2 * 86400
 """Seconds in which accounting may still correct a hand-over."""
 LATE_S = 3600
 """Seconds after which nearly all ends and starts are known."""
+AWAY_S = 900
+"""Mirage was away if it did not look at the queue for more than this many seconds."""
 
 
 def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
@@ -40,9 +44,30 @@ def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) ->
     keys = [(row.chain.chain_id, row.successor.index) for row in found]
     would = handover_outcomes.list_would_free(tx, keys)
     last = decisions.find_last_decisions(tx, keys)
-    rows = [_build_row(f, last.get(k), would.get(k, {})) for f, k in zip(found, keys, strict=True)]
+    rows = [
+        replace(
+            _build_row(handover, last.get(key), would.get(key, {})),
+            while_away=_was_released_while_away(tx, cluster_id, handover.successor, last.get(key)),
+        )
+        for handover, key in zip(found, keys, strict=True)
+    ]
     handover_outcomes.put_outcomes(tx, cluster_id, rows)
     return len(rows)
+
+
+def _was_released_while_away(
+    tx: Transaction, cluster_id: int, after: Link, last: DecisionRow | None
+) -> bool:
+    """Return whether Slurm released the successor by a plan of Mirage's while Mirage was away.
+
+    If the service released it, that was the service's last decision on it.
+    """
+    if after.freed_at is None or after.freed_by not in {Planner.SERVICE, Planner.LINK}:
+        return False
+    if last is not None and last.action is Action.FREE:
+        return False
+    gap = snapshots.find_gap(tx, cluster_id, after.freed_at)
+    return gap is not None and gap[1] - gap[0] > AWAY_S
 
 
 def _build_row(

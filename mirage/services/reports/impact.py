@@ -109,6 +109,8 @@ class Impact:
     """Mode shadow: plain Slurm's outcome is measured, Mirage's is estimated."""
     unasked: int
     """The number of hand-overs about which Mirage made no decision."""
+    released_while_away: int
+    """The number of hand-overs that Slurm released by a plan while Mirage was away."""
     partitions: tuple[PartitionImpact, ...]
     payers: tuple[Payer, ...]
     chains: tuple[Payer, ...]
@@ -132,6 +134,7 @@ def build_impact(
         act=_sum_handovers(_filter_groups(daily, OutcomeKind.ACT)),
         shadow=_sum_handovers(_filter_groups(daily, OutcomeKind.SHADOW)),
         unasked=sum(group.sums.count for group in _filter_groups(daily, OutcomeKind.NONE)),
+        released_while_away=sum(group.sums.while_away for group in daily),
         partitions=tuple(_build_partition(daily, name) for name in names),
         payers=tuple(_build_payers(handover_outcomes.sum_by_payer(tx, span, SHOWN))),
         chains=tuple(_build_chains(handover_outcomes.sum_by_chain(tx, span, SHOWN), named=named)),

@@ -65,6 +65,8 @@ class OutcomeRow:
     nodes: int
     kind: OutcomeKind
     actual: Parted
+    while_away: bool = False
+    """Whether Slurm released the successor by a plan while Mirage was away."""
     under: Mapping[str, Parted]
     """The outcome by policy, with Mirage; empty: not known."""
 
@@ -94,6 +96,8 @@ class OutcomeSums:
     count: int = 0
     interruption_s: int = 0
     overlap_node_s: int = 0
+    while_away: int = 0
+    """The number of hand-overs that Slurm released by a plan while Mirage was away."""
     under: Mapping[str, PolicySums] = field(default_factory=dict)
     """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
 
@@ -103,6 +107,7 @@ class OutcomeSums:
             self.count + other.count,
             self.interruption_s + other.interruption_s,
             self.overlap_node_s + other.overlap_node_s,
+            self.while_away + other.while_away,
             {name: self.get_under(name) + other.get_under(name) for name in names},
         )
 
@@ -153,7 +158,10 @@ def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -
 def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
     made: dict[str, Any] = {
         name: getattr(row, name)
-        for name in ("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes")
+        for name in (
+            *("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes"),
+            "while_away",
+        )
     }
     made |= {"cluster_id": cluster_id, "kind": row.kind.value}
     return made | {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
@@ -170,6 +178,12 @@ def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
     query = select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id)
     found: int | None = tx.scalar(query)
     return found
+
+
+def count_while_away(tx: Transaction, span: OutcomeSpan) -> int:
+    """Count the hand-overs that Slurm released by a plan while Mirage was away."""
+    query = select(func.count()).select_from(outcomes)
+    return int(tx.scalar(query.where(*span.build_conditions(), outcomes.c.while_away)) or 0)
 
 
 def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
@@ -210,6 +224,7 @@ def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
         func.count(),
         func.sum(outcomes.c.interruption_s),
         func.sum(outcomes.c.overlap_s * outcomes.c.nodes),
+        func.count().filter(outcomes.c.while_away),
     )
     return select(*columns, *sums).where(*wanted).group_by(*columns)
 
@@ -253,7 +268,7 @@ def _build_groups(
     groups = []
     for row in found:
         key, sums = tuple(row[:keys]), [int(value) for value in row[keys:]]
-        groups.append(OutcomeGroup(key, OutcomeSums(sums[0], sums[1], sums[2], under.get(key, {}))))
+        groups.append(OutcomeGroup(key, OutcomeSums(*sums, under.get(key, {}))))
     return groups
 
 

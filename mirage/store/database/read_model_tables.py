@@ -6,6 +6,7 @@ No decision reads them. The tables on which Mirage acts are in tables.py.
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -153,6 +154,7 @@ outcomes = Table(
     Column("kind", Text, nullable=False),
     Column("interruption_s", BigInteger, nullable=False),
     Column("overlap_s", BigInteger, nullable=False),
+    Column("while_away", Boolean, nullable=False),  # Slurm released it, and Mirage was away
     Index(None, "cluster_id", "at"),
 )
 

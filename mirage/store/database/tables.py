@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0200"
+SCHEMA = "0210"
 """The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"

@@ -70,6 +70,17 @@ def find_first_taken_at(tx: Transaction, cluster_id: int) -> int | None:
     return None if found is None else int(found)
 
 
+def find_gap(tx: Transaction, cluster_id: int, at: int) -> tuple[int, int] | None:
+    """Return the instants of the last snapshot before `at`, and of the first one from then on.
+
+    None: there is no snapshot on one side.
+    """
+    mine, taken_at = snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at
+    before = tx.scalar(select(func.max(taken_at)).where(mine, taken_at < at))
+    after = tx.scalar(select(func.min(taken_at)).where(mine, taken_at >= at))
+    return None if before is None or after is None else (int(before), int(after))
+
+
 def list_snapshots(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
     """List the features from `since` on, oldest first."""
     query = select(snapshots.c.taken_at, snapshots.c.features).where(

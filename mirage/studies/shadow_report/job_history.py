@@ -11,6 +11,8 @@ from mirage.config import settings as settings_file
 from mirage.errors import InputError
 from mirage.services.ingest.trace_export import write_history
 from mirage.sim.types import Params
+from mirage.store.chains import handover_outcomes
+from mirage.store.chains.handover_outcomes import OutcomeSpan
 from mirage.store.database.engine import Store
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
@@ -78,6 +80,18 @@ class SiteHistory:
             with output.show_progress("reading the job history", count) as told:
                 write_history(tx, mine, path, since, told)
         return JobLog(path, f"the history of {self.name}")
+
+    def count_released_while_away(self, asked: ReportOptions) -> int:
+        """Count the window's hand-overs that Slurm released by a plan while Mirage was away."""
+        with self.store.read() as tx:
+            named = clusters.list_cluster_names(tx).items()
+            mine = next((cluster_id for cluster_id, name in named if name == self.name), 0)
+            until = int(time.time())
+            if asked.until is not None:
+                until = parse_instant(asked.until, "--until")
+            since = parse_since(asked.since, until)
+            span = OutcomeSpan(cluster_id=mine, since=since, until=until)
+            return handover_outcomes.count_while_away(tx, span)
 
     def save_report(self, document: Mapping[str, Any]) -> None:
         """Save the document as the report that the dashboard and REST show."""

@@ -25,6 +25,12 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
     for pair in document["pairs"]:
         beyond = f"; {pair['left_out']} start points gave no hand-over" if pair["left_out"] else ""
         yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{beyond}"
+    away = document.get("released_while_away")  # None: of a log
+    if away:
+        yield (
+            f"In this time Slurm released the next link of {away:,} hand-overs by its plan while "
+            "Mirage was away."
+        )
 
 
 def format_title(group: dict[str, Any]) -> str:

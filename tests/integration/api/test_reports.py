@@ -90,6 +90,7 @@ def test_impact_tells_acting_from_not_being_asked(client: Client) -> None:
     told = body(client, IMPACT)
     assert (told["act"]["handovers"], told["unasked"], told["own"]) == (1, 1, False)
     assert told["act"]["overlap_node_h"] == 1.0
+    assert told["released_while_away"] == 0
     (payer,) = told["payers"]
     assert (payer["account"], payer["user"], payer["handovers"]) == ("physics", "alice", 1)
     assert told["chains"][0]["chain_id"] == CHAIN

@@ -4,19 +4,30 @@ From text as squeue prints it: a link of a day runs on one node, its successor i
 hours before the end, becomes eligible nine seconds after that, and starts three hours before it.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
+from mirage.domain.decision import Action, Decision, Mode
+from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import DAY_S
 from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, build_impact
-from mirage.store.chains import chains
+from mirage.sim.types import Params
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.chains.handover_outcomes import OutcomeSpan, count_while_away
 from mirage.store.chains.open_links import count_planned_standbys, list_overlapping_chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
+from mirage.store.jobs import snapshots
+from mirage.studies.shadow_report.handover_pairs import ReportOptions
+from mirage.studies.shadow_report.job_history import SiteHistory
+from mirage.studies.shadow_report.report_text import describe_pairs
 from tests.integration.services.test_release_planning import (
     END,
     LIMIT,
@@ -111,6 +122,62 @@ def test_what_its_owners_plan_saved_is_not(lab_store: Store) -> None:
     began(lab_store, Planner.USER, now=END + 30, over=True)
     found = told(lab_store)
     assert (found.act.handovers, found.shadow.handovers, found.unasked) == (0, 0, 1)
+
+
+def looks(store: Store, *instants: int) -> None:
+    """Mirage looked at the queue at these instants."""
+    with store.begin() as tx:
+        for at in instants:
+            snapshots.add_snapshot(tx, 1, Queue.from_jobs(at, ()), None, {})
+
+
+@pytest.mark.parametrize(
+    ("by", "before", "after", "away"),
+    [
+        (Planner.SERVICE, 120, 3600, 1),
+        (Planner.LINK, 120, 3600, 1),
+        (Planner.USER, 120, 3600, 0),
+        (Planner.SERVICE, 400, 500, 0),
+    ],
+)
+def test_what_slurm_released_while_mirage_was_away_is_counted(
+    lab_store: Store, by: Planner, before: int, after: int, away: int
+) -> None:
+    began(lab_store, by, now=END + 30, over=True)
+    looks(lab_store, ELIGIBLE - before, ELIGIBLE + after)
+    assert told(lab_store).released_while_away == away
+    with lab_store.read() as tx:
+        whole = OutcomeSpan(cluster_id=1, since=0, until=END + LIMIT)
+        assert count_while_away(tx, whole) == away
+    site = SiteHistory("lab", Params(), lab_store)
+    asked = ReportOptions(
+        since="3d",
+        until=f"{datetime.fromtimestamp(END + DAY_S, UTC):%Y-%m-%d}",
+        every="6h",
+        partitions=(),
+        nodes=(),
+        time_limit=None,
+    )
+    assert site.count_released_while_away(asked) == away
+
+
+def test_the_shadow_report_says_so_in_a_sentence() -> None:
+    assert list(describe_pairs({"pairs": []})) == []
+    assert list(describe_pairs({"pairs": [], "released_while_away": 0})) == []
+    assert list(describe_pairs({"pairs": [], "released_while_away": 3})) == [
+        "In this time Slurm released the next link of 3 hand-overs by its plan while Mirage was "
+        "away."
+    ]
+
+
+def test_what_the_service_released_and_then_was_away_is_not_counted(lab_store: Store) -> None:
+    began(lab_store, Planner.SERVICE, now=END + 30, over=True)
+    looks(lab_store, ELIGIBLE - 1, ELIGIBLE + 3600)
+    frees = Decision(action=Action.FREE, reason="now", policy="auto")
+    with lab_store.begin() as tx:
+        new = NewDecision(at=ELIGIBLE, chain_id=CHAIN, index=2, mode=Mode.ACT, decision=frees)
+        decisions.record_decision(tx, 1, new)
+    assert told(lab_store).released_while_away == 0
 
 
 def test_plans_that_stand_are_counted_by_who_made_them(lab_store: Store) -> None:
