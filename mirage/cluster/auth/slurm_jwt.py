@@ -62,7 +62,9 @@ class SlurmJwt:
         expires, and for any request.
         """
         if len(given) > LONGEST or not given.isascii():
-            raise NotIdentified("that is no JSON web token")
+            raise NotIdentified(
+                "the credential is no JSON web token: make one with `scontrol token`"
+            )
         try:
             claims = self._decode_claims(given)
         except (JoseError, ValueError, RecursionError) as error:
@@ -113,7 +115,7 @@ def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
     except OSError as error:
         raise ConfigError(str(key_file), [f"cannot be read: {error.strerror}"]) from error
     if key_file.stat().st_mode & 0o007:
-        raise ConfigError(str(key_file), ["everybody may read the key: chmod o= it"])
+        raise ConfigError(str(key_file), ["everybody may read the key: run `chmod o=` on it"])
     if len(raw) < 32:  # noqa: PLR2004 - RFC 7518 section 3.2
         raise ConfigError(str(key_file), ["the key has fewer than 32 bytes"])
     try:
@@ -121,7 +123,9 @@ def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
             warnings.simplefilter("ignore", SecurityWarning)  # of a private key's PEM text
             key = OctKey.import_key(raw)
     except ValueError as error:
-        raise ConfigError(str(key_file), ["that is a public key: everybody has it"]) from error
+        raise ConfigError(
+            str(key_file), ["the file holds a public key, which everybody has: name the secret key"]
+        ) from error
     return SlurmJwt(keys=lambda _again: key, algorithm="HS256", **more)
 
 

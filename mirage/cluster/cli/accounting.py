@@ -103,7 +103,7 @@ class SacctClient:
             self._alarms.add_alarm(
                 f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
                 f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
-                "none of them is believed"
+                "Mirage ignores all of them"
             )
         return settled
 

@@ -138,7 +138,8 @@ class SlurmCli:
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        """Looks before and after: slurmctld would make a user's hold of an admin's.
+        """Hold the job, with checks before and after: slurmctld would make a user's hold of an
+        admin's.
 
         An admin's hold that comes between the first look and the move (the time that scontrol
         takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
@@ -152,8 +153,8 @@ class SlurmCli:
         holds.check_hold_made(standby, shown)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
-        """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
-        the user's between the look and the move (as in `hold_job`) is lifted."""
+        """Release the job after checking its hold, as slurmctld would lift an admin's hold too. An
+        admin's hold that comes between check and move (as in `hold_job`) is lifted."""
         holds.check_users_hold(standby, self._fetch_own_job(standby, owner).shown)
         self._run_move(scontrol.build_release_argv(standby))
 
@@ -209,8 +210,9 @@ class SlurmCli:
         if found.doubtful or found.left_out:
             left_out = found.left_out + len(found.doubtful) - some
             self.alarms.add_alarm(
-                f"names of accounts look like rows of others, such as {', '.join(asked[:8])}: "
-                f"{some} are asked about alone, {left_out} are left out"
+                "names of accounts look like rows of other accounts, such as "
+                f"{', '.join(asked[:8])}: "
+                f"{some} are queried one by one, {left_out} are left out"
             )
         alone = {name: self._query_coordinators(name) for name in asked}
         return sacctmgr.build_roster(frozenset().union(*operators), {**found.by_account, **alone})

@@ -248,16 +248,16 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 _STATUS = {
-    301: "it sends elsewhere: set cluster.rest_url to that",
-    302: "it sends elsewhere: set cluster.rest_url to that",
-    307: "it sends elsewhere: set cluster.rest_url to that",
-    308: "it sends elsewhere: set cluster.rest_url to that",
+    301: "it redirects: set cluster.rest_url to that",
+    302: "it redirects: set cluster.rest_url to that",
+    307: "it redirects: set cluster.rest_url to that",
+    308: "it redirects: set cluster.rest_url to that",
     401: "it does not know the caller: set cluster.rest_token_file, or renew the token in it",
-    403: "the caller may not ask it: see what stands before slurmrestd, and the token's user",
+    403: "the caller is not allowed: check the proxy before slurmrestd, and the token's user",
     404: "it does not serve this path",
-    429: "it asks to be asked less often",
+    429: "it asks for fewer requests",
     511: "it does not know the caller: set cluster.rest_token_file, or renew the token in it",
-    502: "slurmrestd does not answer what stands before it",
+    502: "slurmrestd does not answer the proxy before it",
     503: "it takes no requests at present",
-    504: "slurmrestd does not answer what stands before it in time",
+    504: "slurmrestd does not answer the proxy before it in time",
 }

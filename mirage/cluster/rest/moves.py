@@ -98,7 +98,7 @@ class RestMoves:
         job = self._fetch_job(job_id).job
         if job is not None and not job.state.has_ended and job.state not in _GOING:
             raise ClusterRefused(
-                f"slurmrestd took the cancel of job {job_id}, and it is {job.state} still"
+                f"slurmrestd accepted the cancel of job {job_id}, but the job is still {job.state}"
             )
 
     def submit_job(self, job: Submission, token: RestToken) -> JobId:
@@ -128,7 +128,9 @@ class RestMoves:
         try:
             self.cancel_job(made, token=token)
         except (ClusterRefused, ClusterUnavailable) as error:
-            raise ClusterUnavailable(f"{why}; and job {made} was not cancelled: {error}") from error
+            raise ClusterUnavailable(
+                f"{why}; job {made} could not be cancelled: {error}"
+            ) from error
         raise InputError(f"{why}; job {made} was cancelled")
 
     def _send_update(self, job_id: JobId, body: Callable[[Dialect], Any], what: str) -> None:

@@ -199,7 +199,7 @@ def test_accounts_in_doubt_without_end_cost_a_hundred_questions(
     assert cluster.fetch_roster().coordinated == {}
     assert sum("name=" in line for line in heard.read_text().splitlines()) == 100
     (alarm,) = cluster.alarms.take_alarms()
-    assert "100 are asked about alone, 200 are left out" in alarm
+    assert "100 are queried one by one, 200 are left out" in alarm
 
 
 def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(

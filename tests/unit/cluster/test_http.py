@@ -39,10 +39,10 @@ def test_where_the_socket_says_who_asks_nothing_is_told(fake: FakeRestd) -> None
         (301, "set cluster.rest_url"),
         (401, "does not know the caller"),
         (511, "renew the token"),
-        (403, "may not ask"),
+        (403, "is not allowed"),
         (404, "does not serve this path"),
-        (429, "less often"),
-        (502, "does not answer what stands before it"),
+        (429, "fewer requests"),
+        (502, "does not answer the proxy before it"),
         (503, "no requests at present"),
     ],
 )
