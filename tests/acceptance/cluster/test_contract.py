@@ -258,7 +258,7 @@ def test_what_its_owner_holds_is_not_held_once_more(rig: Rig) -> None:
 
 
 def test_what_is_not_held_is_not_released(rig: Rig) -> None:
-    with pytest.raises(JobChanged, match="not a user's hold"):
+    with pytest.raises(JobChanged, match="no user's hold keeps it waiting"):
         rig.cluster.release_job(rig.standby, owner=owner_of(rig))
 
 

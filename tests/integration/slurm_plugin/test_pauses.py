@@ -33,7 +33,10 @@ def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: MakeChain) -> No
     second = link.run(2)
     assert second.returncode == 2
     reason = "links 1 and 2 each failed within 600 s"
-    assert f"mirage: the chain is paused: {reason}; mirage-link resume" in second.stderr.decode()
+    assert (
+        f"mirage: the chain is paused: {reason}; to go on: mirage-link resume"
+        in second.stderr.decode()
+    )
     assert link.says("paused") == reason
     assert reason in link.logged()
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 103\n"
@@ -235,9 +238,12 @@ def test_a_chain_that_is_in_the_queue_or_may_be_is_not_resumed(chain: MakeChain)
     link.ran(1, "exit 0")
     (link.slurm.root / "queue").write_text(f"102 exp\001 mirage:{link.chain.name}:2\n")
     link.slurm.environ["SQUEUE_STATES"] = "RUNNING"  # it stands there whatever this user is shown
-    assert "is in the queue: job 102" in mirage_link(link, "resume", link.chain.name).stderr
+    assert "its job 102 is in the queue" in mirage_link(link, "resume", link.chain.name).stderr
     (link.slurm.root / "slurm.down").touch()
-    assert "squeue does not answer" in mirage_link(link, "resume", link.chain.name).stderr
+    assert (
+        "squeue does not say whether the chain still has a job"
+        in mirage_link(link, "resume", link.chain.name).stderr
+    )
     assert (len(link.slurm.calls()), link.says("passed.1")) == (1, None)
 
 
@@ -249,7 +255,7 @@ def test_a_chain_of_another_cluster_is_looked_for_there(slurm: FakeSlurm) -> Non
     (slurm.root / "elsewhere").write_text("there\n")
     done = mirage_link(link, "resume", link.chain.name)
     assert (done.returncode, len(slurm.calls())) == (1, 1)
-    assert "is in the queue: job 101" in done.stderr
+    assert "its job 101 is in the queue" in done.stderr
 
 
 def test_a_chain_whose_links_have_all_begun_has_none_to_resume_with(chain: MakeChain) -> None:
