@@ -154,7 +154,7 @@ def test_a_key_that_protects_nothing_is_refused(
 
 
 def test_a_public_key_is_no_site_key(tmp_path: Path, rsa: RSAKey) -> None:
-    with pytest.raises(ConfigError, match="that holds a public key"):
+    with pytest.raises(ConfigError, match="the file holds a public key"):
         slurm_jwt.load_hs256(key_file(tmp_path, rsa.as_pem(private=False)))
 
 
