@@ -185,7 +185,7 @@ def _sqlite(folder: Path) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _postgresql(_folder: Path) -> Iterator[Callable[[], str]]:
-    with postgres.running() as url:
+    with postgres.running_postgres() as url:
         names: list[str] = []
 
         def fresh() -> str:

@@ -262,7 +262,7 @@ def main() -> int:
                 seed(store, Size(chains=asked.chains, jobs=asked.jobs, days=FULL.days))
             urls = {"sqlite": url}
             if asked.only != "sqlite":
-                urls["postgresql"] = stack.enter_context(postgres.running())
+                urls["postgresql"] = stack.enter_context(postgres.running_postgres())
                 copied(url, urls["postgresql"])
             slow = 0
             for name in [asked.only] if asked.only else list(urls):

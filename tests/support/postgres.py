@@ -19,7 +19,7 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running() -> Iterator[str]:
+def running_postgres() -> Iterator[str]:
     """A server while the block lasts; gives the URL of its empty database."""
     bin_dir = programs()
     if bin_dir is None:

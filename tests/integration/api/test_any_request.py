@@ -29,7 +29,14 @@ from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from tests.support import patient
 from tests.support.api.openapi_document import made
-from tests.support.api.rows import add_chain, add_decision, add_links, job, look, record
+from tests.support.api.rows import (
+    add_chain,
+    add_decision,
+    add_links,
+    look,
+    read_running_job,
+    read_running_record,
+)
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.support.fixtures.store import store
 
@@ -64,14 +71,19 @@ ASKED = [
 @pytest.fixture
 def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> Iterator[Client]:
     """A little of everything, and nobody else who asks."""
-    look(store, cluster_id, job(103), job(104, state=JobState.PENDING, start=None))
+    look(
+        store,
+        cluster_id,
+        read_running_job(103),
+        read_running_job(104, state=JobState.PENDING, start=None),
+    )
     with store.begin() as tx:
         add_chain(tx, cluster_id, links_planned=8)
         add_links(tx, cluster_id)
         add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW - 5, at_risk=UPKEEP)
         add_decision(tx, cluster_id)
         job_history.upsert_jobs(
-            tx, cluster_id, [record(n, user="bob", uid=1002) for n in range(1, 60)]
+            tx, cluster_id, [read_running_record(n, user="bob", uid=1002) for n in range(1, 60)]
         )
     with stage.serving(replace(context, pushers=("root",))) as client:
         yield client

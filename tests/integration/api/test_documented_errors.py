@@ -20,7 +20,7 @@ from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from mirage.store.operations import reports
 from tests.support.api.openapi_document import made
-from tests.support.api.rows import add_chain, add_links, job, look, record
+from tests.support.api.rows import add_chain, add_links, look, read_running_job, read_running_record
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.support.paths import MODELS
 from tests.support.web.seeded_past import report
@@ -220,11 +220,11 @@ def scene(
     cluster_id: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Scene:
-    look(store, cluster_id, job(103))
+    look(store, cluster_id, read_running_job(103))
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        job_history.upsert_jobs(tx, cluster_id, [record(n) for n in range(1, 13)])
+        job_history.upsert_jobs(tx, cluster_id, [read_running_record(n) for n in range(1, 13)])
     shown = replace(context, identify=believing, models_dir=MODELS)
     return Scene(stage, shown, monkeypatch)
 

@@ -26,7 +26,7 @@ from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from tests.support import patient
-from tests.support.api.rows import add_chain, add_decision, add_links, record
+from tests.support.api.rows import add_chain, add_decision, add_links, read_running_record
 from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
 API = "/api/v1"
@@ -47,8 +47,10 @@ def filled(store: Store, cluster_id: int) -> None:
         add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW)
         for hour in range(5):
             add_decision(tx, cluster_id, at=NOW + 7200 * hour)
-        some = [record(n, name=f"=cmd|{n}" if n % 2 else "plain") for n in range(1, 8)]
-        job_history.upsert_jobs(tx, cluster_id, [*some, record(9, user="bob", uid=1002)])
+        some = [read_running_record(n, name=f"=cmd|{n}" if n % 2 else "plain") for n in range(1, 8)]
+        job_history.upsert_jobs(
+            tx, cluster_id, [*some, read_running_record(9, user="bob", uid=1002)]
+        )
 
 
 def read_csv(text: str) -> list[dict[str, str]]:
@@ -112,8 +114,13 @@ def test_no_text_is_a_formula_whatever_the_spreadsheet_takes_for_a_separator(
 ) -> None:
     names = [before + formula for before in BEFORE for formula in FORMULAS]
     with store.begin() as tx:
-        some = [record(n, name=name, account='say "a,b"') for n, name in enumerate(names, 1)]
-        job_history.upsert_jobs(tx, cluster_id, [*some, record(len(names) + 1, name="a;b|c -d=e")])
+        some = [
+            read_running_record(n, name=name, account='say "a,b"')
+            for n, name in enumerate(names, 1)
+        ]
+        job_history.upsert_jobs(
+            tx, cluster_id, [*some, read_running_record(len(names) + 1, name="a;b|c -d=e")]
+        )
     text = client.get(f"{API}/jobs", format="csv").text
     rows = {int(row["job_id"]): row for row in read_csv(text)}
     assert [rows[n]["name"].replace("'", "") for n in range(1, len(names) + 1)] == names
@@ -218,7 +225,7 @@ def large(store: Store, cluster_id: int) -> None:
     """A file that no buffer between the two takes whole: some 24 MB."""
     with store.begin() as tx:
         job_history.upsert_jobs(
-            tx, cluster_id, [record(n, name="x" * 4000) for n in range(1, 6001)]
+            tx, cluster_id, [read_running_record(n, name="x" * 4000) for n in range(1, 6001)]
         )
 
 
@@ -287,7 +294,7 @@ def test_memory_does_not_grow_with_the_rows(
     for rows in (1_000, 8_000):
         with store.begin() as tx:
             job_history.upsert_jobs(
-                tx, cluster_id, [record(n, name="x" * 100) for n in range(1, rows + 1)]
+                tx, cluster_id, [read_running_record(n, name="x" * 100) for n in range(1, rows + 1)]
             )
         peaks.append(_peak(client, kind, rows))
     assert peaks[1] < 2.5 * peaks[0]

@@ -18,7 +18,14 @@ from mirage.store.access.tokens import Token
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
 from tests.support.api.openapi_document import COMMITTED
-from tests.support.api.rows import add_chain, add_decision, add_links, job, look, record
+from tests.support.api.rows import (
+    add_chain,
+    add_decision,
+    add_links,
+    look,
+    read_running_job,
+    read_running_record,
+)
 from tests.support.api.running import CHAIN, NOW, USERS, Stage
 
 SETTINGS = """
@@ -56,12 +63,12 @@ def part(name: str) -> ModuleType:
 
 @pytest.fixture
 def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> Iterator[str]:
-    look(store, cluster_id, job(103))
+    look(store, cluster_id, read_running_job(103))
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         add_decision(tx, cluster_id)
-        job_history.upsert_jobs(tx, cluster_id, [record(n) for n in range(1, 25)])
+        job_history.upsert_jobs(tx, cluster_id, [read_running_record(n) for n in range(1, 25)])
     with stage.serving(replace(context)) as client:
         yield client.url
 

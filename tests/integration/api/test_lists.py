@@ -9,7 +9,7 @@ from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.job import JobState
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history
-from tests.support.api.rows import add_chain, add_decision, add_links, look, record
+from tests.support.api.rows import add_chain, add_decision, add_links, look, read_running_record
 from tests.support.api.running import CHAIN, NOW, Client
 
 UPKEEP = ChainRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
@@ -30,7 +30,9 @@ def filled(store: Store, cluster_id: int) -> None:
         for minute in range(5):
             add_decision(tx, cluster_id, at=NOW + 7200 * minute)
         week = [
-            record(n, submit=NOW - n * DAY, account=f"a{n % 2}", qos=f"q{n % 3}", state=state)
+            read_running_record(
+                n, submit=NOW - n * DAY, account=f"a{n % 2}", qos=f"q{n % 3}", state=state
+            )
             for n, state in enumerate([JobState.PENDING, *[JobState.COMPLETED] * 5], start=1)
         ]
         job_history.upsert_jobs(tx, cluster_id, week)
@@ -103,7 +105,7 @@ def test_pages_hold_every_row_once_though_rows_come_in_between(
             number = len(links)
             add_chain(tx, cluster_id, f"newer{number:06}", created_at=NOW + number)
             add_decision(tx, cluster_id, at=NOW + 10 * DAY + 7200 * number)
-            job_history.upsert_jobs(tx, cluster_id, [record(100 + number)])
+            job_history.upsert_jobs(tx, cluster_id, [read_running_record(100 + number)])
     by = {"jobs": "job_id", "chains": "chain_id", "handovers": "link"}.get(name, "id")
     assert [item[by] for item in seen] == whole
     assert len(whole) > 1

@@ -16,7 +16,7 @@ from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.operations import clusters
-from tests.support.api.rows import HOUR, add_chain, add_decision, add_links, job, look
+from tests.support.api.rows import HOUR, add_chain, add_decision, add_links, look, read_running_job
 from tests.support.api.running import NOW, USERS, Client, Stage
 
 BOBS, ALICES = "bobschain01", "aliceschain"
@@ -36,9 +36,11 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
     20 jobs of a third user have started lately.
     """
     others = {"account": "chemistry", "user": "dave", "uid": 1004}
-    started = [job(300 + i, start=NOW - HOUR - i, **others) for i in range(20)]
-    bobs = job(202, user="bob", uid=1002, account="physics", name="secret", comment="of bob")
-    look(store, cluster_id, job(201, account="biology"), bobs, *started)
+    started = [read_running_job(300 + i, start=NOW - HOUR - i, **others) for i in range(20)]
+    bobs = read_running_job(
+        202, user="bob", uid=1002, account="physics", name="secret", comment="of bob"
+    )
+    look(store, cluster_id, read_running_job(201, account="biology"), bobs, *started)
     with store.begin() as tx:
         add_chain(tx, cluster_id, ALICES)
         add_chain(tx, cluster_id, BOBS, user="bob")
@@ -171,7 +173,11 @@ def test_sums_and_forecasts_are_of_all_and_name_nobody(client: Client) -> None:
 def test_a_forecast_from_a_few_jobs_is_an_admins(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    look(store, cluster_id, job(400, partition="rare", user="bob", uid=1002, start=NOW - HOUR))
+    look(
+        store,
+        cluster_id,
+        read_running_job(400, partition="rare", user="bob", uid=1002, start=NOW - HOUR),
+    )
     path = f"/api/v1/forecasts?partition=rare&nodes=2&time_limit_s={12 * HOUR}"
     answers = [client.get(path, who=who) for who in ("root", "alice")]
     assert [answer.status_code for answer in answers] == [200, 404]
@@ -213,7 +219,9 @@ HOSTILE = 'a\n2027-01-15 [info] root did it\x1b[2J<script>alert(1)</script>$(tou
 def test_hostile_names_come_back_as_data(
     client: Client, store: Store, cluster_id: int, tmp_path: Path
 ) -> None:
-    hostile = job(500, name=HOSTILE, reason=HOSTILE, state=JobState.PENDING, start=None)
+    hostile = read_running_job(
+        500, name=HOSTILE, reason=HOSTILE, state=JobState.PENDING, start=None
+    )
     look(store, cluster_id, hostile, at=NOW + 60)
     answer = client.get("/api/v1/jobs", who="alice", limit=1)
     assert answer.json()["items"][0]["name"] == HOSTILE

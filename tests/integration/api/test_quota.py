@@ -24,7 +24,7 @@ from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.web.app import mount_pages
 from tests.integration.api.test_identity import bearer, token
-from tests.support.api.rows import HOUR, add_chain, job, look
+from tests.support.api.rows import HOUR, add_chain, look, read_running_job
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.unit.api.test_forecasts import PATH as FORECASTS
 from tests.unit.services.test_quotas import Stopwatch
@@ -190,7 +190,7 @@ def test_forecasts_are_looked_at_so_often_a_minute(
     stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
 ) -> None:
     started = {"submit": NOW - 20 * HOUR, "eligible": NOW - 9 * HOUR - 600}
-    look(store, context.cluster_id, *(job(200 + i, **started) for i in range(30)))
+    look(store, context.cluster_id, *(read_running_job(200 + i, **started) for i in range(30)))
     with serving(stage, context, clock, forecasts_per_minute=3) as client:
 
         def statuses(who: str | None, times: int) -> list[int]:
@@ -208,7 +208,7 @@ def test_forecasts_are_looked_at_so_often_a_minute(
 def test_one_user_does_not_take_all_questions_to_the_twin(
     stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
 ) -> None:
-    look(store, context.cluster_id, job(201))
+    look(store, context.cluster_id, read_running_job(201))
 
     def ask(client: Client, who: str, hours: int) -> httpx.Response:
         body = json.dumps(SHAPE | {"time_limit_s": hours * HOUR}).encode()

@@ -20,7 +20,14 @@ from mirage.store.events.changes import Topic
 from mirage.store.forecasts import job_forecasts
 from mirage.store.jobs import job_history
 from mirage.store.operations import reports
-from tests.support.api.rows import HOUR, add_chain, add_decision, add_links, look, record
+from tests.support.api.rows import (
+    HOUR,
+    add_chain,
+    add_decision,
+    add_links,
+    look,
+    read_running_record,
+)
 from tests.support.api.running import CHAIN, NOW, Client, Stage
 from tests.support.web.seeded_past import report
 
@@ -31,7 +38,7 @@ ACCURACY, IMPACT, SHADOW = "/api/v1/accuracy", "/api/v1/impact", "/api/v1/report
 def past(store: Store, cluster_id: int) -> None:
     """12 forecasts that were 2 h at the median of waits of 1 h; alice's two hand-overs."""
     look(store, cluster_id)
-    done = [record(100 + n, start=NOW - 9 * HOUR, end=NOW - HOUR) for n in range(12)]
+    done = [read_running_record(100 + n, start=NOW - 9 * HOUR, end=NOW - HOUR) for n in range(12)]
     with store.begin() as tx:
         job_history.upsert_jobs(tx, cluster_id, done)
         told = tuple(int(level * 4 * HOUR) for level in LEVELS)

@@ -19,7 +19,7 @@ from mirage.domain.chain import ChainState
 from mirage.store.database.engine import Store
 from tests.needed import absent
 from tests.support.api.fixtures import client, context, stage, store
-from tests.support.api.rows import add_chain, add_links, job, look
+from tests.support.api.rows import add_chain, add_links, look, read_running_job
 from tests.support.api.running import CHAIN, Client, Stage
 from tests.support.cli.shells import environment, typed
 from tests.support.patient import PATIENCE_S
@@ -106,7 +106,7 @@ def test_chains_through_a_unix_socket(stage: Stage, context: ApiContext) -> None
 
 
 def test_partitions_are_those_of_jobs(client: Client, store: Store, cluster_id: int) -> None:
-    look(store, cluster_id, job(1), job(2, partition="long"))
+    look(store, cluster_id, read_running_job(1), read_running_job(2, partition="long"))
     assert complete("mirage mode act --partition ", client.url) == ["gpu", "long"]
 
 

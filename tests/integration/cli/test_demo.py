@@ -87,7 +87,7 @@ def test_a_demo_without_a_complete_handover_has_no_result(tmp_path: Path) -> Non
 
 
 @contextmanager
-def running(folder: Path, *words: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+def running_demo(folder: Path, *words: str, **more: str) -> Iterator[subprocess.Popen[str]]:
     """A small demo whose files are in `folder`; whatever happens, it is gone afterwards."""
     process = subprocess.Popen(
         [*MIRAGE, *small(folder, *words)],
@@ -122,7 +122,7 @@ def wait_for(process: subprocess.Popen[str], beginning: str) -> str:
 def test_a_signal_ends_the_demo_and_leaves_nothing(
     tmp_path: Path, line: str, number: int, code: int, name: str
 ) -> None:
-    with running(tmp_path, "--chains", "15") as demo:
+    with running_demo(tmp_path, "--chains", "15") as demo:
         wait_for(demo, line)
         assert len(list(tmp_path.glob("mirage-demo-*/mirage.db"))) == 1
         demo.send_signal(number)
@@ -135,7 +135,7 @@ def test_a_signal_ends_the_demo_and_leaves_nothing(
 
 def test_a_demo_keeps_away_from_the_database_of_the_site(tmp_path: Path) -> None:
     site = tmp_path / "site.db"
-    with running(tmp_path, MIRAGE_DATABASE_URL=f"sqlite:///{site}") as demo:
+    with running_demo(tmp_path, MIRAGE_DATABASE_URL=f"sqlite:///{site}") as demo:
         wait_for(demo, "API: ")
         assert len(list(tmp_path.glob("mirage-demo-*/mirage.db"))) == 1
         assert not site.exists()
@@ -164,7 +164,7 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
 
 @pytest.mark.slow
 def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
-    with running(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
+    with running_demo(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
         stays = wait_for(demo, "Pages and API stay at http://127.0.0.1:")
         assert foretold_by_the_twin(stays.split()[5], tmp_path)
         demo.send_signal(signal.SIGTERM)
@@ -174,7 +174,7 @@ def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("mirage-demo-*"))
 
 
-def _row(policy: str, number: str, interruption_h: float) -> HandoverRow:
+def _make_handover_row(policy: str, number: str, interruption_h: float) -> HandoverRow:
     chain_id = ChainId(f"chain{policy}{number}")
     chain = make_chain(chain_id, policy=policy)
     before = make_link(chain_id, state=LinkState.ENDED, end=100_000)
@@ -185,10 +185,10 @@ def _row(policy: str, number: str, interruption_h: float) -> HandoverRow:
 
 def test_outcomes_compare_the_same_handovers_only() -> None:
     rows = [
-        _row("reactive", "000", 10.0),
-        _row("reactive", "001", 2.0),
-        _row("average", "000", -4.0),
-        _row("average", "002", 50.0),
+        _make_handover_row("reactive", "000", 10.0),
+        _make_handover_row("reactive", "001", 2.0),
+        _make_handover_row("average", "000", -4.0),
+        _make_handover_row("average", "002", 50.0),
     ]
     outcome = policy_comparison.compute_outcomes(rows, overlap_price=0.5)["average"]
     assert outcome.handovers == 1
@@ -200,5 +200,8 @@ def test_outcomes_compare_the_same_handovers_only() -> None:
 
 def test_without_a_baseline_there_is_nothing_to_compare() -> None:
     assert (
-        policy_comparison.compute_outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}
+        policy_comparison.compute_outcomes(
+            [_make_handover_row("average", "000", 1.0)], overlap_price=0.5
+        )
+        == {}
     )

@@ -19,7 +19,7 @@ from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import shape_forecasts
 from tests.support.api.fixtures import context, stage, store
-from tests.support.api.rows import HOUR, job, look
+from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.cli.in_process import run_in_process
 from tests.support.mirage_process import Answer
@@ -39,7 +39,7 @@ def run(*words: str, url: str | None = None) -> Answer:
 def client(
     stage: Stage, context: ApiContext, munge: Path, store: Store, cluster_id: int
 ) -> Iterator[Client]:
-    look(store, cluster_id, *(job(200 + i) for i in range(30)))
+    look(store, cluster_id, *(read_running_job(200 + i) for i in range(30)))
     with stage.serving(
         replace(context, identify=real_munge.authenticate_caller, max_time_s={"gpu": 48 * HOUR})
     ) as running:
@@ -77,7 +77,7 @@ def test_who_shares_an_address_with_many_is_asked_for_a_name(
     stage: Stage, context: ApiContext, munge: Path, store: Store, cluster_id: int
 ) -> None:
     """All of a login node have had what nobody had to be named for."""
-    look(store, cluster_id, *(job(200 + i) for i in range(30)))
+    look(store, cluster_id, *(read_running_job(200 + i) for i in range(30)))
     still = time.monotonic()
     asked = replace(
         context,

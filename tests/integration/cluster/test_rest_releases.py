@@ -17,7 +17,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.slurm.rest.envelope import TRIED
-from tests.support.cluster.restd import OPENAPI, FakeRestd, running
+from tests.support.cluster.restd import OPENAPI, FakeRestd, serving_restd
 from tests.support.cluster.tokens import jwt
 from tests.support.paths import DATA
 from tests.support.patient import PATIENCE_S
@@ -83,7 +83,7 @@ class Release:
 @pytest.fixture(params=_FILES, ids=lambda file: file.stem)
 def release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Release]:
     made = Release(request.param, tmp_path)
-    with running(made.restd):
+    with serving_restd(made.restd):
         yield made
 
 

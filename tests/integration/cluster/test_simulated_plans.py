@@ -22,7 +22,7 @@ def cluster() -> SimulatedCluster:
     return made
 
 
-def link(cluster: SimulatedCluster, index: int) -> Job:
+def find_link_job(cluster: SimulatedCluster, index: int) -> Job:
     return next(
         job
         for job in cluster.fetch_queue()
@@ -31,30 +31,30 @@ def link(cluster: SimulatedCluster, index: int) -> Job:
 
 
 def plan(cluster: SimulatedCluster, minutes: int, predecessor: JobId | None = None) -> str:
-    before = link(cluster, 1).job_id if predecessor is None else predecessor
+    before = find_link_job(cluster, 1).job_id if predecessor is None else predecessor
     text = f"afterany:{before}?after:{before}+{minutes}"
-    standby = link(cluster, 2)
+    standby = find_link_job(cluster, 2)
     cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=text)
     return text
 
 
 def test_it_is_shown_as_squeue_shows_it(cluster: SimulatedCluster) -> None:
     plan(cluster, 20)
-    standby, before = link(cluster, 2), link(cluster, 1).job_id
+    standby, before = find_link_job(cluster, 2), find_link_job(cluster, 1).job_id
     assert standby.dependency == f"afterany:{before}(unfulfilled)?after:{before}+20(unfulfilled)"
     assert (standby.reason, standby.eligible) == ("Dependency", None)
 
 
 def test_it_is_eligible_so_many_minutes_after_the_start(cluster: SimulatedCluster) -> None:
     plan(cluster, 20)
-    start = link(cluster, 1).start or 0
+    start = find_link_job(cluster, 1).start or 0
     cluster.advance(start + 20 * 60 - 1 - cluster.read_clock())
-    assert link(cluster, 2).state is JobState.PENDING
+    assert find_link_job(cluster, 2).state is JobState.PENDING
     cluster.advance(61)
-    standby = link(cluster, 2)
+    standby = find_link_job(cluster, 2)
     assert (standby.eligible, standby.dependency) == (start + 20 * 60, "")
     assert standby.state is JobState.RUNNING
-    assert link(cluster, 1).state is JobState.RUNNING
+    assert find_link_job(cluster, 1).state is JobState.RUNNING
 
 
 def test_or_at_the_predecessors_end() -> None:
@@ -63,7 +63,7 @@ def test_or_at_the_predecessors_end() -> None:
     cluster.advance(30)
     plan(cluster, 20)
     cluster.advance(700)
-    before, standby = link(cluster, 1), link(cluster, 2)
+    before, standby = find_link_job(cluster, 1), find_link_job(cluster, 2)
     assert (before.state, standby.state) == (JobState.COMPLETED, JobState.RUNNING)
     assert standby.eligible == before.end
 
@@ -71,43 +71,43 @@ def test_or_at_the_predecessors_end() -> None:
 def test_a_delay_that_is_over_is_met_at_once(cluster: SimulatedCluster) -> None:
     cluster.advance(600)
     plan(cluster, 5)
-    assert link(cluster, 2).eligible == cluster.read_clock()
+    assert find_link_job(cluster, 2).eligible == cluster.read_clock()
 
 
 def test_behind_a_job_that_is_forgotten_it_is_free(cluster: SimulatedCluster) -> None:
     plan(cluster, 5, JobId(424242))
-    assert link(cluster, 2).eligible == cluster.read_clock()
+    assert find_link_job(cluster, 2).eligible == cluster.read_clock()
 
 
 def test_one_that_was_requeued_counts_anew(cluster: SimulatedCluster) -> None:
     plan(cluster, 20)
     cluster.advance(600)
-    cluster.requeue_job(link(cluster, 1).job_id)
+    cluster.requeue_job(find_link_job(cluster, 1).job_id)
     cluster.advance(900)
-    again = link(cluster, 1).start or 0
+    again = find_link_job(cluster, 1).start or 0
     assert again > NOW + 600
-    assert link(cluster, 2).eligible is None
+    assert find_link_job(cluster, 2).eligible is None
     cluster.advance(again + 1200 - cluster.read_clock())
-    assert link(cluster, 2).eligible == again + 1200
+    assert find_link_job(cluster, 2).eligible == again + 1200
 
 
 def test_it_is_moved_taken_back_and_dropped(cluster: SimulatedCluster) -> None:
-    before, standby = link(cluster, 1), link(cluster, 2)
+    before, standby = find_link_job(cluster, 1), find_link_job(cluster, 2)
     plan(cluster, 20)
     plan(cluster, 40)
     cluster.advance(1300)
-    assert link(cluster, 2).eligible is None
+    assert find_link_job(cluster, 2).eligible is None
     held = f"afterany:{before.job_id}"
     cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=held)
-    assert link(cluster, 2).dependency == f"{held}(unfulfilled)"
+    assert find_link_job(cluster, 2).dependency == f"{held}(unfulfilled)"
     cluster.advance(1300)
-    assert link(cluster, 2).eligible is None
+    assert find_link_job(cluster, 2).eligible is None
     cluster.free_standby(standby.job_id, owner=standby.uid or 0, dependency="")
-    assert link(cluster, 2).eligible == cluster.read_clock()
+    assert find_link_job(cluster, 2).eligible == cluster.read_clock()
 
 
 @pytest.mark.parametrize("text", ["afterany:1?singleton", "afterok:1_3", "afterburst:1"])
 def test_other_lists_are_not_simulated(cluster: SimulatedCluster, text: str) -> None:
-    standby = link(cluster, 2)
+    standby = find_link_job(cluster, 2)
     with pytest.raises(ClusterRefused, match="dependency problem"):
         cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=text)

@@ -79,12 +79,12 @@ def public(service: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     tested = subprocess.run([*words, "-t"], capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stderr
     assert "warn" not in tested.stderr
-    with _running(words, port):
+    with _running_proxy(words, port):
         yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
-def _running(words: list[str], port: int) -> Iterator[None]:
+def _running_proxy(words: list[str], port: int) -> Iterator[None]:
     with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
         try:
             deadline = time.monotonic() + patient.PATIENCE_S

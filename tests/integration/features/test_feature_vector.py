@@ -10,7 +10,15 @@ from mirage.features.observation import feature_vector, spec
 from mirage.features.observation.queue_view import LinkQueueView
 from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, SelectType
-from tests.support.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
+from tests.support.features.scene import (
+    BEGIN,
+    HOUR,
+    PARAMS,
+    dressed,
+    make_handover_input,
+    played,
+    workload,
+)
 
 _INSTANTS = [BEGIN + hours * HOUR + 7 for hours in (0, 1, 5, 20, 30, 47)]
 SITES = {
@@ -51,9 +59,9 @@ def _both(
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
     told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
-    simulated = LinkQueueView.from_simulator(simulator, link(at), memory.users)
+    simulated = LinkQueueView.from_simulator(simulator, make_handover_input(at), memory.users)
     live = LinkQueueView.from_queue(
-        cluster.fetch_queue(), cluster.fetch_nodes(), params, link(at), told.users
+        cluster.fetch_queue(), cluster.fetch_nodes(), params, make_handover_input(at), told.users
     )
     return (simulated, memory), (live, told), cluster
 
@@ -64,7 +72,7 @@ def test_a_live_and_a_simulated_snapshot_give_the_same_numbers(site: str, at: in
     simulated, live, _ = _both(SITES[site], 1, at)
     plans = (at + 100, None)
     a, b = (
-        feature_vector.compute_raw_numbers(view, link(at), memory, *plans)
+        feature_vector.compute_raw_numbers(view, make_handover_input(at), memory, *plans)
         for view, memory in (simulated, live)
     )
     assert {n: (x, y) for n, x, y in zip(spec.NAMES, a, b, strict=True) if x != y} == {}
@@ -78,7 +86,11 @@ def test_the_scene_shows_something_in_every_group() -> None:
             view, memory = _both(params, seed, at)[0]
             seen = np.maximum(
                 seen,
-                np.abs(feature_vector.compute_raw_numbers(view, link(at, 8), memory, None, None)),
+                np.abs(
+                    feature_vector.compute_raw_numbers(
+                        view, make_handover_input(at, 8), memory, None, None
+                    )
+                ),
             )
     never = {n for n, x in zip(spec.NAMES, seen, strict=True) if x == 0.0}
     assert never == {f"pending_run_p{p}" for p in (0, 25, 50, 75, 100)} | {

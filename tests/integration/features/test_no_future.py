@@ -9,7 +9,7 @@ import pytest
 from mirage.features.observation import feature_vector
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob
-from tests.support.features.scene import BEGIN, HOUR, link, played, workload
+from tests.support.features.scene import BEGIN, HOUR, make_handover_input, played, workload
 
 Change = Callable[[SimJob, random.Random, int, int | None], SimJob | None]
 """A job, a die, the instant, and how long the job has run by then (None: it has not started)."""
@@ -56,12 +56,13 @@ def _changed(
 def test_another_future_gives_the_same_bytes(change: Change, seed: int) -> None:
     jobs, at = workload(seed), BEGIN + (10 + 7 * seed) * HOUR + 11
     simulator, memory = played(jobs, at)
-    seen = feature_vector.observe_simulator(simulator, link(at), memory)
+    seen = feature_vector.observe_simulator(simulator, make_handover_input(at), memory)
     other_jobs = _changed(jobs, change, simulator, seed)
     assert other_jobs != jobs
     other, other_memory = played(other_jobs, at)
     assert (
-        feature_vector.observe_simulator(other, link(at), other_memory).tobytes() == seen.tobytes()
+        feature_vector.observe_simulator(other, make_handover_input(at), other_memory).tobytes()
+        == seen.tobytes()
     )
     assert other.advance(at + 40 * HOUR) != simulator.advance(at + 40 * HOUR), (
         "the futures are the same"
@@ -71,7 +72,12 @@ def test_another_future_gives_the_same_bytes(change: Change, seed: int) -> None:
 def test_another_past_gives_other_bytes() -> None:
     """The comparison above would notice."""
     jobs, at = workload(1), BEGIN + 20 * HOUR
-    seen = feature_vector.observe_simulator(played(jobs, at)[0], link(at), played(jobs, at)[1])
+    seen = feature_vector.observe_simulator(
+        played(jobs, at)[0], make_handover_input(at), played(jobs, at)[1]
+    )
     without = [job for job in jobs if job.submit != jobs[0].submit]
     simulator, memory = played(without, at)
-    assert feature_vector.observe_simulator(simulator, link(at), memory).tobytes() != seen.tobytes()
+    assert (
+        feature_vector.observe_simulator(simulator, make_handover_input(at), memory).tobytes()
+        != seen.tobytes()
+    )

@@ -16,7 +16,7 @@ from mirage.features.observation.running_stats import RunningStats
 from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.integration.features.test_feature_vector import SITES
-from tests.support.features.scene import BEGIN, HOUR, dressed, link, played, workload
+from tests.support.features.scene import BEGIN, HOUR, dressed, make_handover_input, played, workload
 from tests.support.jobs import make_job
 
 NOW = BEGIN
@@ -54,13 +54,15 @@ def _nodes(states: str) -> tuple[Node, ...]:
 SMALL = Params(nodes=4, cpus_per_node=4, gpus_per_node=0)
 
 
-def _running(job_id: int, node_list: str, **fields: Any) -> Job:
+def _make_running_job(job_id: int, node_list: str, **fields: Any) -> Job:
     given = {"start": NOW - 1800, "eligible": NOW - 3600, "nodes": 1} | fields
     return _job(job_id, JobState.RUNNING, node_list=node_list, **given)
 
 
 def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
-    queue = Queue.from_jobs(NOW, [_running(1, "n[1-2]", nodes=2), _running(2, "n0")])
+    queue = Queue.from_jobs(
+        NOW, [_make_running_job(1, "n[1-2]", nodes=2), _make_running_job(2, "n0")]
+    )
     simulator = build_queue_simulator(SMALL, queue, _nodes("aaai")).simulator
     first, second = simulator.find(1), simulator.find(2)
     assert first is not None
@@ -72,7 +74,7 @@ def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
 
 def test_a_running_job_ends_at_its_limit() -> None:
     simulator = build_queue_simulator(
-        SMALL, Queue.from_jobs(NOW, [_running(1, "n0")]), _nodes("aiii")
+        SMALL, Queue.from_jobs(NOW, [_make_running_job(1, "n0")]), _nodes("aiii")
     ).simulator
     simulator.advance(NOW + 1799)
     assert len(simulator.list_running()) == 1
@@ -81,14 +83,18 @@ def test_a_running_job_ends_at_its_limit() -> None:
 
 
 def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
-    queue = Queue.from_jobs(NOW, [_running(1, "x[7-8]", nodes=2), _running(2, "n0")])
+    queue = Queue.from_jobs(
+        NOW, [_make_running_job(1, "x[7-8]", nodes=2), _make_running_job(2, "n0")]
+    )
     stood = build_queue_simulator(SMALL, queue, _nodes("aiii"))
     assert stood.left_out == {}
     assert stood.simulator.list_free_nodes() == (3,)
 
 
 def test_jobs_that_do_not_fit_are_named() -> None:
-    queue = Queue.from_jobs(NOW, [_running(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)])
+    queue = Queue.from_jobs(
+        NOW, [_make_running_job(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)]
+    )
     stood = build_queue_simulator(SMALL, queue)
     assert set(stood.left_out) == {3, 4}
     assert all(stood.left_out.values())
@@ -113,7 +119,7 @@ def test_pending_jobs_stand_in_slurms_order() -> None:
     ids=["held", "dependent", "begins later", "a list not understood", "for no known reason"],
 )
 def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any]) -> None:
-    queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **fields)])
+    queue = Queue.from_jobs(NOW, [_make_running_job(1, "n0"), _job(2, **fields)])
     simulator = build_queue_simulator(SMALL, queue, _nodes("aiii")).simulator
     simulator.advance(NOW + 30)
     assert [r.job_id for r in simulator.list_pending()] == [2]
@@ -122,7 +128,7 @@ def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any
 
 def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
     waits: dict[str, Any] = {"eligible": None, "dependency": "afterany:1(unfulfilled)"}
-    queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **waits)])
+    queue = Queue.from_jobs(NOW, [_make_running_job(1, "n0"), _job(2, **waits)])
     simulator = build_queue_simulator(SMALL, queue, _nodes("aiii")).simulator
     assert simulator.run_until_started(2) == NOW + 1800
 
@@ -162,7 +168,7 @@ def test_a_limit_on_submissions_is_not_asked_of_jobs_that_slurm_has_taken() -> N
 
 def test_on_shared_nodes_each_node_gives_its_part() -> None:
     params = replace(SMALL, select_type=SelectType.CONS_TRES)
-    queue = Queue.from_jobs(NOW, [_running(1, "n[0-1]", nodes=2, cpus=6)])
+    queue = Queue.from_jobs(NOW, [_make_running_job(1, "n[0-1]", nodes=2, cpus=6)])
     simulator = build_queue_simulator(params, queue, _nodes("aaii")).simulator
     assert [simulator.get_node_use(i)[0] for i in range(4)] == [3, 3, 0, 0]
 
@@ -196,8 +202,8 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     cluster.advance(at - BEGIN)
     told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
     snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=cluster.fetch_nodes())
-    live = feature_vector.observe_snapshot(snapshot, params, link(at), told)
-    simulated = feature_vector.observe_simulator(simulator, link(at), memory)
+    live = feature_vector.observe_snapshot(snapshot, params, make_handover_input(at), told)
+    simulated = feature_vector.observe_simulator(simulator, make_handover_input(at), memory)
     plans = spec.get_group_slice("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()

@@ -34,10 +34,10 @@ MIDNIGHT = BEGIN // DAY * DAY
 NOW = MIDNIGHT + 8 * DAY
 
 
-def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
-    return HandoverInput(
-        nodes=nodes,
-        time_limit_s=DAY,
+def make_first_hour_input(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
+    return scene.make_handover_input(
+        now,
+        nodes,
         user="chain",
         job_id=job_id,
         predecessor_submit=now - HOUR,
@@ -46,7 +46,7 @@ def link(now: int = NOW, nodes: int = 1, job_id: int = 0) -> HandoverInput:
     )
 
 
-def job(job_id: int, at: int, limit_h: int = 8, *, nice: int = 0) -> SimJob:
+def make_half_limit_job(job_id: int, at: int, limit_h: int = 8, *, nice: int = 0) -> SimJob:
     """One that runs half its limit, as all of its user's do."""
     limit_s = limit_h * HOUR
     return make_sim_job(
@@ -72,29 +72,40 @@ def only(forecast: TwinForecast) -> int:
 
 def test_known_run_times_give_the_exact_wait() -> None:
     """It runs 4 of its 8 hours and has run 3: an hour is left."""
-    past = [job(d, MIDNIGHT + 12 * HOUR) for d in (1,)]
-    simulator, history = seen([*past, job(9, NOW - 3 * HOUR)])
-    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == HOUR
+    past = [make_half_limit_job(d, MIDNIGHT + 12 * HOUR) for d in (1,)]
+    simulator, history = seen([*past, make_half_limit_job(9, NOW - 3 * HOUR)])
+    assert (
+        only(SMALL.forecast_from_simulator(simulator, make_first_hour_input(), history, seed=1))
+        == HOUR
+    )
 
 
 def test_jobs_ahead_run_before_it() -> None:
     """An hour is left, then 2 and 1 hours of those that wait."""
-    past = [job(1, MIDNIGHT + 12 * HOUR)]
-    ahead = [job(10, NOW - HOUR, 4), job(11, NOW - 1, 2)]
-    simulator, history = seen([*past, job(9, NOW - 3 * HOUR), *ahead])
-    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 4 * HOUR
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR)]
+    ahead = [make_half_limit_job(10, NOW - HOUR, 4), make_half_limit_job(11, NOW - 1, 2)]
+    simulator, history = seen([*past, make_half_limit_job(9, NOW - 3 * HOUR), *ahead])
+    assert (
+        only(SMALL.forecast_from_simulator(simulator, make_first_hour_input(), history, seed=1))
+        == 4 * HOUR
+    )
 
 
 def test_who_comes_every_day_comes_again() -> None:
     """Each day at 0:30 a job that goes before everybody (nice) runs 2 h: it is first at 1:00."""
-    daily = [job(d + 1, MIDNIGHT + d * DAY + HOUR // 2, 4, nice=-5000) for d in range(9)]
-    simulator, history = seen([*daily, job(50, NOW - 3 * HOUR)])
-    assert only(SMALL.forecast_from_simulator(simulator, link(), history, seed=1)) == 3 * HOUR
+    daily = [
+        make_half_limit_job(d + 1, MIDNIGHT + d * DAY + HOUR // 2, 4, nice=-5000) for d in range(9)
+    ]
+    simulator, history = seen([*daily, make_half_limit_job(50, NOW - 3 * HOUR)])
+    assert (
+        only(SMALL.forecast_from_simulator(simulator, make_first_hour_input(), history, seed=1))
+        == 3 * HOUR
+    )
 
 
 def test_the_predecessor_runs_to_its_limit() -> None:
     """Ann's jobs run half of theirs; the chain's own link is known to go on."""
-    past = [job(1, MIDNIGHT + 12 * HOUR)]
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR)]
     simulator, history = seen(past, NOW - HOUR)
     predecessor = simulator.inject(
         SimJob(nodes=1, time_limit_s=DAY, run_s=HOUR + 7, user="chain", submit=NOW - HOUR)
@@ -103,7 +114,9 @@ def test_the_predecessor_runs_to_its_limit() -> None:
         SimJob(time_limit_s=DAY, run_s=1, user="chain", dependencies=build_afterany(predecessor))
     )
     simulator.advance(NOW)
-    found = SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)
+    found = SMALL.forecast_from_simulator(
+        simulator, make_first_hour_input(job_id=standby), history, seed=1
+    )
     assert only(found) == DAY - HOUR
 
 
@@ -114,7 +127,12 @@ def test_a_standby_is_let_go_in_the_twin_alone() -> None:
         SimJob(time_limit_s=DAY, run_s=DAY, user="chain", dependencies=build_afterany(blocker))
     )
     assert (
-        only(SMALL.forecast_from_simulator(simulator, link(job_id=standby), history, seed=1)) == 0
+        only(
+            SMALL.forecast_from_simulator(
+                simulator, make_first_hour_input(job_id=standby), history, seed=1
+            )
+        )
+        == 0
     )
     record = simulator.find(standby)
     assert record is not None
@@ -123,8 +141,8 @@ def test_a_standby_is_let_go_in_the_twin_alone() -> None:
 
 
 def test_nobody_waits_longer_than_the_horizon() -> None:
-    simulator, history = seen([job(9, NOW - HOUR, 400)])
-    found = SMALL.forecast_from_simulator(simulator, link(), history, seed=1)
+    simulator, history = seen([make_half_limit_job(9, NOW - HOUR, 400)])
+    found = SMALL.forecast_from_simulator(simulator, make_first_hour_input(), history, seed=1)
     assert only(found) == SMALL.horizon_s
     assert found.unstarted == SMALL.samples
 
@@ -141,10 +159,10 @@ def test_a_live_queue_gives_the_same() -> None:
             time_limit_s=8 * HOUR,
         )
     ]
-    _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
+    _, history = seen([make_half_limit_job(1, MIDNIGHT + 12 * HOUR)])
     snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
     look = SnapshotObserver(snapshot, ONE_NODE, RunningStats())
-    found = SMALL.forecast_from_queue(look, link(), history, seed=1)
+    found = SMALL.forecast_from_queue(look, make_first_hour_input(), history, seed=1)
     assert only(found) == HOUR
 
 
@@ -152,7 +170,9 @@ def forecast_at(jobs: list[SimJob], at: int, seed: int = 5) -> tuple[TwinForecas
     simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
     history = SubmissionHistory(BEGIN)
     history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
-    return FAR.forecast_from_simulator(simulator, link(at, nodes=4), history, seed=seed), simulator
+    return FAR.forecast_from_simulator(
+        simulator, make_first_hour_input(at, nodes=4), history, seed=seed
+    ), simulator
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,8 +204,12 @@ def test_the_simulator_goes_on_as_if_nobody_had_asked() -> None:
 def test_quantiles_are_samples_and_the_cost_is_told() -> None:
     ticks = iter((1.0, 1.25))
     clock: Callable[[], float] = lambda: next(ticks)  # noqa: E731
-    simulator, history = seen([job(1, MIDNIGHT + 12 * HOUR), job(9, NOW - 3 * HOUR)])
-    found = replace(SMALL, clock=clock).forecast_from_simulator(simulator, link(), history, seed=1)
+    simulator, history = seen(
+        [make_half_limit_job(1, MIDNIGHT + 12 * HOUR), make_half_limit_job(9, NOW - 3 * HOUR)]
+    )
+    found = replace(SMALL, clock=clock).forecast_from_simulator(
+        simulator, make_first_hour_input(), history, seed=1
+    )
     assert found.cost_ms == 250.0
     assert (found.to_forecast().p50_s, found.to_forecast().samples) == (HOUR, 20)
     spread = TwinForecast(np.arange(10, dtype=np.int64), 0, 1.0)

@@ -20,7 +20,7 @@ SUBMIT = 1700000000
 DAY = 86400
 
 
-def row(job_id: int, at: int, *, nodes: int = 2, partition: str = "", tres: str = "") -> str:
+def print_row(job_id: int, at: int, *, nodes: int = 2, partition: str = "", tres: str = "") -> str:
     times = "|".join(str(at + after) for after in (0, 90, 100, 3700))
     return f"{job_id}|ann|{partition}|{nodes}|{nodes}|60|{times}|COMPLETED|{tres}"
 
@@ -42,7 +42,7 @@ def given(path: Path) -> list[tuple[int, ...]]:
 
 def test_on_shared_nodes_jobs_are_written_with_what_they_asked_for(tmp_path: Path) -> None:
     tres = "cpu=2,mem=600M,node=2"
-    rows = (row(1, SUBMIT, tres=tres), row(2, SUBMIT, tres=f"{tres},gres/gpu=2"))
+    rows = (print_row(1, SUBMIT, tres=tres), print_row(2, SUBMIT, tres=f"{tres},gres/gpu=2"))
     _, out = replayed(tmp_path, SHARED, *rows)
     assert given(out) == [(2, 600, 0), (2, 600, 2)]
     again = replay.load_replay(out, SHARED).workload.jobs
@@ -50,7 +50,7 @@ def test_on_shared_nodes_jobs_are_written_with_what_they_asked_for(tmp_path: Pat
 
 
 def test_whole_nodes_are_written_with_all_they_have(tmp_path: Path) -> None:
-    _, out = replayed(tmp_path, Params(nodes=4, gpus_per_node=3), row(1, SUBMIT))
+    _, out = replayed(tmp_path, Params(nodes=4, gpus_per_node=3), print_row(1, SUBMIT))
     assert given(out) == [(128, 0, 6)]
 
 
@@ -66,7 +66,7 @@ def test_whole_nodes_among_shared_ones_count_as_the_partitions_smallest(tmp_path
         select_type=SelectType.CONS_TRES,
     )
     names = ("shared", "whole", "large")
-    rows = [row(i, SUBMIT, partition=name) for i, name in enumerate(names, start=1)]
+    rows = [print_row(i, SUBMIT, partition=name) for i, name in enumerate(names, start=1)]
     _, out = replayed(tmp_path, params, *rows)
     assert given(out) == [(2, 0, 0), (16, 0, 0), (64, 0, 8)]
 
@@ -81,7 +81,7 @@ def test_whole_nodes_among_shared_ones_count_as_the_partitions_smallest(tmp_path
 def test_a_log_of_less_than_the_days_left_out_is_not_judged(
     tmp_path: Path, days: int, why: str | None
 ) -> None:
-    report, _ = replayed(tmp_path, SHARED, row(1, SUBMIT), row(2, SUBMIT + days * DAY))
+    report, _ = replayed(tmp_path, SHARED, print_row(1, SUBMIT), print_row(2, SUBMIT + days * DAY))
     assert (report.fidelity is None, report.not_judged) == (why is not None, why)
     if report.fidelity:
         assert (report.fidelity.jobs, report.fidelity.late_eligible) == (1, 1)
@@ -89,7 +89,7 @@ def test_a_log_of_less_than_the_days_left_out_is_not_judged(
 
 def test_where_no_job_of_the_window_started_there_is_nothing_to_judge(tmp_path: Path) -> None:
     waiting = f"2|ann||2|2|60|{SUBMIT + 9 * DAY}||||PENDING|"
-    report, _ = replayed(tmp_path, SHARED, row(1, SUBMIT), waiting)
+    report, _ = replayed(tmp_path, SHARED, print_row(1, SUBMIT), waiting)
     assert report.fidelity is None
     assert report.not_judged == (
         "no job submitted in that time started in both log and replay without being suspect"
@@ -98,5 +98,5 @@ def test_where_no_job_of_the_window_started_there_is_nothing_to_judge(tmp_path: 
 
 def test_where_no_job_starts_the_time_simulated_is_that_of_the_submissions(tmp_path: Path) -> None:
     params = Params(nodes=4, sched_interval_s=OFF, bf_interval_s=OFF)
-    report, _ = replayed(tmp_path, params, row(1, SUBMIT), row(2, SUBMIT + DAY))
+    report, _ = replayed(tmp_path, params, print_row(1, SUBMIT), print_row(2, SUBMIT + DAY))
     assert (report.started, report.simulated_s) == (0, DAY)

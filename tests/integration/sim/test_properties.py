@@ -17,7 +17,7 @@ from mirage.sim.types import JobRecord, Params, Qos, SimJob
 from tests.integration.sim.cases import GROUPS, Case, case_of
 from tests.support.sim.reference.cluster import is_whole, large_enough, nodes_of, qos_of, reserved
 from tests.support.sim.reference.faults import partition_named, qos_named
-from tests.support.sim.scenes import T0, job, site
+from tests.support.sim.scenes import T0, job_at, site
 
 CASES = st.builds(case_of, st.sampled_from(GROUPS), st.integers(0, 10**6))
 NUMBERS = st.builds(case_of, st.just("numbers"), st.integers(0, 10**6))
@@ -145,7 +145,7 @@ def test_with_exact_limits_and_no_newcomers_the_plan_comes_true(seed: int) -> No
         priority_weight_age=0, bf_interval_s=1, bf_resolution_s=1, bf_window_s=10**6, nodes=8
     )
     jobs = [
-        job(i, nodes=rng.randint(1, 8), limit=rng.randint(1, 500), nice=rng.randint(0, 9))
+        job_at(i, nodes=rng.randint(1, 8), limit=rng.randint(1, 500), nice=rng.randint(0, 9))
         for i in range(1, 21)
     ]
     sim = Simulator(params, jobs)

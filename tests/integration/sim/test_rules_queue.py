@@ -18,38 +18,43 @@ from mirage.sim.types import (
     build_afterany,
     build_planned_release,
 )
-from tests.support.sim.scenes import T0, Scene, Side, job, site
+from tests.support.sim.scenes import T0, Scene, Side, job_at, site
 
 KIND = DependencyKind
 
 
 def full(until: int, job_id: int = 99) -> SimJob:
     """Holds the whole cluster from T0 for so long."""
-    return job(job_id, nodes=4, limit=until, nice=-10_000)
+    return job_at(job_id, nodes=4, limit=until, nice=-10_000)
 
 
 # Instants
 
 
 def test_the_main_pass_starts_a_job_the_second_it_comes(side: Side) -> None:
-    assert Scene(side, site(), job(1), job(2, 7)).starts() == {1: 0, 2: 7}
+    assert Scene(side, site(), job_at(1), job_at(2, 7)).starts() == {1: 0, 2: 7}
 
 
 def test_backfill_waits_for_its_interval_and_does_not_delay_who_is_ahead(side: Side) -> None:
-    jobs = [job(1, nodes=3), job(2, 10, nodes=4), job(3, 15, limit=300), job(4, 16)]
+    jobs = [job_at(1, nodes=3), job_at(2, 10, nodes=4), job_at(3, 15, limit=300), job_at(4, 16)]
     # 3 ends before 2's planned start at 600, so it may go ahead at 30; 4 would not, and waits.
     assert Scene(side, site(), *jobs).starts() == {1: 0, 2: 600, 3: 30, 4: 1200}
 
 
 def test_backfill_is_due_at_multiples_of_its_interval(side: Side) -> None:
-    jobs = [job(1, nodes=3), job(2, 35, nodes=4), job(3, 36, limit=60)]
+    jobs = [job_at(1, nodes=3), job_at(2, 35, nodes=4), job_at(3, 36, limit=60)]
     assert Scene(side, site(), *jobs).starts() == {1: 0, 2: 600, 3: 60}
 
 
 def test_a_job_of_no_length_ends_in_its_second_and_backfill_is_not_run_twice_then(
     side: Side,
 ) -> None:
-    jobs = [job(1, nodes=3), job(2, 10, nodes=4), job(3, 11, limit=60, run=0), job(4, 12, limit=60)]
+    jobs = [
+        job_at(1, nodes=3),
+        job_at(2, 10, nodes=4),
+        job_at(3, 11, limit=60, run=0),
+        job_at(4, 12, limit=60),
+    ]
     scene = Scene(side, site(), *jobs)
     # The only free node is 3's at 30; the next backfill pass, at 60, gives it to 4.
     assert scene.starts() == {1: 0, 2: 600, 3: 30, 4: 60}
@@ -66,13 +71,17 @@ def test_without_a_change_no_pass_is_made(side: Side) -> None:
         sched_interval_s=1200,
         bf_max_job_test=1,
     )
-    jobs = [job(1, nodes=3, limit=1100), job(2, 10, nodes=4), job(3, 20, limit=60, nice=-5)]
+    jobs = [
+        job_at(1, nodes=3, limit=1100),
+        job_at(2, 10, nodes=4),
+        job_at(3, 20, limit=60, nice=-5),
+    ]
     assert Scene(side, one, *jobs).starts() == {1: 0, 2: 1160, 3: 1100}
 
 
 def test_a_node_fails_before_its_job_ends_in_the_same_second(side: Side) -> None:
     down = site(node_events=(NodeEvent(T0 + 600, 0, Outage.DOWN),))
-    scene = Scene(side, down, job(1, requeue=False), job(2, nodes=3))
+    scene = Scene(side, down, job_at(1, requeue=False), job_at(2, nodes=3))
     scene.until(700)
     assert [scene.state(1), scene.state(2)] == ["NODE_FAIL", "TIMEOUT"]
 
@@ -83,7 +92,9 @@ def test_jobs_of_a_lost_node_end_in_the_order_of_their_ids() -> None:
     )
     on_it: dict[str, Any] = {"cpus": 1, "node_list": (0,), "requeue": False}
     # The one with the higher id has run for longer.
-    simulator = Simulator(params, [job(9, **on_it), job(3, 5, **on_it), job(5, 7, **on_it)])
+    simulator = Simulator(
+        params, [job_at(9, **on_it), job_at(3, 5, **on_it), job_at(5, 7, **on_it)]
+    )
     told = simulator.advance(T0 + 200)
     assert [e.job_id for e in told if e.kind is EventKind.ENDED] == [3, 5, 9]
 
@@ -92,13 +103,13 @@ def test_jobs_of_a_lost_node_end_in_the_order_of_their_ids() -> None:
 def test_a_waiting_job_is_cancelled_before_that_second_s_passes(
     side: Side, cancel_at: int, start: int | None
 ) -> None:
-    scene = Scene(side, site(), full(600), job(1, 5, cancel_at=cancel_at))
+    scene = Scene(side, site(), full(600), job_at(1, 5, cancel_at=cancel_at))
     assert scene.starts()[1] == start
     assert scene.state(1) == ("CANCELLED" if start is None else "TIMEOUT")
 
 
 def test_a_job_cancelled_at_or_before_submission_never_starts(side: Side) -> None:
-    scene = Scene(side, site(), job(1), job(2, 10, cancel_at=10), job(3, 20, cancel_at=5))
+    scene = Scene(side, site(), job_at(1), job_at(2, 10, cancel_at=10), job_at(3, 20, cancel_at=5))
     assert scene.starts() == {1: 0, 2: None, 3: None}
     assert [scene.end(2), scene.end(3)] == [10, 20]
 
@@ -116,7 +127,7 @@ def test_a_job_cancelled_at_or_before_submission_never_starts(side: Side) -> Non
     ],
 )
 def test_how_a_job_ends(side: Side, run: int, fails: bool, state: str) -> None:
-    scene = Scene(side, site(), job(1, run=run, fails=fails)).until(700)
+    scene = Scene(side, site(), job_at(1, run=run, fails=fails)).until(700)
     assert (scene.end(1), scene.state(1)) == (min(run, 600), state)
 
 
@@ -143,29 +154,35 @@ def test_when_a_dependency_is_met(
 ) -> None:
     begin = {} if "cancel_at" in target else {"begin": 50}
     waits = {"held": True} if "cancel_at" in target else {}
-    dependent = job(2, dependencies=(Dependency(kind, 1),))
-    scene = Scene(side, site(), job(1, **target, **begin, **waits), dependent)
+    dependent = job_at(2, dependencies=(Dependency(kind, 1),))
+    scene = Scene(side, site(), job_at(1, **target, **begin, **waits), dependent)
     assert scene.starts()[2] == start
 
 
 @pytest.mark.parametrize("kind", list(KIND))
 def test_a_dependency_on_a_job_not_in_the_queue_is_met(side: Side, kind: DependencyKind) -> None:
-    later = job(7, 500)
-    assert Scene(side, site(), job(1, dependencies=(Dependency(kind, 7),)), later).starts()[1] == 0
+    later = job_at(7, 500)
+    assert (
+        Scene(side, site(), job_at(1, dependencies=(Dependency(kind, 7),)), later).starts()[1] == 0
+    )
 
 
 def test_all_dependencies_must_be_met(side: Side) -> None:
     both = (*build_afterany(1), *build_afterany(2))
-    jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=both)]
+    jobs = [job_at(1, run=100), job_at(2, run=200), job_at(3, dependencies=both)]
     assert Scene(side, site(), *jobs).starts()[3] == 200
 
 
 def test_of_dependencies_with_question_marks_one_is_enough(side: Side) -> None:
     first_two = (*build_afterany(1), *build_afterany(2))
-    jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=first_two, any_dependency=True)]
+    jobs = [
+        job_at(1, run=100),
+        job_at(2, run=200),
+        job_at(3, dependencies=first_two, any_dependency=True),
+    ]
     assert Scene(side, site(), *jobs).starts()[3] == 100
     gone = (*build_afterany(1), *build_afterany(77))
-    jobs = [job(1), job(2, dependencies=gone, any_dependency=True)]
+    jobs = [job_at(1), job_at(2, dependencies=gone, any_dependency=True)]
     assert Scene(side, site(), *jobs).starts()[2] == 0
 
 
@@ -185,35 +202,35 @@ def test_a_planned_release_comes_so_long_after_the_start_or_with_the_end(
 ) -> None:
     """`after` with a delay alone, and beside `afterany` as a link with a plan has it."""
     waits = build_planned_release(1, delay_s)[alone:]
-    dependent = job(2, dependencies=waits, any_dependency=not alone)
-    scene = Scene(side, site(), job(1, begin=50, **target), dependent)
+    dependent = job_at(2, dependencies=waits, any_dependency=not alone)
+    scene = Scene(side, site(), job_at(1, begin=50, **target), dependent)
     assert scene.starts()[2] == start
 
 
 def test_a_target_that_is_requeued_before_its_planned_release_counts_anew(side: Side) -> None:
     down = site(node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),))
-    dependent = job(2, dependencies=build_planned_release(1, 200), any_dependency=True)
-    scene = Scene(side, down, job(1), dependent)
+    dependent = job_at(2, dependencies=build_planned_release(1, 200), any_dependency=True)
+    scene = Scene(side, down, job_at(1), dependent)
     assert scene.starts() == {1: 220, 2: 420}
 
 
 def test_after_a_planned_release_a_requeue_changes_nothing(side: Side) -> None:
-    full = job(3, at=60, nodes=3)
-    dependent = job(2, dependencies=build_planned_release(1, 50), any_dependency=True)
-    scene = Scene(side, site(), job(1, run=500), full, dependent).until(70)
+    full = job_at(3, at=60, nodes=3)
+    dependent = job_at(2, dependencies=build_planned_release(1, 50), any_dependency=True)
+    scene = Scene(side, site(), job_at(1, run=500), full, dependent).until(70)
     assert scene.start(2) == 50
     scene.sim.requeue(1)
     assert scene.until(80).state(2) == "RUNNING"
 
 
 def test_begin_is_waited_for(side: Side) -> None:
-    assert Scene(side, site(), job(1, begin=77), job(2, 9, begin=3)).starts() == {1: 77, 2: 9}
+    assert Scene(side, site(), job_at(1, begin=77), job_at(2, 9, begin=3)).starts() == {1: 77, 2: 9}
 
 
 def test_a_requeued_job_waits_two_minutes_runs_whole_again_and_is_not_cancelled(side: Side) -> None:
     down = site(node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),))
     scene = Scene(
-        side, down, job(1, run=300, cancel_at=150), job(2, dependencies=build_afterany(1))
+        side, down, job_at(1, run=300, cancel_at=150), job_at(2, dependencies=build_afterany(1))
     )
     assert scene.until(219).state(1) == "PENDING"
     assert scene.starts() == {1: 220, 2: 520}
@@ -221,7 +238,7 @@ def test_a_requeued_job_waits_two_minutes_runs_whole_again_and_is_not_cancelled(
 
 
 def test_a_held_job_waits_for_its_release(side: Side) -> None:
-    scene = Scene(side, site(), job(1, held=True)).until(500)
+    scene = Scene(side, site(), job_at(1, held=True)).until(500)
     assert scene.start(1) is None
     scene.sim.release(1)
     assert scene.starts() == {1: 500}
@@ -264,11 +281,14 @@ def test_who_is_ahead_in_the_queue(
     tier = Partition(name="tier", priority_tier=2)
     qos = (Qos(name="x"), Qos(name="y", priority=1))
     params = site(partitions=(*partitions, tier), qos=qos, **settings)
-    assert Scene(side, params, full(600), job(1, **one), job(2, **two)).until(100).order() == order
+    assert (
+        Scene(side, params, full(600), job_at(1, **one), job_at(2, **two)).until(100).order()
+        == order
+    )
 
 
 def test_a_hold_takes_a_job_s_age(side: Side) -> None:
-    scene = Scene(side, site(), full(600), job(1, 5), job(2, 10)).until(50)
+    scene = Scene(side, site(), full(600), job_at(1, 5), job_at(2, 10)).until(50)
     scene.sim.hold(1)
     assert scene.order() == [2]
     scene.until(60).sim.release(1)
@@ -277,7 +297,7 @@ def test_a_hold_takes_a_job_s_age(side: Side) -> None:
 
 def test_a_real_job_has_the_priority_it_came_with(side: Side) -> None:
     given = site(priority_weight_age=0, priority_weight_fairshare=1000)
-    jobs = [full(600), job(1, priority=900), job(2), job(3, priority=1500)]
+    jobs = [full(600), job_at(1, priority=900), job_at(2), job_at(3, priority=1500)]
     # 2 has 1000: its fair share before the first tick.
     assert Scene(side, given, *jobs).until(100).order() == [3, 2, 1]
 
@@ -293,8 +313,8 @@ FAIR = {
 
 
 def test_who_has_used_more_is_behind_from_the_next_tick_on(side: Side) -> None:
-    used = job(99, nodes=4, limit=1000, user="u")
-    scene = Scene(side, site(**FAIR), used, job(1, 5, user="u"), job(2, 6, user="v"))
+    used = job_at(99, nodes=4, limit=1000, user="u")
+    scene = Scene(side, site(**FAIR), used, job_at(1, 5, user="u"), job_at(2, 6, user="v"))
     assert scene.until(299).order() == [1, 2]
     assert scene.until(300).order() == [2, 1]
 
@@ -302,9 +322,9 @@ def test_who_has_used_more_is_behind_from_the_next_tick_on(side: Side) -> None:
 def test_a_tick_that_changes_the_order_makes_the_passes_due(side: Side) -> None:
     depth = site(**FAIR, default_queue_depth=1, sched_interval_s=3600, bf_interval_s=3600)
     jobs = [
-        job(99, nodes=3, limit=3000, user="u"),
-        job(1, 5, nodes=4, user="u"),
-        job(2, 6, user="v"),
+        job_at(99, nodes=3, limit=3000, user="u"),
+        job_at(1, 5, nodes=4, user="u"),
+        job_at(2, 6, user="v"),
     ]
     assert Scene(side, depth, *jobs).starts() == {99: 0, 1: 3000, 2: 300}
 
@@ -312,11 +332,11 @@ def test_a_tick_that_changes_the_order_makes_the_passes_due(side: Side) -> None:
 def test_accounts_come_before_users_and_have_shares(side: Side) -> None:
     # a's level is 3 shares / 2 nodes, b's 1 / 1: a is ahead, though its user has used more.
     jobs = [
-        job(98, nodes=2, limit=1000, user="u", account="a"),
-        job(99, nodes=1, limit=1000, user="v", account="b"),
-        job(97, nodes=1, limit=1000, user="w", account="c"),
-        job(1, 5, user="v", account="b"),
-        job(2, 6, user="u", account="a"),
+        job_at(98, nodes=2, limit=1000, user="u", account="a"),
+        job_at(99, nodes=1, limit=1000, user="v", account="b"),
+        job_at(97, nodes=1, limit=1000, user="w", account="c"),
+        job_at(1, 5, user="v", account="b"),
+        job_at(2, 6, user="u", account="a"),
     ]
     shares = (("a", 3), ("c", 1))
     assert Scene(side, site(**FAIR, shares=shares), *jobs).until(300).order() == [2, 1]
@@ -326,11 +346,11 @@ def test_accounts_come_before_users_and_have_shares(side: Side) -> None:
 def test_usage_is_forgotten_by_half_lives(side: Side) -> None:
     # u used 4 nodes for 100 s early, v 1 node for 300 s lately: with a short half-life v is behind.
     jobs = [
-        job(98, nodes=4, limit=100, user="u"),
-        job(99, 900, nodes=4, limit=2000, user="w"),
-        job(97, 600, nodes=1, limit=300, user="v"),
-        job(1, 950, user="v"),
-        job(2, 960, user="u"),
+        job_at(98, nodes=4, limit=100, user="u"),
+        job_at(99, 900, nodes=4, limit=2000, user="w"),
+        job_at(97, 600, nodes=1, limit=300, user="v"),
+        job_at(1, 950, user="v"),
+        job_at(2, 960, user="u"),
     ]
     short = {**FAIR, "priority_decay_half_life_s": 300}
     assert Scene(side, site(**FAIR), *jobs).until(1200).order() == [1, 2]
@@ -338,9 +358,11 @@ def test_usage_is_forgotten_by_half_lives(side: Side) -> None:
 
 
 def test_who_has_only_refused_jobs_is_not_in_the_fair_tree() -> None:
-    used = job(99, nodes=4, limit=1000, user="u")
-    refused = job(98, 1, nodes=5, user="nobody")
-    scene = Scene(Side.OURS, site(**FAIR), used, refused, job(1, 5, user="u"), job(2, 6, user="v"))
+    used = job_at(99, nodes=4, limit=1000, user="u")
+    refused = job_at(98, 1, nodes=5, user="nobody")
+    scene = Scene(
+        Side.OURS, site(**FAIR), used, refused, job_at(1, 5, user="u"), job_at(2, 6, user="v")
+    )
     # Two users share the weight: one is ahead of u.
     assert scene.until(300).sim.find(1).priority == 500
 
@@ -349,21 +371,21 @@ def test_who_has_only_refused_jobs_is_not_in_the_fair_tree() -> None:
 def test_what_was_used_long_ago_is_forgotten_while_nothing_runs(side: Side, late: int) -> None:
     # u used 4 nodes for 250 s, 20 or 2,000 half-lives before v uses 1 node for 300 s, and w 3.
     jobs = [
-        job(98, nodes=4, limit=250, user="u"),
-        job(97, late, nodes=1, limit=900, user="v"),
-        job(99, late, nodes=3, limit=900, user="w"),
-        job(1, late + 5, nodes=4, user="w"),
-        job(2, late + 6, nodes=4, user="v"),
-        job(3, late + 7, nodes=4, user="u"),
+        job_at(98, nodes=4, limit=250, user="u"),
+        job_at(97, late, nodes=1, limit=900, user="v"),
+        job_at(99, late, nodes=3, limit=900, user="w"),
+        job_at(1, late + 5, nodes=4, user="w"),
+        job_at(2, late + 6, nodes=4, user="v"),
+        job_at(3, late + 7, nodes=4, user="u"),
     ]
     short = {**FAIR, "priority_decay_half_life_s": 300}
     assert Scene(side, site(**short), *jobs).until(late + 301).order() == [3, 2, 1]
 
 
 def test_the_largest_weight_ranks_as_any_other(side: Side) -> None:
-    users = [job(n, n, user=f"u{n}", nodes=4) for n in range(1, 301)]
+    users = [job_at(n, n, user=f"u{n}", nodes=4) for n in range(1, 301)]
     most = {**FAIR, "priority_weight_fairshare": 2**32 - 1}
-    scene = Scene(side, site(**most), job(999, nodes=4, limit=10_000, user="u1"), *users)
+    scene = Scene(side, site(**most), job_at(999, nodes=4, limit=10_000, user="u1"), *users)
     assert scene.until(600).order() == [*range(2, 301), 1]
 
 
@@ -378,7 +400,12 @@ def test_the_printed_priority() -> None:
         priority_calc_period_s=10**9,
         priority_max_age_s=7 * 86400,
     )
-    jobs = [job(9, nodes=4, limit=10**6), job(1, 5), job(2, held=True), job(3, begin=10**6)]
+    jobs = [
+        job_at(9, nodes=4, limit=10**6),
+        job_at(1, 5),
+        job_at(2, held=True),
+        job_at(3, begin=10**6),
+    ]
     scene = Scene(Side.OURS, params, *jobs).until(86405)
     shown = {i: scene.sim.find(i).priority for i in (1, 2, 3, 9)}
     # The rate is rounded down, so a day falls short of 1000 by less than one point.
@@ -391,5 +418,10 @@ def test_the_printed_priority() -> None:
 def test_a_qos_with_partition_time_limit_is_not_bound_by_max_time(side: Side) -> None:
     qos = (Qos(name="normal"), Qos(name="long", overrides_max_time=True))
     params = site(qos=qos, partitions=(Partition(max_time_s=600),))
-    jobs = [job(1), job(2, limit=601), job(3, limit=601, qos="long"), job(4, limit=601, qos="none")]
+    jobs = [
+        job_at(1),
+        job_at(2, limit=601),
+        job_at(3, limit=601, qos="long"),
+        job_at(4, limit=601, qos="none"),
+    ]
     assert Scene(side, params, *jobs).starts() == {1: 0, 2: None, 3: 0, 4: None}

@@ -206,7 +206,7 @@ def started(link: Link, **env: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def ended(link: Link, process: subprocess.Popen[bytes]) -> int:
+def end_script(link: Link, process: subprocess.Popen[bytes]) -> int:
     """The code of a link whose script has heard a signal, and had time to hear it twice."""
     until(lambda: bool(got(link)))
     time.sleep(0.5)
@@ -227,7 +227,7 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
     link = make(script=TRAPS)
     process = started(link)
     process.send_signal(getattr(signal, f"SIG{name}"))
-    assert ended(link, process) == 5
+    assert end_script(link, process) == 5
     assert got(link) == [name]
     assert link.end_of(1) == "exit 5"
 
@@ -237,7 +237,7 @@ def test_a_signal_for_the_whole_job_is_not_passed_on(make: Callable[..., Link], 
     link = make(script=TRAPS)
     process = started(link)
     subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
-    assert ended(link, process) == 5
+    assert end_script(link, process) == 5
     assert got(link) == [name]
 
 
@@ -282,7 +282,7 @@ def test_terminated_by_slurm_it_writes_why(
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
     subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
-    assert ended(link, process) == 5
+    assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
 
@@ -306,7 +306,7 @@ def test_while_the_job_completes_squeue_knows_what_it_left(
     (link.slurm.root / "shown").write_text(f"{shown}\n")
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))
     subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
-    assert ended(link, process) == 5
+    assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
 

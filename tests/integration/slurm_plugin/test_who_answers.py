@@ -54,7 +54,7 @@ def test_the_wrapper_tells_a_forger_nothing(slurm: FakeSlurm, forger: Forger) ->
     assert f"uid {BOB}, who is neither root nor mirage nor you: {ADVICE}" in said
 
 
-def ended(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
+def end_script(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
     process.communicate(timeout=60)
 
@@ -65,7 +65,7 @@ def test_a_link_submits_nothing_on_a_forgers_word(
     link = chain(WAITS, mode="submit", min_runtime=0, pace_s=1)
     process = link.start(1, env={"MIRAGE_URL": forger.url})
     until(lambda: link.says("jobs/2") is not None)
-    ended(link, process)
+    end_script(link, process)
     assert "--dependency=afterany:101" in slurm.calls()[-1].argv
     assert len(slurm.calls()) == 2
     assert forger.heard() == ""
@@ -200,7 +200,7 @@ def test_an_answer_over_a_network_without_https_has_nothing_submitted(
         link = chain(WAITS, mode="submit", min_runtime=0, pace_s=1)
         process = link.start(1, env={"MIRAGE_URL": elsewhere.url})
         until(lambda: link.says("jobs/2") is not None)
-        ended(link, process)
+        end_script(link, process)
         assert "--dependency=afterany:101" in slurm.calls()[-1].argv
         assert elsewhere.heard() == ""
         assert "without https anybody may have answered" in link.logged()
@@ -214,14 +214,14 @@ def test_a_link_that_has_just_begun_submits_nothing_whoever_says_so(
         link = chain(WAITS, mode="submit")
         process = link.start(1, env={"MIRAGE_URL": service.url})
         until(lambda: "/next" in service.out.read_text())
-        until(lambda: "sleep" in running(process.pid) or link.says("jobs/2") is not None)
-        ended(link, process)
+        until(lambda: "sleep" in list_naps(process.pid) or link.says("jobs/2") is not None)
+        end_script(link, process)
     assert [w for w in slurm.calls()[-1].argv if w.startswith("--dependency")] == [
         "--dependency=afterany:101"
     ]
 
 
-def running(group: int) -> str:
+def list_naps(group: int) -> str:
     """Commands of the link's: the loop that asked naps until it may ask again, for minutes."""
     words = ["pgrep", "--pgroup", str(group), "--full", "--list-full", "sleep [1-9][0-9][0-9]"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout

@@ -11,7 +11,7 @@ from mirage.domain.job import Job, JobState
 from mirage.services.reports import wait_statistics
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import shape_forecasts
-from tests.support.api.rows import HOUR, job, look
+from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW
 from tests.support.web.looking import visiting
 from tests.support.web.seeded import ONE
@@ -130,7 +130,7 @@ def test_the_table_has_what_the_chart_draws(site: Site) -> None:
 
 def hostile(number: int, **more: object) -> Job:
     fields = {"partition": HOSTILE, "reason": HOSTILE, "account": HOSTILE} | more
-    return job(number, **fields)
+    return read_running_job(number, **fields)
 
 
 def test_names_are_data_and_never_markup(empty_site: Site) -> None:
@@ -145,8 +145,8 @@ def test_names_are_data_and_never_markup(empty_site: Site) -> None:
 
 def test_what_the_cluster_hides_is_not_on_the_page(private: tuple[Site, frozenset[str]]) -> None:
     site, words = private
-    held = job(30, state=JobState.PENDING, start=None, reason="JobHeldUser")
-    running = (job(n, partition="secret") for n in range(20))
+    held = read_running_job(30, state=JobState.PENDING, start=None, reason="JobHeldUser")
+    running = (read_running_job(n, partition="secret") for n in range(20))
     look(site.store, site.cluster_id, held, *running, at=NOW)
     mine, admins = html(site, "/queue", "alice"), html(site, "/queue", "root")
     if "jobs" in words:
@@ -165,7 +165,7 @@ def test_waits_of_few_jobs_are_not_drawn_where_jobs_are_private(
     sqlite_template: Path, tmp_path: Path
 ) -> None:
     with serving(sqlite_template, tmp_path, ONE, hidden=lambda: frozenset({"jobs"})) as site:
-        look(site.store, site.cluster_id, job(9_999_999, start=NOW - HOUR, nodes=300))
+        look(site.store, site.cluster_id, read_running_job(9_999_999, start=NOW - HOUR, nodes=300))
         wait_statistics.refresh_sums(site.store, site.cluster_id, budget_s=60)
         mine, admins = (html(site, "/queue?size=65-up", who) for who in ("alice", "root"))
     assert "1 job started: too few to show their waits." in mine

@@ -29,12 +29,12 @@ _LIKE = {
 }
 
 
-def job(job_id: int, **more: Any) -> Job:
+def read_running_job(job_id: int, **more: Any) -> Job:
     """One of alice's that runs, in squeue; `more` as `JobValues` has them."""
     return read_queue_job(job_id=job_id, **{**_LIKE, **more})
 
 
-def record(job_id: int, **more: Any) -> Job:
+def read_running_record(job_id: int, **more: Any) -> Job:
     """One of alice's that runs, in sacct; `more` as `JobValues` has them."""
     return read_record(job_id=job_id, **{**_LIKE, **more})
 

@@ -7,7 +7,7 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from tests.support.cluster.rest_host import RestHost, started
-from tests.support.cluster.restd import FakeRestd, running
+from tests.support.cluster.restd import FakeRestd, serving_restd
 from tests.support.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path
 from tests.support.slurm_testbed import Testbed
 
@@ -16,7 +16,7 @@ from tests.support.slurm_testbed import Testbed
 def fake(tmp_path: Path) -> Iterator[FakeRestd]:
     """A slurmrestd that answers as a test says."""
     made = FakeRestd(tmp_path)
-    with running(made):
+    with serving_restd(made):
         yield made
 
 

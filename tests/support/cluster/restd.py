@@ -107,7 +107,7 @@ class FakeRestd:
 
 
 @contextmanager
-def running(fake: FakeRestd) -> Iterator[None]:
+def serving_restd(fake: FakeRestd) -> Iterator[None]:
     with _Server(fake.url.removeprefix("unix:"), fake) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -57,7 +57,7 @@ class SlurmRig:
         self.testbed.wait_until(holds, seconds, "what the test waits for")
 
     def crowd(self) -> None:
-        running(self.testbed)
+        submit_running_job(self.testbed)
 
     def insist(self, node_list: str) -> JobId:
         return self.submit(f"--dependency=afterany:{self.predecessor}", f"--nodelist={node_list}")
@@ -97,7 +97,7 @@ class Stage:
         if self._predecessor is None or not self._runs(self._predecessor):
             self._testbed.up(TWO_NODES)
             self._testbed.cancel_all()
-            self._predecessor = running(self._testbed)
+            self._predecessor = submit_running_job(self._testbed)
             self._testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
         self._testbed.wait_until(self._nodes_answer, 60, "the nodes")
         self._clear(self._predecessor)
@@ -135,7 +135,7 @@ def submit(testbed: Testbed, *words: str) -> JobId:
     return JobId(testbed.sbatch(*_WHOLE_NODE, *words))
 
 
-def running(testbed: Testbed) -> JobId:
+def submit_running_job(testbed: Testbed) -> JobId:
     job_id = submit(testbed)
     testbed.wait_until(lambda: testbed.state(job_id) == "RUNNING", 30, f"job {job_id} running")
     return job_id

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.running_stats import RunningStats
@@ -57,16 +58,19 @@ def dressed(jobs: Sequence[SimJob], params: Params, seed: int = 0) -> list[SimJo
     ]
 
 
-def link(now: int, nodes: int = 2) -> HandoverInput:
-    """Its predecessor started six hours ago and is not one of the scene's jobs."""
-    return HandoverInput(
-        nodes=nodes,
-        time_limit_s=24 * HOUR,
-        user="user-3",
-        predecessor_submit=now - 7 * HOUR,
-        predecessor_start=now - 6 * HOUR,
-        predecessor_end=now + 18 * HOUR,
-    )
+def make_handover_input(now: int, nodes: int = 2, **fields: Any) -> HandoverInput:
+    """A day's link, whose predecessor started six hours ago and is not one of the scene's jobs.
+
+    `fields` go before that.
+    """
+    given: dict[str, Any] = {
+        "time_limit_s": 24 * HOUR,
+        "user": "user-3",
+        "predecessor_submit": now - 7 * HOUR,
+        "predecessor_start": now - 6 * HOUR,
+        "predecessor_end": now + 18 * HOUR,
+    }
+    return HandoverInput(nodes=nodes, **{**given, **fields})
 
 
 def played(

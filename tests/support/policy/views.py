@@ -26,7 +26,7 @@ def waits(
     )
 
 
-def pending(job_id: int, **fields: Any) -> Job:
+def make_pending_job(job_id: int, **fields: Any) -> Job:
     """A job that stands in line for one node of `batch`."""
     given: dict[str, Any] = {"partition": "batch", "eligible": NOW - 60, "priority": 10} | fields
     return make_job(job_id, submit=NOW - 60, **given)

@@ -27,7 +27,7 @@ def site(**settings: Any) -> Params:
     return Params(**{**plain, **settings})
 
 
-def job(
+def job_at(
     job_id: int, at: int = 0, *, limit: int = 600, run: int | None = None, **rest: Any
 ) -> SimJob:
     """A job submitted at T0 + `at` that runs to its limit; `begin`, `cancel_at` count so too."""

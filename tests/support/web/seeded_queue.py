@@ -34,7 +34,10 @@ def seed_queue(
     with store.begin() as tx:
         starts = tx.scalars(select(jobs_table.c.start).where(jobs_table.c.start.is_not(None)))
         wait_marks.mark_hours(tx, cluster_id, starts)
-        queue = [_queue("", looked_at, 3), *(_queue(name, looked_at, 1) for name in partitions)]
+        queue = [
+            _build_partition_queue("", looked_at, 3),
+            *(_build_partition_queue(name, looked_at, 1) for name in partitions),
+        ]
         nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
         queue_summary.save_summary(tx, cluster_id, looked_at, queue, nodes)
         for n, size in enumerate((1, 2, 4, 16)):
@@ -51,7 +54,7 @@ def seed_queue(
     assert wait_statistics.refresh_sums(store, cluster_id, budget_s=120)
 
 
-def _queue(partition: str, looked_at: int, times: int) -> PartitionQueue:
+def _build_partition_queue(partition: str, looked_at: int, times: int) -> PartitionQueue:
     reasons = {word: number * times for word, number in REASONS.items()}
     return PartitionQueue(
         partition=partition,

@@ -10,7 +10,7 @@ from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
-from tests.support.api.rows import HOUR, job, look
+from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client
 from tests.support.slurm.printed_jobs import reread_queue_job
 
@@ -23,8 +23,8 @@ def test_a_cluster_never_looked_at_has_no_numbers(client: Client) -> None:
 
 
 def test_the_cluster_is_shown_in_sums(client: Client, store: Store, cluster_id: int) -> None:
-    waiting = job(2, state=JobState.PENDING, start=None, nodes=3)
-    look(store, cluster_id, job(1), waiting)
+    waiting = read_running_job(2, state=JobState.PENDING, start=None, nodes=3)
+    look(store, cluster_id, read_running_job(1), waiting)
     with store.begin() as tx:
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
     shown = client.get("/api/v1/cluster").json()
@@ -36,9 +36,11 @@ def test_the_cluster_is_shown_in_sums(client: Client, store: Store, cluster_id: 
 def test_a_plan_stands_beside_the_start_and_is_none(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    waits = job(2, state=JobState.PENDING, start=NOW + HOUR)
-    gone = job(3, state=JobState.CANCELLED, submit=NOW - HOUR, start=NOW - 60, end=NOW - 60)
-    look(store, cluster_id, job(1), waits, gone)
+    waits = read_running_job(2, state=JobState.PENDING, start=NOW + HOUR)
+    gone = read_running_job(
+        3, state=JobState.CANCELLED, submit=NOW - HOUR, start=NOW - 60, end=NOW - 60
+    )
+    look(store, cluster_id, read_running_job(1), waits, gone)
 
     def instants(name: str) -> list[Any]:
         rows = client.get("/api/v1/jobs").json()["items"]
@@ -49,7 +51,7 @@ def test_a_plan_stands_beside_the_start_and_is_none(
     assert instants("planned_start") == [None, NOW + HOUR, None]
     assert instants("cancelled_at") == [NOW - 60, None, None]
     assert instants("end") == [NOW - 60, None, None]
-    look(store, cluster_id, job(1), reread_queue_job(waits, start=None), at=NOW + 60)
+    look(store, cluster_id, read_running_job(1), reread_queue_job(waits, start=None), at=NOW + 60)
     assert instants("planned_start") == [None, None, None], "of the last look alone"
 
 
@@ -61,7 +63,7 @@ def test_a_view_older_than_three_polls_is_stale(
 
 
 def test_jobs_are_shown_as_slurm_tells_them(client: Client, store: Store, cluster_id: int) -> None:
-    look(store, cluster_id, job(1, time_limit_s=UNLIMITED), job(2))
+    look(store, cluster_id, read_running_job(1, time_limit_s=UNLIMITED), read_running_job(2))
     two, one = client.get("/api/v1/jobs").json()["items"]
     assert (two["job_id"], two["time_limit_s"], two["unlimited"]) == (2, 12 * HOUR, False)
     assert (one["job_id"], one["time_limit_s"], one["unlimited"]) == (1, None, True)
@@ -69,7 +71,7 @@ def test_jobs_are_shown_as_slurm_tells_them(client: Client, store: Store, cluste
 
 
 def test_jobs_are_paged_by_following_next(client: Client, store: Store, cluster_id: int) -> None:
-    look(store, cluster_id, *(job(i) for i in range(1, 6)))
+    look(store, cluster_id, *(read_running_job(i) for i in range(1, 6)))
     found, path = [], "/api/v1/jobs?limit=2"
     while path:
         page = client.raw("GET", path).json()
@@ -82,8 +84,8 @@ def test_jobs_are_paged_by_following_next(client: Client, store: Store, cluster_
 def test_jobs_are_filtered(
     client: Client, store: Store, cluster_id: int, asked: dict[str, Any]
 ) -> None:
-    other = job(7, user="bob", partition="cpu", state=JobState.PENDING, start=None)
-    look(store, cluster_id, job(1), other)
+    other = read_running_job(7, user="bob", partition="cpu", state=JobState.PENDING, start=None)
+    look(store, cluster_id, read_running_job(1), other)
     assert [item["job_id"] for item in client.get("/api/v1/jobs", **asked).json()["items"]] == [7]
 
 
@@ -94,10 +96,10 @@ def test_a_forecast_comes_from_what_like_jobs_waited(
     began = [NOW - 9 * HOUR + 60 * i for i in range(40)]
     waited = [HOUR + 1 + 7 * i % 40 for i in range(40)]
     small = [
-        job(i + 1, submit=start - wait, eligible=start - wait, start=start)
+        read_running_job(i + 1, submit=start - wait, eligible=start - wait, start=start)
         for i, (start, wait) in enumerate(zip(began, waited, strict=True))
     ]
-    large = [job(100 + i, nodes=64, start=NOW - HOUR) for i in range(40)]
+    large = [read_running_job(100 + i, nodes=64, start=NOW - HOUR) for i in range(40)]
     look(store, cluster_id, *small, *large)
     path = "/api/v1/forecasts"
     shown = client.get(path, partition="gpu", nodes=2, time_limit_s=12 * HOUR).json()

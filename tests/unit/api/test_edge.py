@@ -7,7 +7,7 @@ import pytest
 
 from mirage.api.app import ApiContext
 from mirage.store.database.engine import Store
-from tests.support.api.rows import job, look
+from tests.support.api.rows import look, read_running_job
 from tests.support.api.running import Client, Stage
 from tests.support.patient import NO_ISSUER
 
@@ -22,7 +22,7 @@ def test_a_head_is_that_of_the_answer(
     client: Client, store: Store, cluster_id: int, path: str
 ) -> None:
     """Also where the answer itself is without end, or a file."""
-    look(store, cluster_id, *(job(n) for n in range(100, 110)))
+    look(store, cluster_id, *(read_running_job(n) for n in range(100, 110)))
     until = "?for_s=0" if path.endswith("events") else ""
     whole = client.raw("GET", path + until)
     head = client.raw("HEAD", path, timeout=10)

@@ -14,7 +14,7 @@ from mirage.services.forecasts.submission_forecast import MOST_ASKED
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
 from mirage.store.jobs import queue_summary
-from tests.support.api.rows import HOUR, job, look
+from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client, Stage
 
 PATH = "/api/v1/forecasts"
@@ -26,7 +26,7 @@ ASKED: dict[str, Any] = {"partition": "gpu", "nodes": 4, "time_limit_s": 12 * HO
 def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> Iterator[Client]:
     """30 jobs have started after ten minutes; the twin has said an hour of those of 4 nodes."""
     submitted = {"submit": NOW - 20 * HOUR, "eligible": NOW - 9 * HOUR - 600}
-    look(store, cluster_id, *(job(200 + i, **submitted) for i in range(30)))
+    look(store, cluster_id, *(read_running_job(200 + i, **submitted) for i in range(30)))
     with store.begin() as tx:
         of_nodes(tx, cluster_id, 6000)
         shape_forecasts.request_forecast(tx, cluster_id, SHAPE, NOW - 400)

@@ -12,26 +12,30 @@ from mirage.domain.snapshot import Queue
 from mirage.services.ingest.live_ingest import ingest_queue
 from mirage.services.reports import wait_statistics
 from mirage.store.database.engine import Store
-from tests.support.api.rows import HOUR, job, look
+from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client, Stage
 
 QUEUE, WAITS = "/api/v1/queue", "/api/v1/waits"
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 
 
-def pending(number: int, reason: str, **more: Any) -> Job:
-    return job(number, **({"state": JobState.PENDING, "start": None, "reason": reason} | more))
+def read_pending_job(number: int, reason: str, **more: Any) -> Job:
+    return read_running_job(
+        number, **({"state": JobState.PENDING, "start": None, "reason": reason} | more)
+    )
 
 
 @pytest.fixture
 def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> Iterator[Client]:
     """12 jobs wait for higher priorities, one for its owner, one in two partitions; 30 run, and
     have waited up to half an hour."""
-    waiting = [pending(100 + i, "Priority", nodes=3, priority=50) for i in range(12)]
-    held = pending(150, "JobHeldUser", priority=0, eligible=NOW - 90 * HOUR)
-    both = pending(160, "Resources", partition="gpu,cpu", eligible=NOW - 5 * HOUR)
+    waiting = [read_pending_job(100 + i, "Priority", nodes=3, priority=50) for i in range(12)]
+    held = read_pending_job(150, "JobHeldUser", priority=0, eligible=NOW - 90 * HOUR)
+    both = read_pending_job(160, "Resources", partition="gpu,cpu", eligible=NOW - 5 * HOUR)
     submitted = {"submit": NOW - 20 * HOUR}
-    started = [job(200 + i, eligible=NOW - 9 * HOUR - 60 * i, **submitted) for i in range(30)]
+    started = [
+        read_running_job(200 + i, eligible=NOW - 9 * HOUR - 60 * i, **submitted) for i in range(30)
+    ]
     look(store, cluster_id, *waiting, held, both, *started)
     wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
     with stage.serving(context) as running:
@@ -63,7 +67,7 @@ def test_nodes_stay_known_while_only_the_queue_is_looked_at(
     client: Client, store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        ingest_queue(tx, cluster_id, Queue.from_jobs(NOW + 60, [job(1)]), None)
+        ingest_queue(tx, cluster_id, Queue.from_jobs(NOW + 60, [read_running_job(1)]), None)
     answer = client.get(QUEUE).json()
     assert answer["whole"]["idle_nodes"] == 1
     assert answer["nodes_as_of"] < answer["as_of"]
@@ -120,7 +124,7 @@ def test_waits_over_time(client: Client) -> None:
 def test_waits_of_few_are_not_told_where_jobs_are_private(
     stage: Stage, context: ApiContext, client: Client, store: Store, cluster_id: int
 ) -> None:
-    look(store, cluster_id, job(900, partition="rare", nodes=100), at=NOW + 60)
+    look(store, cluster_id, read_running_job(900, partition="rare", nodes=100), at=NOW + 60)
     wait_statistics.refresh_sums(store, cluster_id, budget_s=60)
     with stage.serving(private(context, "jobs")) as strict:
         for who, told in (("bob", False), ("root", True)):
@@ -152,7 +156,7 @@ def test_ranges_that_cannot_be_shown_are_refused(
 
 
 def test_a_hostile_reason_comes_back_as_data(client: Client, store: Store, cluster_id: int) -> None:
-    look(store, cluster_id, pending(1, HOSTILE, partition=HOSTILE), at=NOW + 60)
+    look(store, cluster_id, read_pending_job(1, HOSTILE, partition=HOSTILE), at=NOW + 60)
     answer = client.get(QUEUE)
     assert "\x1b" not in answer.text
     assert answer.json()["whole"]["reasons"][0]["jobs"] == 1

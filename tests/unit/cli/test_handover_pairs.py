@@ -26,13 +26,13 @@ def asked(**fields: Any) -> ReportOptions:
     return ReportOptions(**(given | {"nodes": (), "time_limit": None} | fields))
 
 
-def job(day: int, **fields: Any) -> SimJob:
+def make_daily_job(day: int, **fields: Any) -> SimJob:
     given: dict[str, Any] = {"nodes": 2, "run_s": 20 * HOUR_S, "limit_s": 24 * HOUR_S}
     return make_sim_job(day + 1, submit=MONDAY + day * DAY_S, **(given | fields))
 
 
 def trace(**fields: Any) -> list[SimJob]:
-    return [job(day, **fields) for day in range(DAYS + 1)]
+    return [make_daily_job(day, **fields) for day in range(DAYS + 1)]
 
 
 def test_the_window_is_before_two_limits_before_the_end() -> None:

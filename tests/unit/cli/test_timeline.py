@@ -22,7 +22,9 @@ def iso(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
 
 
-def link(index: int, start: float | None, end: float | None, **more: Any) -> dict[str, Any]:
+def build_link_document(
+    index: int, start: float | None, end: float | None, **more: Any
+) -> dict[str, Any]:
     """Instants are hours from now."""
     begun, over = (None if h is None else NOW + h * HOUR for h in (start, end))
     state = "pending" if start is None else "running" if end is None else "ended"
@@ -40,7 +42,7 @@ def link(index: int, start: float | None, end: float | None, **more: Any) -> dic
     return values | more
 
 
-def chain(*links: dict[str, Any]) -> dict[str, Any]:
+def build_chain_document(*links: dict[str, Any]) -> dict[str, Any]:
     return {"as_of": iso(NOW), "created_at": iso(NOW - 100 * HOUR), "links": list(links)}
 
 
@@ -48,13 +50,16 @@ def lines(shown: Timeline, width: int = WIDE, *, ascii_only: bool = True) -> lis
     return [line.plain for line in timeline_text.draw_lines(shown, width, ascii_only=ascii_only)]
 
 
-def row(drawn: list[str], index: int) -> str:
+def find_row(drawn: list[str], index: int) -> str:
     return next(line for line in drawn if line.startswith(f"{index:>4} {100 + index} "))
 
 
-LATE = chain(link(1, -40, -20), link(2, -10, None))
-EARLY = chain(link(1, -40, -20), link(2, -30, None))
-WAITING = chain(link(1, -10, None), link(2, None, None, eligible=iso(NOW - 2 * HOUR)))
+LATE = build_chain_document(build_link_document(1, -40, -20), build_link_document(2, -10, None))
+EARLY = build_chain_document(build_link_document(1, -40, -20), build_link_document(2, -30, None))
+WAITING = build_chain_document(
+    build_link_document(1, -10, None),
+    build_link_document(2, None, None, eligible=iso(NOW - 2 * HOUR)),
+)
 
 
 def forecast(*hours: float) -> list[dict[str, Any]]:
@@ -64,26 +69,28 @@ def forecast(*hours: float) -> list[dict[str, Any]]:
 
 def test_interruption_and_runs_are_to_scale() -> None:
     """40 h run and interrupted, 10 h left of the limit: 50 h in all."""
-    drawn = row(lines(build_timeline(LATE, newest=9)), 2)
+    drawn = find_row(lines(build_timeline(LATE, newest=9)), 2)
     for mark in "!#-":
         assert drawn.count(mark) == pytest.approx(CELLS * 10 / 50, abs=1)
     assert drawn.endswith("runs, 10.00 h interrupted")
 
 
 def test_overlap_is_marked_on_the_successor() -> None:
-    drawn = row(lines(build_timeline(EARLY, newest=9)), 2)
+    drawn = find_row(lines(build_timeline(EARLY, newest=9)), 2)
     assert drawn.count("%") == pytest.approx(CELLS * 10 / 40, abs=1)
     assert "10.00 h overlap" in drawn
     assert "!" not in drawn
 
 
 def test_a_short_interruption_is_still_seen() -> None:
-    brief = chain(link(1, -400, -20), link(2, -20 + 1 / 60, None))
-    assert row(lines(build_timeline(brief, newest=9)), 2).count("!") == 1
+    brief = build_chain_document(
+        build_link_document(1, -400, -20), build_link_document(2, -20 + 1 / 60, None)
+    )
+    assert find_row(lines(build_timeline(brief, newest=9)), 2).count("!") == 1
 
 
 def test_the_next_start_is_a_range() -> None:
-    drawn = row(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9)), 2)
+    drawn = find_row(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9)), 2)
     left, middle, right = (drawn.index(mark) for mark in "[+]")
     assert middle - left == pytest.approx(2 * CELLS / 20, abs=1)
     assert right - middle == pytest.approx(3 * CELLS / 20, abs=1)
@@ -101,13 +108,15 @@ def test_without_a_forecast_none_is_drawn() -> None:
 
 
 def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:
-    open_gap = chain(link(1, -40, -5), link(2, None, None))
+    open_gap = build_chain_document(
+        build_link_document(1, -40, -5), build_link_document(2, None, None)
+    )
     shown = build_timeline(open_gap, newest=9).rows[1]
     assert shown.interruption == (NOW - 5 * HOUR, NOW)
 
 
 def test_only_the_newest_links_are_drawn() -> None:
-    many = chain(*(link(i, -100 + i, -99 + i) for i in range(1, 60)))
+    many = build_chain_document(*(build_link_document(i, -100 + i, -99 + i) for i in range(1, 60)))
     drawn = lines(build_timeline(many, newest=5))
     assert [line.split()[0] for line in drawn if " 1" in line[:9]] == ["55", "56", "57", "58", "59"]
 
@@ -121,7 +130,7 @@ def test_no_line_of_the_drawing_is_wider_than_the_terminal(width: int) -> None:
 def test_on_a_narrow_terminal_notes_stand_below() -> None:
     drawn = lines(build_timeline(LATE, newest=9), NARROW)
     assert drawn[-1] == "link 2: runs, 10.00 h interrupted"
-    assert len(row(drawn, 2)) == NARROW
+    assert len(find_row(drawn, 2)) == NARROW
 
 
 def test_ascii_is_ascii() -> None:
@@ -130,7 +139,7 @@ def test_ascii_is_ascii() -> None:
 
 
 def test_a_chain_without_links_draws_nothing() -> None:
-    assert lines(build_timeline(chain(), newest=9)) == []
+    assert lines(build_timeline(build_chain_document(), newest=9)) == []
 
 
 PROGRAM = """

@@ -22,7 +22,7 @@ def written(names: Sequence[str], separator: str, *records: dict[str, str]) -> s
     return "".join(separator.join([*row, "\n"]) for row in rows)
 
 
-def record(job_id: int, uid: str, comment: str) -> dict[str, str]:
+def build_record_cells(job_id: int, uid: str, comment: str) -> dict[str, str]:
     instants = dict.fromkeys(("Submit", "Eligible", "Start", "End"), "1795604561")
     counts = {"NNodes": "1", "NCPUS": "1", "TimelimitRaw": "5", "Priority": "1", "ExitCode": "0:0"}
     named = {"JobIDRaw": str(job_id), "JobID": str(job_id), "UID": uid, "State": "COMPLETED"}
@@ -32,8 +32,8 @@ def record(job_id: int, uid: str, comment: str) -> dict[str, str]:
 @pytest.mark.parametrize("uid", ["", "4711"])
 def test_a_forged_text_about_somebody_who_has_left_costs_that_text_alone(uid: str) -> None:
     """Of an account that is gone sacct prints no uid, or does not take it as an option."""
-    gone, bobs = record(7, uid, "own"), record(8, "1002", "bob's")
-    forged = record(7, uid, "mirage:bobs:2")
+    gone, bobs = build_record_cells(7, uid, "own"), build_record_cells(8, "1002", "bob's")
+    forged = build_record_cells(7, uid, "mirage:bobs:2")
 
     def query(argv: Sequence[str]) -> str:
         if "--helpformat" in argv:

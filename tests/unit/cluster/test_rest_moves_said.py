@@ -13,7 +13,7 @@ from mirage.cluster.rest.token import parse_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, InputError
-from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi, running
+from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi, serving_restd
 from tests.support.cluster.tokens import jwt
 from tests.support.patient import PATIENCE_S
 
@@ -35,7 +35,7 @@ def restd(tmp_path: Path) -> Iterator[FakeRestd]:
     fake.answers(OPENAPI, openapi("v0.0.44"))
     fake.answers(f"{AT}/7", {"errors": []}, method="DELETE")
     fake.answers(f"{AT}/7", UNKNOWN, method="GET")
-    with running(fake):
+    with serving_restd(fake):
         yield fake
 
 

@@ -21,7 +21,7 @@ from mirage.store.operations import clusters, telemetry
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.queue_texts import cells, text
-from tests.support.cluster.restd import FakeRestd, running
+from tests.support.cluster.restd import FakeRestd, serving_restd
 from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always
 from tests.support.slurm.captured import answer
@@ -138,7 +138,7 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
     past = {"time": time_s, "state": {"current": "COMPLETED"}, "allocation_nodes": 1}
     node = {"state": "idle", "cpus": 8}
     fake = FakeRestd(tmp_path)
-    with running(fake):
+    with serving_restd(fake):
         slurm = Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S))
         shown: list[object] = [job | {"job_id": n} for n in range(1, 6)]
         shown += ["job", job | {"job_id": 6, "submit_time": "soon"}, job | {"job_id": "7; rm"}]

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.chain import (
-    Chain,
     ChainId,
     ChainState,
     Link,
@@ -60,21 +59,17 @@ def test_what_only_looks_like_a_mark_is_none(comment: str) -> None:
     assert find_mark(comment) is None
 
 
-def _chain(state: ChainState) -> Chain:
-    return make_chain(uid=1001, state=state)
-
-
 @pytest.mark.parametrize("state", [s for s in ChainState if s.is_over])
 @pytest.mark.parametrize("target", ChainState)
 def test_a_chain_that_is_over_stays_so(state: ChainState, target: ChainState) -> None:
     why = f"{state} already$" if target is state else f"{state}: .* become {target}"
     with pytest.raises(IllegalTransition, match=f"chain abcdefgh is {why}"):
-        _chain(state).move_to(target)
+        make_chain(state=state).move_to(target)
 
 
 @pytest.mark.parametrize("target", [s for s in ChainState if s is not ChainState.ACTIVE])
 def test_an_active_chain_pauses_and_ends(target: ChainState) -> None:
-    moved = _chain(ChainState.ACTIVE).move_to(target, build_user_cause("alice"))
+    moved = make_chain(state=ChainState.ACTIVE).move_to(target, build_user_cause("alice"))
     assert (moved.state, moved.cause, moved.actor) == (
         target,
         build_user_cause("alice"),
@@ -83,7 +78,7 @@ def test_an_active_chain_pauses_and_ends(target: ChainState) -> None:
 
 
 def test_a_paused_chain_goes_on_and_forgets_why_it_was_paused() -> None:
-    paused = _chain(ChainState.ACTIVE).move_to(
+    paused = make_chain(state=ChainState.ACTIVE).move_to(
         ChainState.PAUSED, build_mirage_cause(Reason.FAILED_FAST)
     )
     resumed = paused.move_to(ChainState.ACTIVE)
@@ -92,10 +87,10 @@ def test_a_paused_chain_goes_on_and_forgets_why_it_was_paused() -> None:
 
 def test_pausing_twice_is_refused() -> None:
     with pytest.raises(IllegalTransition):
-        _chain(ChainState.PAUSED).move_to(ChainState.PAUSED)
+        make_chain(state=ChainState.PAUSED).move_to(ChainState.PAUSED)
 
 
-def _link(state: LinkState = LinkState.PENDING) -> Link:
+def _make_second_link(state: LinkState = LinkState.PENDING) -> Link:
     return make_link(index=2, job_id=7, submit=100, state=state)
 
 
@@ -111,7 +106,7 @@ _LEGAL = {
 def test_a_link_makes_the_moves_of_its_table_and_no_other(
     state: LinkState, target: LinkState
 ) -> None:
-    link = _link(state)
+    link = _make_second_link(state)
     if state is target:
         assert link.move_to(target) is link
     elif (state, target) in _LEGAL:
@@ -123,7 +118,7 @@ def test_a_link_makes_the_moves_of_its_table_and_no_other(
 
 @given(st.lists(st.sampled_from(LinkState), max_size=20))
 def test_an_ended_link_never_lives_again(targets: list[LinkState]) -> None:
-    link = _link()
+    link = _make_second_link()
     for target in targets:
         was_over = link.state is LinkState.ENDED
         try:

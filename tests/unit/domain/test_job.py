@@ -44,15 +44,17 @@ def test_a_job_says_nothing_it_was_not_told() -> None:
     assert unknown == (None,) * 6
 
 
-def ended(state: JobState, start: int | None) -> Job:
+def make_ended_job(state: JobState, start: int | None) -> Job:
     return make_job(state=state, submit=100, eligible=160, start=start, end=460)
 
 
 def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran() -> None:
-    assert ended(JobState.COMPLETED, 400).wait_s == 240
-    assert ended(JobState.FAILED, 460).wait_s == 300, "in its first second it failed, and ran"
-    assert ended(JobState.CANCELLED, 460).wait_s is None
-    assert ended(JobState.CANCELLED, None).wait_s is None
+    assert make_ended_job(JobState.COMPLETED, 400).wait_s == 240
+    assert make_ended_job(JobState.FAILED, 460).wait_s == 300, (
+        "in its first second it failed, and ran"
+    )
+    assert make_ended_job(JobState.CANCELLED, 460).wait_s is None
+    assert make_ended_job(JobState.CANCELLED, None).wait_s is None
 
 
 def told(state: JobState, start: int | None = 400, end: int | None = 460) -> Job:

@@ -15,7 +15,15 @@ from mirage.sim.arrays import layout
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
 from tests.integration.features.test_feature_vector import SITES
-from tests.support.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
+from tests.support.features.scene import (
+    BEGIN,
+    HOUR,
+    PARAMS,
+    dressed,
+    make_handover_input,
+    played,
+    workload,
+)
 
 AT = BEGIN + 20 * HOUR + 7
 ACCRUING = replace(PARAMS, accrue_always=True)
@@ -32,7 +40,7 @@ def _successor(seen: HandoverInput) -> SimJob:
 
 def _scene(params: Params, seed: int = 5) -> tuple[Simulator, RunningStats, HandoverInput]:
     simulator, memory = played(_jobs(seed, params), AT, params)
-    return simulator, memory, link(AT)
+    return simulator, memory, make_handover_input(AT)
 
 
 def _plan(simulator: Simulator, seen: HandoverInput, memory: RunningStats) -> dict[str, float]:
@@ -40,7 +48,7 @@ def _plan(simulator: Simulator, seen: HandoverInput, memory: RunningStats) -> di
     return dict(zip(spec.NAMES, told.tolist(), strict=True))
 
 
-def _standby(simulator: Simulator, seen: HandoverInput) -> int:
+def _inject_standby(simulator: Simulator, seen: HandoverInput) -> int:
     """Behind the job that runs longest."""
     last = simulator.list_running()[-1].job_id
     return simulator.inject(replace(_successor(seen), dependencies=build_afterany(last)))
@@ -62,7 +70,7 @@ def test_a_standby_in_the_queue_changes_nothing(site: str) -> None:
     """Held, it is planned as if it were free; and it is no rival of its own."""
     simulator, memory, seen = _scene(SITES[site])
     without = feature_vector.observe_simulator(simulator, seen, memory)
-    known = replace(seen, job_id=_standby(simulator, seen))
+    known = replace(seen, job_id=_inject_standby(simulator, seen))
     assert feature_vector.observe_simulator(simulator, known, memory).tobytes() == without.tobytes()
 
 
@@ -70,7 +78,7 @@ def test_the_age_that_a_standby_earns_counts() -> None:
     """Whether the simulator has it or is only told of it."""
     simulator, memory, seen = _scene(ACCRUING)
     twin = simulator.fork()
-    known = replace(seen, job_id=_standby(twin, seen), submit=AT)
+    known = replace(seen, job_id=_inject_standby(twin, seen), submit=AT)
     for one in (simulator, twin):
         one.advance(AT + 12 * HOUR)
     told = _plan(simulator, replace(seen, submit=AT), memory)
@@ -110,7 +118,7 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
     other = build_queue_simulator(
         params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()
     ).simulator
-    seen = replace(_successor(link(AT, nodes=8)), user="a newcomer", exclusive=True)
+    seen = replace(_successor(make_handover_input(AT, nodes=8)), user="a newcomer", exclusive=True)
     assert simulator.plan_job(seen, limits) == other.plan_job(seen)
     assert simulator.plan_job(seen, limits) != simulator.plan_job(seen)
 

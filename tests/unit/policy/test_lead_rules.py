@@ -23,7 +23,7 @@ from mirage.policy.rules.lead_rules import (
     select_like_waits,
 )
 from mirage.ports import Policy
-from tests.support.policy.views import NOW, pending, view, waits
+from tests.support.policy.views import NOW, make_pending_job, view, waits
 
 HOUR = 3600
 
@@ -156,18 +156,20 @@ def test_fixed_lead_waits_for_enough_past_hand_overs() -> None:
     assert action(FixedLead(), view(600, handovers=enough)) is Action.FREE
 
 
-def queue(*jobs: dict[str, object]) -> Queue:
-    return Queue.from_jobs(NOW, [pending(i, **fields) for i, fields in enumerate(jobs, start=1)])
+def make_pending_queue(*jobs: dict[str, object]) -> Queue:
+    return Queue.from_jobs(
+        NOW, [make_pending_job(i, **fields) for i, fields in enumerate(jobs, start=1)]
+    )
 
 
 def test_slurm_estimate_is_the_latest_planned_start_of_jobs_in_line() -> None:
-    planned = queue({"start": NOW + 100}, {"start": NOW + 900}, {"start": None})
+    planned = make_pending_queue({"start": NOW + 100}, {"start": NOW + 900}, {"start": None})
     assert action(SlurmEstimate(), view(900, queue=planned)) is Action.FREE
     assert action(SlurmEstimate(), view(901, queue=planned)) is Action.WAIT
 
 
 def test_slurm_estimate_of_two_partitions_looks_at_the_lines_of_both() -> None:
-    planned = queue({"start": NOW + 100}, {"start": NOW + 900, "partition": "debug"})
+    planned = make_pending_queue({"start": NOW + 100}, {"start": NOW + 900, "partition": "debug"})
     assert action(SlurmEstimate(), view(500, queue=planned)) is Action.WAIT
     either = view(500, queue=planned, partition="batch,debug")
     assert action(SlurmEstimate(), either) is Action.FREE
@@ -185,7 +187,7 @@ def test_slurm_estimate_of_two_partitions_looks_at_the_lines_of_both() -> None:
     ids=["wider", "another partition", "dependent", "not yet eligible", "held"],
 )
 def test_slurm_estimate_looks_only_at_jobs_ahead_of_a_newcomer(other: dict[str, object]) -> None:
-    planned = queue({"start": NOW + 100}, {"start": NOW + 9000, **other})
+    planned = make_pending_queue({"start": NOW + 100}, {"start": NOW + 9000, **other})
     decision = SlurmEstimate().decide(view(100, queue=planned))
     assert decision.forecast is not None
     assert decision.forecast.p50_s == 100
@@ -193,7 +195,7 @@ def test_slurm_estimate_looks_only_at_jobs_ahead_of_a_newcomer(other: dict[str, 
 
 
 def test_slurm_estimate_without_a_plan_waits_where_others_stand_in_line() -> None:
-    unplanned = view(0, queue=queue({"start": None}), free_nodes=4)
+    unplanned = view(0, queue=make_pending_queue({"start": None}), free_nodes=4)
     assert SlurmEstimate().decide(unplanned).reason == "Slurm plans no start for the jobs ahead"
     assert action(SlurmEstimate(), unplanned) is Action.WAIT
 
@@ -201,7 +203,7 @@ def test_slurm_estimate_without_a_plan_waits_where_others_stand_in_line() -> Non
 @pytest.mark.parametrize(("free_nodes", "wanted"), [(1, Action.FREE), (0, Action.WAIT)])
 def test_slurm_estimate_in_an_empty_line_asks_for_room(free_nodes: int, wanted: Action) -> None:
     """The standby itself is in the queue, and is no rival of its own."""
-    itself = queue({"start": None, "eligible": None, "priority": 1})
+    itself = make_pending_queue({"start": None, "eligible": None, "priority": 1})
     assert action(SlurmEstimate(), view(0, queue=itself, free_nodes=free_nodes)) is wanted
 
 

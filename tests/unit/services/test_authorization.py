@@ -19,7 +19,7 @@ RIGHTS = Authorizer(admins=("root",), roster=lambda: ROSTER)
 CHAIN = make_chain(uid=1001, user="alice")
 
 
-def link(account: str) -> Link:
+def make_account_link(account: str) -> Link:
     return make_link(CHAIN.chain_id, submit=1, account=account)
 
 
@@ -61,12 +61,12 @@ def test_a_coordinator_steers_chains_that_are_wholly_of_their_accounts() -> None
         RIGHTS.resolve_principal(Caller(2, "coco")),
         RIGHTS.resolve_principal(Caller(3, "bob")),
     )
-    assert coco.can_steer(CHAIN, [link("physics")])
-    assert not coco.can_steer(CHAIN, [link("physics"), link("biology")])
+    assert coco.can_steer(CHAIN, [make_account_link("physics")])
+    assert not coco.can_steer(CHAIN, [make_account_link("physics"), make_account_link("biology")])
     assert not coco.can_steer(CHAIN, [])
-    assert not bob.can_steer(CHAIN, [link("physics")])
+    assert not bob.can_steer(CHAIN, [make_account_link("physics")])
     capped = RIGHTS.resolve_principal(Caller(2, "coco", role=Role.USER))
-    assert not capped.can_steer(CHAIN, [link("physics")])
+    assert not capped.can_steer(CHAIN, [make_account_link("physics")])
 
 
 def test_an_owner_steers_and_a_viewer_does_not_even_as_the_owner() -> None:

@@ -8,31 +8,24 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, Link, Style
 from mirage.domain.decision import Waits
-from mirage.domain.job import JobId
 from mirage.policy.rules import switch_price
 from mirage.services.chains import overlap_price
 from mirage.services.provision.chain_price import price_chain
+from tests.support.chains import make_chain, make_link
 from tests.support.paths import PLUGIN
 
 HOUR = 3600
 CHAIN = ChainId("a" * 20)
 
 
-def chain(**fields: Any) -> Chain:
-    given: dict[str, Any] = {"chain_id": CHAIN, "uid": 1, "style": Style.SWITCH}
-    return Chain(**given | fields)
+def make_switch_chain(**fields: Any) -> Chain:
+    return make_chain(CHAIN, **{"style": Style.SWITCH, **fields})
 
 
-def link(index: int, start: int | None = None, end: int | None = None, hours: int = 24) -> Link:
-    return Link(
-        chain_id=CHAIN,
-        index=index,
-        job_id=JobId(index),
-        submit=0,
-        start=start,
-        end=end,
-        time_limit_s=hours * HOUR,
-    )
+def make_link_in_hours(
+    index: int, start: int | None = None, end: int | None = None, hours: int = 24
+) -> Link:
+    return make_link(CHAIN, index, index, start=start, end=end, time_limit_s=hours * HOUR)
 
 
 def waited(*seconds: int) -> Waits:
@@ -46,7 +39,9 @@ def waited(*seconds: int) -> Waits:
 
 
 def price(*seconds: int, hours: int = 24, links: tuple[Link, ...] = ()) -> float:
-    found = price_chain(chain(), links, waited(*seconds), link(1, 0, hours=hours))
+    found = price_chain(
+        make_switch_chain(), links, waited(*seconds), make_link_in_hours(1, 0, hours=hours)
+    )
     return found.overlap_price
 
 
@@ -58,7 +53,11 @@ def test_it_is_the_start_up_and_the_expected_interruption_over_the_time_limit() 
 
 def test_the_start_up_is_measured_from_the_chains_own_hand_overs() -> None:
     # Link 2 begins 20 min before link 1 ends, link 3 after link 2: no word of it.
-    links = (link(1, 0, 9000), link(2, 7800, 20_000), link(3, 21_000))
+    links = (
+        make_link_in_hours(1, 0, 9000),
+        make_link_in_hours(2, 7800, 20_000),
+        make_link_in_hours(3, 21_000),
+    )
     assert overlap_price.measure_start_up_s(links) == 1200
     assert price(hours=10, links=links) == pytest.approx(1200 / (10 * HOUR), abs=5e-4)
     assert overlap_price.measure_start_up_s(links[1:]) is None
@@ -66,22 +65,28 @@ def test_the_start_up_is_measured_from_the_chains_own_hand_overs() -> None:
 
 @pytest.mark.parametrize("fields", [{"asked_price": 0.3, "overlap_price": 0.3}, {"style": None}])
 def test_a_price_that_was_given_wins_and_other_styles_keep_theirs(fields: dict[str, Any]) -> None:
-    given = chain(**fields)
-    assert price_chain(given, (), waited(60), link(1)) == given
+    given = make_switch_chain(**fields)
+    assert price_chain(given, (), waited(60), make_link_in_hours(1)) == given
 
 
 def test_it_is_said_where_a_price_comes_from() -> None:
-    asked = chain(asked_price=0.3, overlap_price=0.3)
+    asked = make_switch_chain(asked_price=0.3, overlap_price=0.3)
     assert overlap_price.describe_price(asked) == "as its user asked"
-    assert "the default" in overlap_price.describe_price(chain(style=Style.WAIT))
-    worked = price_chain(chain(), (), waited(*range(0, 60 * 100, 60)), link(1))
+    assert "the default" in overlap_price.describe_price(make_switch_chain(style=Style.WAIT))
+    worked = price_chain(
+        make_switch_chain(), (), waited(*range(0, 60 * 100, 60)), make_link_in_hours(1)
+    )
     assert "10 min of start-up (assumed)" in overlap_price.describe_price(worked)
 
 
 def test_max_overlap_binds_a_switch_chain_only_where_its_user_gave_it() -> None:
-    assert chain().get_allowed_overlap_s(link(1)) == 24 * HOUR
-    assert chain(max_overlap_s=HOUR).get_allowed_overlap_s(link(1)) == HOUR
-    assert chain(style=Style.WAIT).get_allowed_overlap_s(link(1)) == 4 * HOUR
+    assert make_switch_chain().get_allowed_overlap_s(make_link_in_hours(1)) == 24 * HOUR
+    assert (
+        make_switch_chain(max_overlap_s=HOUR).get_allowed_overlap_s(make_link_in_hours(1)) == HOUR
+    )
+    assert (
+        make_switch_chain(style=Style.WAIT).get_allowed_overlap_s(make_link_in_hours(1)) == 4 * HOUR
+    )
 
 
 @pytest.mark.parametrize("hours", [2, 10, 24, 100])
@@ -100,6 +105,12 @@ def test_links_work_out_the_same_price(
     theirs = own.choose_lead(alike, limit_s, known_s, own.Wanted("switch")).price
     jobs = waited(*seconds)
     jobs.time_limit_s[:] = limit_s
-    links = () if start_up_s is None else (link(1, 0, 9000), link(2, 9000 - start_up_s))
-    ours = price_chain(chain(), links, jobs, link(1, hours=hours)).overlap_price
+    links = (
+        ()
+        if start_up_s is None
+        else (make_link_in_hours(1, 0, 9000), make_link_in_hours(2, 9000 - start_up_s))
+    )
+    ours = price_chain(
+        make_switch_chain(), links, jobs, make_link_in_hours(1, hours=hours)
+    ).overlap_price
     assert ours == pytest.approx(theirs, abs=5e-4)

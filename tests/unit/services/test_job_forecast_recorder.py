@@ -32,7 +32,7 @@ ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 LIKE = {"submit": NOW, "eligible": NOW, "partition": "gpu", "time_limit_s": HOUR, "priority": 10}
 
 
-def job(job_id: int, **fields: Any) -> Job:
+def read_new_job(job_id: int, **fields: Any) -> Job:
     """In squeue; submitted now, unless `fields` say otherwise."""
     return read_queue_job(job_id=job_id, **{**LIKE, **fields})
 
@@ -59,8 +59,12 @@ def busy_cluster_id(store: Store) -> int:
 def looked(store: Store, cluster_id: int, *new: Job) -> JobForecastRecorder:
     """A second look, in which these are new."""
     foreteller = JobForecastRecorder(cluster_id)
-    foreteller.record_new_jobs(store, Queue.from_jobs(NOW - 60, [job(900, submit=NOW - DAY)]))
-    foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [job(900, submit=NOW - DAY), *new]))
+    foreteller.record_new_jobs(
+        store, Queue.from_jobs(NOW - 60, [read_new_job(900, submit=NOW - DAY)])
+    )
+    foreteller.record_new_jobs(
+        store, Queue.from_jobs(NOW + 30, [read_new_job(900, submit=NOW - DAY), *new])
+    )
     return foreteller
 
 
@@ -73,7 +77,7 @@ def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
 
 
 def test_a_new_job_is_foretold_and_counted_once(store: Store, busy_cluster_id: int) -> None:
-    looked(store, busy_cluster_id, job(901, start=NOW + 2 * HOUR))
+    looked(store, busy_cluster_id, read_new_job(901, start=NOW + 2 * HOUR))
     with store.read() as tx:
         assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {"gpu": 1}
     before = known(store, busy_cluster_id)
@@ -96,14 +100,14 @@ def test_what_was_known_later_is_not_in_a_forecast(store: Store, busy_cluster_id
     with store.begin() as tx:
         later = [ran(500 + i, NOW - 10, 11 + i) for i in range(50)]
         job_history.upsert_jobs(tx, busy_cluster_id, later)
-    looked(store, busy_cluster_id, job(901))
+    looked(store, busy_cluster_id, read_new_job(901))
     found = known(store, busy_cluster_id, ran(901, NOW, 0))
     # Half of all have waited about five hours: those that started after it did not count.
     assert found.places[0].median_s == pytest.approx(5 * HOUR, rel=0.2)
 
 
 def test_jobs_that_start_at_once_are_in_it(store: Store, busy_cluster_id: int) -> None:
-    started = job(901, state=JobState.RUNNING, start=NOW + 5)
+    started = read_new_job(901, state=JobState.RUNNING, start=NOW + 5)
     looked(store, busy_cluster_id, started)
     found = known(store, busy_cluster_id, started)
     assert (found.places[0].count, found.places[0].waited) == (1, 0.0)
@@ -111,8 +115,8 @@ def test_jobs_that_start_at_once_are_in_it(store: Store, busy_cluster_id: int) -
 
 
 def test_one_that_gives_up_waiting_tells_nothing(store: Store, busy_cluster_id: int) -> None:
-    looked(store, busy_cluster_id, job(901), job(902))
-    gone = job(901, state=JobState.CANCELLED, end=NOW + HOUR)
+    looked(store, busy_cluster_id, read_new_job(901), read_new_job(902))
+    gone = read_new_job(901, state=JobState.CANCELLED, end=NOW + HOUR)
     found = known(store, busy_cluster_id, gone)
     assert (found.places[0].count, found.places[0].gave_up, found.places[0].open) == (0, 1, 1)
     assert found.places[0].covered is None
@@ -128,31 +132,36 @@ def test_one_that_gives_up_waiting_tells_nothing(store: Store, busy_cluster_id: 
     ],
 )
 def test_what_its_user_keeps_waiting_is_not_foretold(fields: dict[str, Any]) -> None:
-    assert is_plain(job(1))
-    assert not is_plain(job(1, **fields))
+    assert is_plain(read_new_job(1))
+    assert not is_plain(read_new_job(1, **fields))
 
 
 def test_nothing_is_foretold_from_little(store: Store, busy_cluster_id: int) -> None:
     with store.begin() as tx:
         few = [ran(300 + i, NOW - DAY, i, partition="cpu") for i in range(LEAST_SAMPLES - 1)]
         job_history.upsert_jobs(tx, busy_cluster_id, few)
-    looked(store, busy_cluster_id, job(901, partition="cpu"), job(902, partition="none"))
+    looked(
+        store,
+        busy_cluster_id,
+        read_new_job(901, partition="cpu"),
+        read_new_job(902, partition="none"),
+    )
     with store.read() as tx:
         assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {}
 
 
 def test_old_jobs_are_not_new_after_a_restart(store: Store, busy_cluster_id: int) -> None:
     foreteller = JobForecastRecorder(busy_cluster_id)
-    foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [job(901)]))
+    foreteller.record_new_jobs(store, Queue.from_jobs(NOW + 30, [read_new_job(901)]))
     foreteller.record_new_jobs(
-        store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)])
+        store, Queue.from_jobs(NOW + 90, [read_new_job(901), read_new_job(902, submit=NOW - DAY)])
     )
     with store.read() as tx:
         assert job_forecasts.count_open_forecasts(tx, busy_cluster_id, 0) == {}
 
 
 def test_a_burst_is_sampled_evenly() -> None:
-    burst = [job(i) for i in range(1, 1001)]
+    burst = [read_new_job(i) for i in range(1, 1001)]
     kept = [int(j.job_id) for j in sample_evenly(burst, MOST)]
     assert len(kept) == MOST
     assert (kept[0], kept[-1]) == (1, 1000)
@@ -198,7 +207,7 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
 def test_partitions_are_told_as_the_cluster_keeps_them_private(
     store: Store, busy_cluster_id: int
 ) -> None:
-    looked(store, busy_cluster_id, job(901))
+    looked(store, busy_cluster_id, read_new_job(901))
     known(store, busy_cluster_id, ran(901, NOW, HOUR))
     seen = {}
     for words in ((), ("partitions",), ("jobs",)):

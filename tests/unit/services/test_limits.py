@@ -9,17 +9,17 @@ from tests.support.chains import make_link
 HOUR = 3600
 
 
-def link(start: int | None, end: int | None = None, nodes: int = 1) -> Link:
+def make_ten_hour_link(start: int | None, end: int | None = None, nodes: int = 1) -> Link:
     return make_link("abcd1234", start=start, end=end, nodes=nodes, time_limit_s=10 * HOUR)
 
 
 @pytest.mark.parametrize(
     ("predecessor", "successor", "node_h"),
     [
-        (link(0, 4 * HOUR), link(2 * HOUR, nodes=3), 6.0),
-        (link(0, 4 * HOUR), link(5 * HOUR), 0.0),
-        (link(0), link(2 * HOUR), 8.0),
-        (link(0), link(None), 9.0),
+        (make_ten_hour_link(0, 4 * HOUR), make_ten_hour_link(2 * HOUR, nodes=3), 6.0),
+        (make_ten_hour_link(0, 4 * HOUR), make_ten_hour_link(5 * HOUR), 0.0),
+        (make_ten_hour_link(0), make_ten_hour_link(2 * HOUR), 8.0),
+        (make_ten_hour_link(0), make_ten_hour_link(None), 9.0),
     ],
     ids=["over", "none", "both run: to the limit", "freed, not started: from now"],
 )

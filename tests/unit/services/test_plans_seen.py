@@ -34,13 +34,13 @@ def out(eligible: int, **cells: str) -> str:
     return stands("(null)", **given | cells)
 
 
-def standby(store: Store) -> Link:
+def find_standby(store: Store) -> Link:
     return links(store)[2]
 
 
 def test_a_plan_is_read_where_squeue_shows_one(lab_store: Store) -> None:
     looked(lab_store, runs() + stands(PLAN.format(45)))
-    found = standby(lab_store)
+    found = find_standby(lab_store)
     assert (found.position, found.plan_min) == (Position.HELD, 45)
     assert (found.planned_release, found.planned_by) == (START + 45 * 60, Planner.LINK)
     assert (found.freed_at, found.freed_by) == (None, None)
@@ -58,13 +58,13 @@ def test_the_standbys_comment_tells_whose_plan_its_link_wrote(
     lab_store: Store, said: str, by: Planner
 ) -> None:
     looked(lab_store, runs() + stands(PLAN.format(45), Comment=f"{said} mirage:{CHAIN}:2"))
-    assert standby(lab_store).planned_by is by
+    assert find_standby(lab_store).planned_by is by
 
 
 @pytest.mark.parametrize("users", ["afterok:7?after:11+5", "afterany:11?after:7+5", "rubbish"])
 def test_what_is_no_plan_of_ours_has_no_horizon(lab_store: Store, users: str) -> None:
     looked(lab_store, runs() + stands(users))
-    assert (standby(lab_store).plan_min, standby(lab_store).planned_by) == (None, None)
+    assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_by) == (None, None)
 
 
 def test_of_a_predecessor_that_is_requeued_the_plan_stands_and_its_instant_is_not_known(
@@ -73,11 +73,11 @@ def test_of_a_predecessor_that_is_requeued_the_plan_stands_and_its_instant_is_no
     looked(lab_store, runs() + stands(PLAN.format(45)))
     waits = printed(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
     looked(lab_store, waits + stands(PLAN.format(45)), NOW + 60)
-    assert (standby(lab_store).plan_min, standby(lab_store).planned_release) == (45, None)
+    assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_release) == (45, None)
     again = runs(NOW + 200, SubmitTime=str(NOW))
     looked(lab_store, again + stands(PLAN.format(45)), NOW + 240)
-    assert standby(lab_store).planned_release == NOW + 200 + 45 * 60  # it counts anew
-    assert standby(lab_store).planned_by is Planner.LINK
+    assert find_standby(lab_store).planned_release == NOW + 200 + 45 * 60  # it counts anew
+    assert find_standby(lab_store).planned_by is Planner.LINK
 
 
 def planned_by(store: Store, by: Planner) -> None:
@@ -96,13 +96,16 @@ def test_a_plan_that_somebody_changed_or_took_away_is_theirs(
     planned_by(lab_store, by)
     for later in (60, 120):
         looked(lab_store, runs() + stands(changed), NOW + later)
-        assert standby(lab_store).planned_by is Planner.USER
+        assert find_standby(lab_store).planned_by is Planner.USER
 
 
 def test_the_running_link_may_plan_again(lab_store: Store) -> None:
     planned_by(lab_store, Planner.LINK)
     looked(lab_store, runs() + stands(PLAN.format(50)), NOW + 60)
-    assert (standby(lab_store).plan_min, standby(lab_store).planned_by) == (50, Planner.LINK)
+    assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_by) == (
+        50,
+        Planner.LINK,
+    )
 
 
 @pytest.mark.parametrize("by", list(Planner))
@@ -110,21 +113,24 @@ def test_slurm_released_it_by_the_plan(lab_store: Store, by: Planner) -> None:
     planned_by(lab_store, by)
     due = START + 45 * 60
     looked(lab_store, runs() + out(due + 22), due + 40)
-    found = standby(lab_store)
+    found = find_standby(lab_store)
     assert (found.position, found.freed_at, found.freed_by) == (Position.FREE, due + 22, by)
 
 
 def test_its_owner_let_it_go_before_the_plan_was_due(lab_store: Store) -> None:
     planned_by(lab_store, Planner.SERVICE)
     looked(lab_store, runs() + out(NOW + 30), NOW + 60)
-    assert (standby(lab_store).position, standby(lab_store).freed_at) == (Position.FREE, None)
+    assert (find_standby(lab_store).position, find_standby(lab_store).freed_at) == (
+        Position.FREE,
+        None,
+    )
 
 
 def test_what_became_eligible_at_its_predecessors_end_was_not_released(lab_store: Store) -> None:
     planned_by(lab_store, Planner.SERVICE)
     over = runs(State="COMPLETED", EndTime=str(NOW + 30))
     looked(lab_store, over + out(NOW + 31), NOW + 60)
-    assert standby(lab_store).freed_at is None
+    assert find_standby(lab_store).freed_at is None
 
 
 def test_a_plan_that_happened_while_nobody_looked_is_the_links(lab_store: Store) -> None:
@@ -132,13 +138,16 @@ def test_a_plan_that_happened_while_nobody_looked_is_the_links(lab_store: Store)
     eligible = NOW + 2000
     started = out(eligible, State="RUNNING", StartTime=str(eligible + 60), EndTime=str(END + HOUR))
     looked(lab_store, runs() + started, eligible + 300)
-    assert (standby(lab_store).freed_at, standby(lab_store).freed_by) == (eligible, Planner.LINK)
+    assert (find_standby(lab_store).freed_at, find_standby(lab_store).freed_by) == (
+        eligible,
+        Planner.LINK,
+    )
 
 
 def test_a_dependency_that_was_cleared_by_hand_in_sight_is_no_release(lab_store: Store) -> None:
     looked(lab_store, runs() + stands("afterany:11(unfulfilled)"))
     looked(lab_store, runs() + out(NOW + 30), NOW + 60)
-    assert standby(lab_store).freed_at is None
+    assert find_standby(lab_store).freed_at is None
 
 
 def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(lab_store: Store) -> None:
@@ -149,7 +158,10 @@ def test_accounting_tells_of_a_hand_over_that_was_planned_and_is_over(lab_store:
         now=END + 1000,
         accounting=True,
     )
-    assert (standby(lab_store).freed_at, standby(lab_store).freed_by) == (END - 1200, Planner.LINK)
+    assert (find_standby(lab_store).freed_at, find_standby(lab_store).freed_by) == (
+        END - 1200,
+        Planner.LINK,
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,4 +185,4 @@ def test_accounting_tells_of_none(
         now=end + 1000,
         accounting=True,
     )
-    assert standby(lab_store).freed_at is None
+    assert find_standby(lab_store).freed_at is None

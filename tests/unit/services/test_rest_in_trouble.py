@@ -23,7 +23,7 @@ from mirage.store.chains import decisions
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
 from tests.support.cluster.restd import FakeRestd
-from tests.support.cluster.restd import running as serving
+from tests.support.cluster.restd import serving_restd as serving
 from tests.support.cluster.tokens import jwt
 from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always

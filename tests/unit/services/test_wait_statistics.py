@@ -27,7 +27,7 @@ BEGIN = 1_800_057_600  # a midnight, UTC
 WITHIN = 0.05
 
 
-def job(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
+def read_record_after_wait(number: int, start: int | None, wait_s: int, **more: Any) -> Job:
     submit = (BEGIN if start is None else start) - wait_s
     state = JobState.PENDING if start is None else JobState.RUNNING
     told: dict[str, Any] = {"submit": submit, "eligible": submit, "start": start}
@@ -39,7 +39,7 @@ def some(count: int, seed: int = 1) -> list[Job]:
     """Over three days, of two partitions, all sizes and limits."""
     rng = Random(seed)  # noqa: S311 - no secret
     return [
-        job(
+        read_record_after_wait(
             i,
             BEGIN + rng.randrange(3 * DAY),
             int(rng.expovariate(1 / 7000)) if rng.random() < 0.7 else 0,
@@ -129,12 +129,17 @@ def test_late_updates_are_counted_where_they_belong(store: Store, cluster_id: in
     def by_day() -> list[int]:
         return [p.waits.jobs for p in ask(store, cluster_id).points]
 
-    pending, third = job(1, None, 0), job(3, BEGIN + HOUR, 600)
-    put(store, cluster_id, [pending, job(2, BEGIN + HOUR, 600), third])
+    pending, third = (
+        read_record_after_wait(1, None, 0),
+        read_record_after_wait(3, BEGIN + HOUR, 600),
+    )
+    put(store, cluster_id, [pending, read_record_after_wait(2, BEGIN + HOUR, 600), third])
     assert by_day() == [2, 0, 0]
     put(store, cluster_id, [reread_record(pending, state=JobState.RUNNING, start=BEGIN + 2 * DAY)])
     assert by_day() == [2, 0, 1]
-    second = job(2, BEGIN + HOUR, 600, state=JobState.COMPLETED, end=BEGIN + 2 * DAY)
+    second = read_record_after_wait(
+        2, BEGIN + HOUR, 600, state=JobState.COMPLETED, end=BEGIN + 2 * DAY
+    )
     corrected = reread_record(second, start=BEGIN + DAY, eligible=BEGIN + DAY - 60)
     put(store, cluster_id, [corrected])
     assert by_day() == [1, 1, 1]
@@ -145,7 +150,7 @@ def test_late_updates_are_counted_where_they_belong(store: Store, cluster_id: in
 
 
 def test_an_end_does_not_have_a_start_summed_again(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, [running := job(1, BEGIN + HOUR, 600)])
+    put(store, cluster_id, [running := read_record_after_wait(1, BEGIN + HOUR, 600)])
     ended = reread_record(running, state=JobState.TIMEOUT, end=BEGIN + 13 * HOUR)
     with store.begin() as tx:
         job_history.upsert_jobs(tx, cluster_id, [ended])
@@ -156,7 +161,9 @@ def test_what_is_behind_is_told_and_the_newest_is_summed_first(
     store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        job_history.upsert_jobs(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
+        job_history.upsert_jobs(
+            tx, cluster_id, [read_record_after_wait(i, BEGIN + i * DAY, 60) for i in range(3)]
+        )
     assert ask(store, cluster_id).behind_h == 3
     clock = iter((0.0, 0.0, 1.0))  # one day is summed, then the time is up
     assert not wait_statistics.refresh_sums(
@@ -170,7 +177,11 @@ def test_what_is_behind_is_told_and_the_newest_is_summed_first(
 
 
 def test_waits_of_few_jobs_are_not_told(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, [job(i, BEGIN + i, 60, nodes=1 if i < 4 else 2) for i in range(20)])
+    put(
+        store,
+        cluster_id,
+        [read_record_after_wait(i, BEGIN + i, 60, nodes=1 if i < 4 else 2) for i in range(20)],
+    )
     found = ask(store, cluster_id, least=10)
     assert {g.name: (g.waits.jobs, g.waits.p50_s is None) for g in found.sizes} == {
         "1": (4, True),

@@ -8,7 +8,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.sim.arrays.layout import ID
 from mirage.sim.checkpoints import ReplayCheckpoints
 from mirage.sim.simulator import Simulator
-from tests.support.sim.scenes import T0, job, site
+from tests.support.sim.scenes import T0, job_at, site
 
 _TABLE = workloads.whole_nodes(400, 1.05)
 _PARAMS = workloads.whole_node_params()
@@ -36,9 +36,9 @@ def test_an_instant_from_the_library_is_that_of_a_replay() -> None:
 
 
 def test_what_is_done_to_one_changes_no_other() -> None:
-    library = ReplayCheckpoints(Simulator(site(), [job(1, 100, nodes=4)], now=T0), T0 + DAY_S)
+    library = ReplayCheckpoints(Simulator(site(), [job_at(1, 100, nodes=4)], now=T0), T0 + DAY_S)
     changed = library.fork_at(T0 + 50)
-    changed.inject(job(0, nodes=4, limit=5000))
+    changed.inject(job_at(0, nodes=4, limit=5000))
     changed.advance(T0 + 110)
     # On the grid of a minute.
     assert changed.compute_planned_starts() == {1: T0 + 5100}

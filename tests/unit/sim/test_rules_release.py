@@ -11,7 +11,7 @@ from mirage.sim.slurm_release import (
     is_version,
 )
 from mirage.sim.types import Partition, Reservation, SelectType
-from tests.support.sim.scenes import Scene, Side, job, site
+from tests.support.sim.scenes import Scene, Side, job_at, site
 
 OLD, NEWER, NEWEST = "22.05.8", "24.11.5", "26.05.5"
 ALONE = (Partition(nodes=(0,)), Partition(name="b", nodes=(1, 2, 3)))
@@ -48,15 +48,15 @@ def test_what_is_no_release_is_none() -> None:
 @pytest.mark.parametrize(("version", "start"), [(OLD, 660), (NEWER, 720), (NEWEST, 720)])
 def test_the_end_of_a_plan_is_on_the_grid(side: Side, version: str, start: int) -> None:
     params = site(partitions=ALONE, slurm_version=version, **NO_BACKFILL)
-    jobs = [job(1), job(2, 5, limit=90), job(3, 6, limit=60)]
+    jobs = [job_at(1), job_at(2, 5, limit=90), job_at(3, 6, limit=60)]
     assert Scene(side, params, *jobs).until(10).plans() == {2: 600, 3: start}
 
 
 @pytest.mark.parametrize(("version", "start"), [(OLD, 130), (NEWER, 130), (NEWEST, 110)])
 def test_ends_within_a_window_are_looked_at_together(side: Side, version: str, start: int) -> None:
     params = site(partitions=ALONE, slurm_version=version, nodes=4, **NO_BACKFILL)
-    busy = [job(i, limit=90 + 10 * i, partition="b") for i in (1, 2)]
-    jobs = [*busy, job(3, limit=130, partition="b"), job(4, 5, nodes=2, partition="b")]
+    busy = [job_at(i, limit=90 + 10 * i, partition="b") for i in (1, 2)]
+    jobs = [*busy, job_at(3, limit=130, partition="b"), job_at(4, 5, nodes=2, partition="b")]
     # 1 to 3 have nodes 1 to 3 to 100, 110 and 130, and 4 would be given nodes 1 and 2.
     assert Scene(side, params, *jobs).until(10).plans() == {4: start}
 
@@ -69,14 +69,14 @@ def test_tasks_are_planned_up_to_their_array_s_limit(
     side: Side, version: str, plans: dict[int, int]
 ) -> None:
     params = site(partitions=ALONE, slurm_version=version, bf_resolution_s=20, **NO_BACKFILL)
-    tasks = [job(i, 5, limit=100, array_id=7, array_limit=1) for i in (2, 3, 4)]
-    assert Scene(side, params, job(1), *tasks).until(10).plans() == plans
+    tasks = [job_at(i, 5, limit=100, array_id=7, array_limit=1) for i in (2, 3, 4)]
+    assert Scene(side, params, job_at(1), *tasks).until(10).plans() == plans
 
 
 @pytest.mark.parametrize(("version", "node"), [(OLD, 3), (NEWER, 3), (NEWEST, 0)])
 def test_a_job_of_one_node_gets_the_lowest(side: Side, version: str, node: int) -> None:
     params = site(partitions=(Partition(), Partition(name="b", nodes=(2,))), slurm_version=version)
-    scene = Scene(side, params, job(1, partition="b"), job(2, 5)).until(10)
+    scene = Scene(side, params, job_at(1, partition="b"), job_at(2, 5)).until(10)
     # Nodes 0 and 1 are a run, and node 3 is a shorter one.
     assert scene.nodes(2) == (node,)
 
@@ -84,9 +84,9 @@ def test_a_job_of_one_node_gets_the_lowest(side: Side, version: str, node: int) 
 @pytest.mark.parametrize(("version", "node"), [(OLD, 3), (NEWER, 0), (NEWEST, 0)])
 def test_free_cpus_count_in_22_05_alone(side: Side, version: str, node: int) -> None:
     params = site(select_type=SelectType.CONS_TRES, slurm_version=version)
-    busy = [job(1, cpus=4, node_list=(1,)), job(2, cpus=4, node_list=(2,))]
-    busy.append(job(3, cpus=1, node_list=(3,)))
-    scene = Scene(side, params, *busy, job(4, 5, cpus=1)).until(10)
+    busy = [job_at(1, cpus=4, node_list=(1,)), job_at(2, cpus=4, node_list=(2,))]
+    busy.append(job_at(3, cpus=1, node_list=(3,)))
+    scene = Scene(side, params, *busy, job_at(4, 5, cpus=1)).until(10)
     # Nodes 0 and 3 are a run each, and node 3 has fewer CPUs left.
     assert scene.nodes(4) == (node,)
 
@@ -107,5 +107,5 @@ def test_a_plan_may_meet_a_reservation_that_begins_later(
     began = 1_200_000
     kept = Reservation(start=began + 1000, end=began + 4620, nodes=(0,))
     params = site(partitions=ALONE, reservations=(kept,), slurm_version=version, **NO_BACKFILL)
-    jobs = [job(1), job(2, 5, limit=900)]
+    jobs = [job_at(1), job_at(2, 5, limit=900)]
     assert Scene(side, params, *jobs).until(10).plans() == {2: start}

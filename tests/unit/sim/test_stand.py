@@ -4,7 +4,7 @@ import pytest
 
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Partition
-from tests.support.sim.scenes import T0, job, site
+from tests.support.sim.scenes import T0, job_at, site
 
 _FAIR = {
     "priority_weight_fairshare": 1000,
@@ -19,9 +19,9 @@ _ALICE, _BOB = ("lab", "alice"), ("lab", "bob")
 def _stood(usage: dict[tuple[str, str], float] | None, ticked_at: int | None = None) -> Simulator:
     """Alice has three of four nodes, and waits with bob for all four; his job came later."""
     params = site(partitions=(Partition(),), **_FAIR)
-    running = job(1, nodes=3, limit=2000, user="alice", account="lab")
+    running = job_at(1, nodes=3, limit=2000, user="alice", account="lab")
     waiting = [
-        job(number, nodes=4, user=user, account="lab", priority=500)
+        job_at(number, nodes=4, user=user, account="lab", priority=500)
         for number, user in ((2, "alice"), (3, "bob"))
     ]
     return Simulator.from_queue(
@@ -68,7 +68,7 @@ def test_without_usage_all_keep_the_fair_share_that_is_in_their_priorities() -> 
 def test_users_without_jobs_count_in_what_a_rank_is_worth() -> None:
     # 1000 points over three users, two of them ahead of her.
     twin = _stood({_ALICE: 9.0, _BOB: 2.0, ("lab", "carol"): 1.0})
-    fresh = twin.inject(job(0, nodes=4, user="alice", account="lab"))
+    fresh = twin.inject(job_at(0, nodes=4, user="alice", account="lab"))
     record = twin.find(fresh)
     assert record is not None
     assert record.priority == 333

@@ -26,14 +26,14 @@ def told(captures: Captures) -> Told:
     return Told(squeue.parse_queue(answer, captures.taken_at(), SEPARATOR), captures)
 
 
-def _job(told: Told, fate: str) -> Job:
+def _find_job_by_fate(told: Told, fate: str) -> Job:
     job = told.queue.find_job(told.by.job_id(fate))
     assert job is not None, fate
     return job
 
 
 def test_a_running_job_is_told_in_full(told: Told) -> None:
-    job = _job(told, "running")
+    job = _find_job_by_fate(told, "running")
     assert job.state is JobState.RUNNING
     assert (job.user, job.uid, job.account, job.qos) == (
         "alice",
@@ -77,7 +77,7 @@ def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
 
 
 def test_a_standby_is_not_eligible_and_names_its_predecessor(told: Told) -> None:
-    job = _job(told, "successor")
+    job = _find_job_by_fate(told, "successor")
     assert job.state is JobState.PENDING
     assert job.reason == "Dependency"
     assert job.dependency == f"afterany:{told.by.job_id('running')}(unfulfilled)"
@@ -87,7 +87,7 @@ def test_a_standby_is_not_eligible_and_names_its_predecessor(told: Told) -> None
 
 
 def test_a_pending_job_has_the_start_that_backfill_plans(told: Told) -> None:
-    job = _job(told, "resources")
+    job = _find_job_by_fate(told, "resources")
     assert job.reason == "Resources"
     assert job.planned_start is not None
     assert job.planned_start > told.by.taken_at()
@@ -96,26 +96,30 @@ def test_a_pending_job_has_the_start_that_backfill_plans(told: Told) -> None:
 
 
 def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(told: Told) -> None:
-    assert _job(told, "array-pending").state is JobState.PENDING
+    assert _find_job_by_fate(told, "array-pending").state is JobState.PENDING
     shown = squeue.parse_jobs(told.by.answer("squeue.txt"), SEPARATOR)
     arrays = {job.job_id for job in shown if job.array}
     assert arrays == {told.by.job_id("array-pending"), told.by.job_id("array-running")}
-    tasks = [j for j in shown if j.submit == _job(told, "array-running").submit and not j.array]
+    tasks = [
+        j
+        for j in shown
+        if j.submit == _find_job_by_fate(told, "array-running").submit and not j.array
+    ]
     assert [task.state for task in tasks if task.user == "bob"] == [JobState.RUNNING] * 2
 
 
 def test_a_het_job_is_one_job_with_the_resources_of_all_components(told: Told) -> None:
-    job = _job(told, "het")
+    job = _find_job_by_fate(told, "het")
     assert (job.nodes, job.cpus, job.gpus) == (2, 6, 3)
     assert job.node_list.count("gpu") == 2
     assert told.queue.find_job(type(job.job_id)(job.job_id + 1)) is None
 
 
 def test_limits_and_ends_without_a_limit(told: Told) -> None:
-    unlimited = _job(told, "unlimited")
+    unlimited = _find_job_by_fate(told, "unlimited")
     assert (unlimited.time_limit_s, unlimited.end) == (UNLIMITED, None)
-    assert _job(told, "no-limit-debug").time_limit_s == 1800
-    assert _job(told, "over-limit").time_limit_s == 5 * 86400
+    assert _find_job_by_fate(told, "no-limit-debug").time_limit_s == 1800
+    assert _find_job_by_fate(told, "over-limit").time_limit_s == 5 * 86400
 
 
 @pytest.mark.parametrize(
@@ -137,24 +141,24 @@ def test_limits_and_ends_without_a_limit(told: Told) -> None:
 def test_each_fate_has_its_state_and_reason(
     told: Told, fate: str, state: JobState, reason: str
 ) -> None:
-    job = _job(told, fate)
+    job = _find_job_by_fate(told, fate)
     assert (job.state, job.reason) == (state, reason)
 
 
 def test_a_drained_node_that_a_job_asks_for_is_told_in_the_releases_words(told: Told) -> None:
-    job = _job(told, "down-node")
+    job = _find_job_by_fate(told, "down-node")
     assert (job.state, job.reason) == (JobState.PENDING, told.by.expected()["drained"])
 
 
 @pytest.mark.parametrize("fate", ["cancelled-held", "cancelled-dependent", "deadline"])
 def test_a_job_that_ended_without_running_has_no_start(told: Told, fate: str) -> None:
-    job = _job(told, fate)
+    job = _find_job_by_fate(told, fate)
     assert job.start is None
     assert job.end is not None
 
 
 def test_a_requeued_job_is_submitted_anew(told: Told) -> None:
-    assert _job(told, "requeued").submit > _job(told, "completed").submit
+    assert _find_job_by_fate(told, "requeued").submit > _find_job_by_fate(told, "completed").submit
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ def test_a_requeued_job_is_submitted_anew(told: Told) -> None:
 def test_a_users_text_comes_through_whole_and_breaks_nothing(
     told: Told, fate: str, name: str
 ) -> None:
-    assert _job(told, fate).name == name
+    assert _find_job_by_fate(told, fate).name == name
 
 
 def test_every_job_is_there_once(told: Told) -> None:

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from mirage.domain.access.caller import OwnRows
-from mirage.domain.chain import ChainId, ChainState, Link, LinkState
+from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.domain.chain_cause import ChainRisk, Risk
-from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.access import sessions
 from mirage.store.chains import chain_ranking, chains
@@ -92,15 +91,8 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
         chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
         (first,) = chains.list_links(tx, chain_id)
         for index, limit_s in ((2, 500), (3, None)):
-            link = Link(
-                chain_id=chain_id,
-                index=index,
-                job_id=JobId(index),
-                submit=0,
-                state=LinkState.RUNNING,
-                start=10,
-                time_limit_s=limit_s,
-            )
+            running = {"state": LinkState.RUNNING, "start": 10, "time_limit_s": limit_s}
+            link = make_link(chain_id, index, index, **running)
             chains.save_link(tx, cluster_id, link)
         assert first.get_planned_end() == 100
         (place,) = chain_ranking.list_by_risk(tx, cluster_id, ALL, limit=10)

@@ -36,7 +36,7 @@ def saying(new: NewDecision, **changes: object) -> NewDecision:
     return replace(new, decision=replace(new.decision, **changes))  # type: ignore[arg-type]
 
 
-def record(store: Store, cluster_id: int, *new: NewDecision) -> list[int]:
+def record_decisions(store: Store, cluster_id: int, *new: NewDecision) -> list[int]:
     with store.begin() as tx:
         return [decisions.record_decision(tx, cluster_id, n) for n in new]
 
@@ -51,7 +51,7 @@ FREE = saying(WAIT, action=Action.FREE, reason="5.2 h left, less than 6.0 h")
 
 
 def test_decision_comes_back_with_what_it_was_made_from(store: Store, cluster_id: int) -> None:
-    (decision_id,) = record(store, cluster_id, WAIT)
+    (decision_id,) = record_decisions(store, cluster_id, WAIT)
     assert rows(store) == [
         DecisionRow(
             id=decision_id,
@@ -74,7 +74,7 @@ def test_decision_comes_back_with_what_it_was_made_from(store: Store, cluster_id
 
 
 def test_decision_without_forecast(store: Store, cluster_id: int) -> None:
-    record(store, cluster_id, saying(WAIT, forecast=None))
+    record_decisions(store, cluster_id, saying(WAIT, forecast=None))
     assert rows(store)[0].forecast is None
 
 
@@ -91,14 +91,14 @@ def test_decision_without_forecast(store: Store, cluster_id: int) -> None:
 def test_only_a_move_in_act_mode_is_an_intention(
     store: Store, cluster_id: int, mode: Mode, action: Action, effect: Effect
 ) -> None:
-    record(store, cluster_id, replace(saying(WAIT, action=action), mode=mode))
+    record_decisions(store, cluster_id, replace(saying(WAIT, action=action), mode=mode))
     assert rows(store)[0].effect is effect
     with store.read() as tx:
         assert len(decisions.list_intended(tx, cluster_id)) == (effect is Effect.INTENDED)
 
 
 def test_settled_intention_is_one_no_more(store: Store, cluster_id: int) -> None:
-    first, second = record(store, cluster_id, FREE, FREE)
+    first, second = record_decisions(store, cluster_id, FREE, FREE)
     with store.begin() as tx:
         assert [d.id for d in decisions.list_intended(tx, cluster_id)] == [first, second]
         decisions.settle_decision(tx, first, Effect.DONE)
@@ -127,7 +127,7 @@ def test_repeated_wait_is_counted_and_shows_its_newest_numbers(
         )
         for i in range(60)
     ]
-    assert len(set(record(store, cluster_id, *minutes))) == 1
+    assert len(set(record_decisions(store, cluster_id, *minutes))) == 1
     (row,) = rows(store)
     assert (row.at, row.last_at, row.repeats) == (1000, 1000 + 59 * 60, 59)
     assert row.reason == minutes[-1].decision.reason
@@ -136,19 +136,19 @@ def test_repeated_wait_is_counted_and_shows_its_newest_numbers(
 
 def test_run_is_broken_after_an_hour(store: Store, cluster_id: int) -> None:
     hours = [replace(WAIT, at=1000 + 60 * i) for i in range(3 * 60)]
-    record(store, cluster_id, *hours)
+    record_decisions(store, cluster_id, *hours)
     assert [r.repeats for r in rows(store)] == [59] * 3
 
 
 def test_repeated_shadow_move_keeps_the_first(store: Store, cluster_id: int) -> None:
     shadow = replace(FREE, mode=Mode.SHADOW)
-    record(store, cluster_id, shadow, replace(shadow, at=1060, time_left_s=1))
+    record_decisions(store, cluster_id, shadow, replace(shadow, at=1060, time_left_s=1))
     (row,) = rows(store)
     assert (row.at, row.last_at, row.repeats, row.time_left_s) == (1000, 1060, 1, 18720)
 
 
 def test_moves_that_act_are_never_counted_together(store: Store, cluster_id: int) -> None:
-    record(store, cluster_id, FREE, replace(FREE, at=1060))
+    record_decisions(store, cluster_id, FREE, replace(FREE, at=1060))
     assert [r.repeats for r in rows(store)] == [0, 0]
 
 
@@ -165,17 +165,17 @@ def test_moves_that_act_are_never_counted_together(store: Store, cluster_id: int
 def test_what_differs_is_a_row_of_its_own(
     store: Store, cluster_id: int, other: NewDecision
 ) -> None:
-    record(store, cluster_id, WAIT, replace(other, at=1060))
+    record_decisions(store, cluster_id, WAIT, replace(other, at=1060))
     assert len(rows(store)) == 2
 
 
 def test_wait_after_a_move_is_a_row_of_its_own(store: Store, cluster_id: int) -> None:
-    record(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, at=1120))
+    record_decisions(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, at=1120))
     assert len(rows(store)) == 3
 
 
 def test_last_is_the_links_newest(store: Store, cluster_id: int) -> None:
-    record(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, index=3))
+    record_decisions(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, index=3))
     with store.read() as tx:
         found = decisions.find_last_decision(tx, CHAIN.chain_id, 2)
         assert found is not None
@@ -184,7 +184,7 @@ def test_last_is_the_links_newest(store: Store, cluster_id: int) -> None:
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
-    ids = record(store, cluster_id, *(replace(FREE, at=1000 + i) for i in range(5)))
+    ids = record_decisions(store, cluster_id, *(replace(FREE, at=1000 + i) for i in range(5)))
     seen: list[int] = []
     with store.read() as tx:
         while page := decisions.list_decisions(

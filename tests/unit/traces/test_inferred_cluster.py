@@ -119,18 +119,18 @@ def test_a_limit_is_what_several_users_reach_and_nobody_exceeds() -> None:
     assert infer_running_limit(users, logged(start, end), until=1) == 0
 
 
-def job(number: int, submit: int, name: str, nodes: int = 1) -> SimJob:
+def make_named_job(number: int, submit: int, name: str, nodes: int = 1) -> SimJob:
     return make_sim_job(number, submit=submit, limit_s=9, user="a", name=name, nodes=nodes)
 
 
 def test_chains_are_jobs_of_one_stem_that_start_when_the_one_before_ends() -> None:
-    jobs = [job(i, i, f"step.{i}") for i in range(1, 5)]
+    jobs = [make_named_job(i, i, f"step.{i}") for i in range(1, 5)]
     log = logged([1, 3600, 7230, 10800], [3600, 7200, 10800, 14400])
     found = find_hidden_chains(jobs, log, FOREVER)
     assert (found.chains, found.jobs) == (1, 3)
     assert found.wait_h * 3600 == 3600 - 2 + 7230 - 3 + 10800 - 4
     assert find_hidden_chains(jobs, log, until=10000).chains == 0
-    other = [job(i, i, f"step.{i}", nodes=i) for i in range(1, 5)]
+    other = [make_named_job(i, i, f"step.{i}", nodes=i) for i in range(1, 5)]
     assert find_hidden_chains(other, log, FOREVER).chains == 0
     loose = logged([1, 3661, 7330, 10900], [3600, 7200, 10800, 14400])
     assert find_hidden_chains(jobs, loose, FOREVER).chains == 0
