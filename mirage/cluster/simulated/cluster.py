@@ -1,4 +1,4 @@
-"""SimulatedCluster: ports.Cluster over the simulator, with chain users who live in it."""
+"""Implements ports.Cluster over the simulator, with simulated users of chains."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from mirage.sim.types import Event, EventKind, JobRecord, Outage, Params, SimJob
 from mirage.slurm.text import holds
 
 MIN_JOB_AGE_S = 300
-"""slurm.conf's default MinJobAge: how long an ended job stays in the queue's answer."""
+"""Seconds for which an ended job stays in the queue's answer: slurm.conf's default MinJobAge."""
 REQUEUE_WAIT_S = 120
-"""How long Slurm holds back a requeued job."""
+"""Seconds for which Slurm holds back a requeued job."""
 
 
 _SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
-"""What the links' own guards keep to, for a service that nobody told of the chain."""
+"""The settings that the links' guards keep to if the service has no registration of the chain."""
 
 
 def _format_comment(mark: Mark) -> str:
@@ -33,7 +33,7 @@ def _format_comment(mark: Mark) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChainUser:
-    """The knowledge of a chain's link: how long the chain is, and what its own job looks like."""
+    """What a chain's link knows: the length of the chain, and its own job."""
 
     links: int
     job: SimJob
@@ -50,19 +50,19 @@ class SimulatedCluster:
         now: int | None = None,
         partition: str = "",
     ) -> None:
-        """`partition`: where chains are submitted; the default one unless named."""
+        """`partition` is where chains are submitted; empty: the default partition."""
         self.params = params
         self.partition = partition or params.partitions[0].name
         self.simulator = Simulator(params, workload, now=now)
         self._words = SlurmTranslator(params)
         self._chains: dict[ChainId, _ChainUser] = {}
         self._links: dict[Mark, int] = {}
-        """The standby that was put in place for a link, by job id."""
+        """Jobs of the standbys that were submitted for links."""
         self._pinned: set[int] = set()
         self._runs: dict[int, JobRecord] = {}
         """Running jobs as they started: what accounting keeps of a run that is requeued."""
         self._requeued: list[Job] = []
-        """Runs that ended by being requeued, in that order."""
+        """Runs that ended by a requeue, in that order."""
         self._resubmitted: dict[int, int] = {}
         """When a job was requeued last: the submit time that Slurm shows of it from then on."""
 
@@ -76,7 +76,7 @@ class SimulatedCluster:
         self._process_events(self.simulator.advance(until))
 
     def _get_next_instant(self) -> int:
-        """At which a link may start."""
+        """Return the next instant at which a link may start."""
         return self.simulator.find_next_instant() if self._chains else FAR
 
     def submit_chain(
@@ -111,16 +111,17 @@ class SimulatedCluster:
         return job_id
 
     def requeue_job(self, job_id: JobId) -> None:
-        """scontrol requeue: a running job ends there and waits again."""
+        """Requeue as scontrol does: a running job ends and waits again."""
         self.simulator.requeue(job_id)
         self._record_requeue(job_id, self.simulator.now)
 
     def hold_by_hand(self, job_id: JobId, *, admin: bool = False) -> None:
-        """scontrol uhold by the job's owner; `admin`: scontrol hold by an admin."""
+        """Hold a job as its owner does with scontrol uhold. `admin`: as an admin does with scontrol
+        hold."""
         self.simulator.hold(job_id, admin=admin)
 
     def release_by_hand(self, job_id: JobId) -> None:
-        """scontrol release by an admin: whosever the hold is."""
+        """Release a job as an admin does with scontrol release, whoever holds it."""
         self.simulator.release(job_id)
 
     def set_node_outage(self, name: str, outage: Outage) -> None:
@@ -165,7 +166,7 @@ class SimulatedCluster:
         return record is not None and not record.state.has_ended
 
     def _record_requeue(self, job_id: int, at: int) -> None:
-        """Slurm keeps the run that ended as a record of its own, and resets the submit time."""
+        """Record the ended run by itself, and reset the job's submit time, as Slurm does."""
         run = self._runs.pop(job_id, None)
         if run is None:
             return
@@ -175,7 +176,8 @@ class SimulatedCluster:
         self._resubmitted[job_id] = max(at, ended.submit + 1)
 
     def _end_chain(self, record: JobRecord) -> None:
-        """scancel of a running link ends its chain: the standby's guard ends it unrun."""
+        """End the chain whose running link was cancelled: the standby's guard ends without
+        running."""
         mark = find_mark(record.job.comment)
         if mark is None or self._chains.pop(mark.chain_id, None) is None:
             return
@@ -189,7 +191,7 @@ class SimulatedCluster:
         return self.simulator.now
 
     def fetch_queue(self) -> Queue:
-        """Pending jobs in priority order first, then held ones, running ones, those just ended."""
+        """Return pending jobs by priority, then held, running and recently ended jobs."""
         sim = self.simulator
         starts = sim.compute_planned_starts()
         pending = sim.list_pending()
@@ -272,7 +274,7 @@ class SimulatedCluster:
         self._process_events(self.simulator.advance(self.read_clock()))
 
     def _check_owner(self, job_id: JobId, owner: int) -> None:
-        """A job that is not there is left to the simulator to refuse."""
+        """Check the job's owner. The simulator itself refuses a missing job."""
         record = self.simulator.find(job_id)
         if record is not None:
             refuse_another_owner(job_id, self._words.get_uid(record.job.user), owner)
@@ -313,7 +315,8 @@ class SimulatedCluster:
         return job if submit is None else replace(job, submit=submit)
 
     def _compute_reasons(self, pending: Sequence[JobRecord]) -> dict[int, str]:
-        """Slurm's words: a partition's first waits for Resources, those behind it for Priority."""
+        """Return Slurm's reasons: the first job of a partition waits for Resources, those behind
+        for Priority."""
         reasons: dict[int, str] = {}
         headed: set[str] = set()
         for record in pending:
@@ -329,7 +332,7 @@ class SimulatedCluster:
         return reasons
 
     def _explain_ineligible(self, record: JobRecord) -> str:
-        """Why a job is not eligible; empty where it is, or is no longer pending."""
+        """Return why a job is not eligible; empty: it is eligible, or no longer pending."""
         if record.state is not JobState.PENDING or record.eligible is not None:
             return ""
         if record.held:

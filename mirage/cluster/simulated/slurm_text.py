@@ -1,4 +1,4 @@
-"""Slurm's words for what the simulator says in numbers: jobs, nodes, dependency lists."""
+"""Converts the simulator's numbers to Slurm's text: jobs, nodes, dependency lists."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from mirage.sim.types import DEFAULT_QOS, JobRecord, Outage, Params, Partition, 
 
 _FIRST_UID = 10001
 _ACCOUNT = "sim"
-"""Of jobs that name none."""
+"""The account of jobs that name none."""
 
 
 class SlurmTranslator:
@@ -38,28 +38,29 @@ class SlurmTranslator:
         return self._uids.setdefault(user, _FIRST_UID + len(self._uids))
 
     def get_node_number(self, name: str) -> int:
-        """Raises ClusterRefused for a name that no node has."""
+        """Return the number of the node. Raises ClusterRefused for an unknown name."""
         if name not in self._numbers:
             raise ClusterRefused(f"Invalid node name specified: {name}")
         return self._numbers[name]
 
     def parse_node_list(self, node_list: str) -> tuple[int, ...]:
-        """Ascending; `node_list` is names with commas between, as `Job.node_list` is here."""
+        """Return the numbers of nodes, ascending. `node_list` is names with commas, as in
+        `Job.node_list` here."""
         return tuple(sorted({self.get_node_number(name) for name in node_list.split(",")}))
 
     def format_node_list(self, nodes: Sequence[int]) -> str:
-        """The inverse of `parse_node_list`, in the order of `build_nodes`."""
+        """Format numbers as `parse_node_list` reads them, in the order of `build_nodes`."""
         return ",".join(self._names[i] for i in nodes)
 
     def parse_dependency(self, dependency: str) -> DependencyList:
-        """The list's terms; ClusterRefused for what the simulator does not have."""
+        """Parse the list. Raises ClusterRefused for what the simulator does not have."""
         try:
             return parse_dependency_list(dependency)
         except MalformedText as error:
             raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
 
     def build_job(self, record: JobRecord, *, planned: int | None, reason: str) -> Job:
-        """`planned`: the start that backfill plans for it."""
+        """Build the job. `planned` is the start that backfill plans for it."""
         job = record.job
         cpus, gpus = self._count_taken(record)
         pending = record.state is JobState.PENDING
@@ -96,7 +97,7 @@ class SlurmTranslator:
         )
 
     def build_nodes(self, uses: Sequence[tuple[int, int, Outage]]) -> tuple[Node, ...]:
-        """All nodes; `uses`: CPUs and GPUs given away of each, and what happened to it last."""
+        """Build all nodes. `uses` has the used CPUs and GPUs of each node, and its last outage."""
         return tuple(
             Node(
                 name=self._names[i],
@@ -111,7 +112,8 @@ class SlurmTranslator:
         )
 
     def _count_taken(self, record: JobRecord) -> tuple[int, int]:
-        """CPUs and GPUs that it has or, where it has no nodes yet, would have of alike nodes."""
+        """Return the job's CPUs and GPUs or, without nodes yet, those it would have on equal
+        nodes."""
         job = record.job
         if not self._is_whole_node(job):
             return job.nodes * max(job.cpus, 1), job.nodes * job.gpus
@@ -129,7 +131,7 @@ class SlurmTranslator:
 
 
 def _list_capacities(params: Params) -> list[tuple[int, int]]:
-    """CPUs and GPUs of each node."""
+    """Return the CPUs and GPUs of each node."""
     if not params.node_groups:
         return [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
     return [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
@@ -142,7 +144,7 @@ def _format_exit_code(state: JobState) -> str:
 
 
 def _format_node_state(used: int, cpus: int, outage: Outage) -> str:
-    """sinfo's word."""
+    """Return sinfo's state."""
     if outage is Outage.DOWN:
         return "down"
     if outage is Outage.DRAIN:

@@ -1,4 +1,4 @@
-"""QOS and shares of accounting to the simulator's, and what of them it does not do."""
+"""Converts QOS and shares of accounting to the simulator's, with notes on what it cannot do."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,16 +9,16 @@ from mirage.sim.types import Qos
 from mirage.slurm.commands.sacctmgr import AssociationRecord, QosRecord
 
 _NAMED = 5
-"""In one sentence; a site may have hundreds."""
+"""The most names in one sentence, as a site may have hundreds."""
 _ENFORCE_LIMITS = frozenset({"limits", "safe", "all"})
 _LIMITED = {"cpu": "max_cpus_pu", "mem": "max_memory_mib_pu", "node": "max_nodes_pu"}
 _ROOT = "root"
 _OVERRIDES = "PartitionTimeLimit"
-"""The flag of a QOS that the simulator has: MaxTime of partitions does not bind its jobs."""
+"""The only flag of a QOS that the simulator knows: MaxTime of partitions does not bind its jobs."""
 
 
 def has_enforced_limits(config: Mapping[str, str]) -> bool:
-    """AccountingStorageEnforce: without it, sacctmgr's limits bind nobody."""
+    """Return whether sacctmgr's limits bind anybody (AccountingStorageEnforce)."""
     words = config.get("AccountingStorageEnforce", "").lower().split(",")
     return bool(_ENFORCE_LIMITS & {word.strip() for word in words})
 
@@ -26,7 +26,7 @@ def has_enforced_limits(config: Mapping[str, str]) -> bool:
 def convert_qos(
     shown: Sequence[QosRecord], associations: Sequence[AssociationRecord], *, limits: bool
 ) -> tuple[tuple[Qos, ...], list[str]]:
-    """The QOS, the default first; without their limits where `limits` is false."""
+    """Return the QOS, the default first, and notes. `limits` False: the limits are left out."""
     notes: list[str] = []
     found = tuple(_convert_one_qos(one, notes, limits=limits) for one in shown)
     if not limits and any(q.max_jobs_pu or q.max_submit_pu or q.max_tres_pu for q in shown):
@@ -78,29 +78,31 @@ def _choose_default(
 def convert_shares(
     associations: Sequence[AssociationRecord],
 ) -> tuple[tuple[tuple[str, int], ...], list[str]]:
-    """Shares by account, and what the simulator's two levels leave out."""
+    """Return shares by account, and notes on what the simulator's two levels leave out."""
     accounts = [a for a in associations if not a.user]
     users = [a for a in associations if a.user]
     shares = {a.account: 1 if a.share is None else a.share for a in accounts if a.account != _ROOT}
     notes: list[str] = []
     nested = sorted({a.account for a in accounts if a.parent not in {"", _ROOT}})
     if nested:
-        notes.append(f"Accounts below accounts stand beside them: {_format_some(nested)}.")
+        notes.append(
+            f"Accounts below other accounts count as their equals: {_format_some(nested)}."
+        )
     alike = {a.user for a in users if a.share is None}
     if alike:
         notes.append(
-            f"Fairshare=parent: Slurm ranks these users of an account alike, the simulator by "
-            f"what each used: {_format_some(alike)}."
+            f"Fairshare=parent: Slurm ranks these users of an account equally, the simulator by "
+            f"what each user used: {_format_some(alike)}."
         )
     merged = {a.account for a in accounts if a.share is None}
     if merged:
         notes.append(
-            f"Fairshare=parent of accounts: here they have one share: {_format_some(merged)}."
+            f"Fairshare=parent: accounts with one share in this file: {_format_some(merged)}."
         )
     own = {a.user for a in users if a.share not in {None, 1}}
     if own:
         notes.append(
-            f"Users have equal shares in the simulator, here not all: {_format_some(own)}."
+            f"Users have equal shares in the simulator, but not on this site: {_format_some(own)}."
         )
     limited = [a for a in associations if a.limits]
     if limited:

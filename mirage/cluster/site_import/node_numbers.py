@@ -1,15 +1,16 @@
-"""Node names of Slurm's answers as the simulator's numbers."""
+"""Converts node names of Slurm's answers to the simulator's numbers."""
 
 from collections.abc import Mapping, Sequence
 
 _NAMED = 8
-"""In one sentence; a site may have hundreds."""
+"""The most names in one sentence, as a site may have hundreds."""
 
 
 def map_node_numbers(
     names: Sequence[str], number_of: Mapping[str, int], whose: str, notes: list[str]
 ) -> tuple[int, ...]:
-    """Ascending, each once; what scontrol does not show is said and left out."""
+    """Return numbers, ascending, each once. Nodes that scontrol does not show are left out, with a
+    note."""
     unknown = [name for name in names if name not in number_of]
     if unknown:
         notes.append(f"Nodes of {whose} that scontrol does not show: {format_some(unknown)}.")

@@ -1,4 +1,4 @@
-"""A site as the simulator has it: Slurm's answers to Params, with notes of all it leaves out."""
+"""Converts Slurm's answers about a site to Params, with notes on all that is left out."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,15 +32,15 @@ _LONGEST_NAME = 40
 class ImportedSite:
     params: Params
     node_names: tuple[str, ...]
-    """By node number."""
+    """Node names by node number."""
     notes: tuple[str, ...]
-    """What was assumed, and what is not simulated: a sentence each."""
+    """A sentence on each assumption, and on each setting that is not simulated."""
 
 
 def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSite:
-    """`zone` is that of local times in the answers; None: this host's.
+    """Convert the answers. `zone` is that of local times in the answers; None: this host's.
 
-    Raises MalformedText where an answer that is needed does not read.
+    Raises MalformedText if a needed answer cannot be read.
     """
     notes = [
         f"`{' '.join(question.argv)}` gave no answer ({why}): {_WITHOUT[question]}."
@@ -57,7 +57,7 @@ def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSi
     if has_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
         notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
     if not is_memory_counted(config):
-        notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
+        notes.append("Memory is not counted, as SelectTypeParameters does not name it.")
     shown = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
     fields["partitions"] = _convert_partitions(shown, number_of, notes)
     reserved = _parse_reservations(answers, notes)
@@ -81,7 +81,7 @@ def _make_name(given: str, notes: list[str]) -> str:
     name = letters if letters.isidentifier() else f"_{letters}"
     name = name[:_LONGEST_NAME]
     if name != given:
-        notes.append(f"ClusterName is {given!r}: here {name}.")
+        notes.append(f"ClusterName is {given!r}: this file names the cluster {name}.")
     return name
 
 

@@ -1,4 +1,4 @@
-"""Reservations to the simulator's, which keep whole nodes from a fixed time to another."""
+"""Converts reservations to the simulator's, which keep whole nodes between two fixed times."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
@@ -21,7 +21,7 @@ def convert_reservations(
     zone: tzinfo | None,
     notes: list[str],
 ) -> tuple[Reservation, ...]:
-    """Those that can be simulated; a sentence in `notes` for each that cannot."""
+    """Return the reservations that can be simulated. `notes` gets a sentence on each other one."""
     number_of = {node.name: number for number, node in enumerate(nodes)}
     found = []
     for one in shown:
@@ -55,7 +55,8 @@ def _describe_part(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
 
 
 def _count_reserved_cpus(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
-    """The CPUs that it keeps, by its cores where it tells no CPUs; None: nothing tells."""
+    """Return the CPUs that the reservation keeps, by its cores if it shows no CPUs; None: not
+    known."""
     if one.cpus is not None or one.cores is None:
         return one.cpus
     return one.cores * max(node.threads_per_core for node in nodes)
@@ -69,7 +70,7 @@ def _list_unsimulated(one: ReservationRecord) -> Iterator[str]:
 
 
 def _parse_instant(text: str, zone: tzinfo | None) -> int | None:
-    """Epoch seconds of epoch seconds or of local time; None where neither is there."""
+    """Convert epoch seconds or local time to epoch seconds; None: the text is neither."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -1,4 +1,4 @@
-"""slurm.conf's scheduling settings to the simulator's, and what of them it does not do."""
+"""Converts slurm.conf's scheduling settings to the simulator's, with notes on what it cannot do."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mirage.sim.slurm_release import describe_planner, is_unchecked, is_version
 from mirage.sim.types import OFF, SelectType
 
 ParamFields = dict[str, Any]
-"""Of Params, by name."""
+"""Fields of Params, by name."""
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?!\d)", re.ASCII)
 _NEVER_DECAYS_S = 3650 * 86400
@@ -38,8 +38,8 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """A key of SchedulerParameters as slurmctld 22.05 reads it: a number out of its range is none,
-    and it takes the default."""
+    """A key of SchedulerParameters as slurmctld 22.05 reads it: a number out of range gives the
+    default."""
 
     field: str
     default: int
@@ -78,11 +78,12 @@ _NEUTRAL = {
     "JobRequeue": ({"1"}, "jobs that are not requeued by default"),
     "FederationParameters": (set[str](), "federation"),
 }
-"""By key: the values with which it changes nothing, and what the simulator goes without."""
+"""By key: the values with which it changes nothing, and the feature that is not simulated."""
 
 
 def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]]:
-    """`Params` from `scontrol show config`, and a sentence for each thing not simulated."""
+    """Convert `scontrol show config` to fields of `Params`, with a sentence on each unsimulated
+    setting."""
     notes: list[str] = []
     fields: ParamFields = {"select_type": _convert_select_type(config, notes)}
     fields |= _convert_version(config, notes)
@@ -98,7 +99,7 @@ def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]
 
 
 def _convert_version(config: Mapping[str, str], notes: list[str]) -> ParamFields:
-    """The release whose backfill the simulator is to plan with."""
+    """Return the release whose backfill the simulator uses."""
     told = config.get("SLURM_VERSION", "")
     version = told if is_version(told) else ""
     if not version or is_unchecked(version):
@@ -220,7 +221,7 @@ def _parse_whole_number(config: Mapping[str, str], key: str, notes: list[str]) -
 
 
 def _parse_seconds(text: str) -> int:
-    """0 where it is not told, or for ever."""
+    """Return seconds; 0: not given, or for ever."""
     try:
         seconds = parse_time_limit(text)
     except MalformedText:

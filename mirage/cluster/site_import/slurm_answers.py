@@ -1,4 +1,4 @@
-"""Collects Slurm's answers about a site: from its commands here, or from captured files."""
+"""Collects Slurm's answers about a site, from commands on this host or from captured files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
 from mirage.slurm.text.command_errors import classify_query_error
 
 _TIMEOUT_S = 60.0
-"""`sacctmgr show assoc` of a large site takes seconds; nobody waits for it."""
+"""`sacctmgr show assoc` of a large site takes seconds, and nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteQuestion:
-    """A command whose answer a cluster file is made of."""
+    """A command from whose answer a cluster file is made."""
 
     argv: tuple[str, ...]
     file: str
-    """The captured answer's name in a directory."""
+    """The file name of the captured answer."""
     needed: bool
-    """Without its answer there is no file."""
+    """Whether no cluster file can be made without this answer."""
 
 
 CONFIG = SiteQuestion(
@@ -60,7 +60,7 @@ class SiteAnswers:
 
 
 def fetch_answers(questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
-    """One command at a time. Raises ClusterError when one that is needed gives no answer."""
+    """Run the commands one by one. Raises ClusterError if a needed one gives no answer."""
     runner = CommandRunner(timeout_s=_TIMEOUT_S)
     texts: dict[SiteQuestion, str] = {}
     missing: dict[SiteQuestion, str] = {}
@@ -83,7 +83,7 @@ def _fetch_answer(runner: CommandRunner, question: SiteQuestion) -> str:
 
 
 def load_answers(folder: Path, questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
-    """Captured answers. Raises InputError when a file that is needed is not there."""
+    """Read captured answers. Raises InputError if a needed file is missing."""
     texts: dict[SiteQuestion, str] = {}
     missing: dict[SiteQuestion, str] = {}
     for question in questions:

@@ -92,9 +92,9 @@ def test_all_that_is_not_simulated_or_assumed_is_said_once() -> None:
         "Not simulated of QOS normal: MaxTRESPU of license/x.",
         "QOS normal limits GPUs by type: here all types together.",
         "The default QOS is normal: that of 2 of 3 associations.",
-        "Fairshare=parent: Slurm ranks these users of an account alike, "
-        "the simulator by what each used: bea.",
-        "Users have equal shares in the simulator, here not all: ann.",
+        "Fairshare=parent: Slurm ranks these users of an account equally, "
+        "the simulator by what each user used: bea.",
+        "Users have equal shares in the simulator, but not on this site: ann.",
         "Not simulated: limits of 1 associations: MaxJobs (1).",
     )
 
@@ -365,8 +365,8 @@ def test_accounts_below_accounts_are_said() -> None:
     ]
     site = with_lines(slurm_answers.ASSOCIATIONS, lines)
     assert site.params.shares == (("science", 4), ("physics", 3), ("guests", 1))
-    assert said(site, "Accounts below accounts", "physics")
-    assert said(site, "Fairshare=parent of accounts", "guests")
+    assert said(site, "Accounts below other accounts", "physics")
+    assert said(site, "Fairshare=parent: accounts", "guests")
 
 
 @settings(deadline=None)
