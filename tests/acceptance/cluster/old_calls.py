@@ -17,7 +17,7 @@ _QUEUE = ("JobID", "ArrayTaskID", "UserName", "UserID", "State", "SubmitTime", "
 _RECORDS = ("JobIDRaw", "User", "UID", "State", "Submit", "JobName", "Comment", "SubmitLine")
 
 
-def queue(testbed: Testbed) -> set[Owner]:
+def list_queue(testbed: Testbed) -> set[Owner]:
     separator = _separator()
     fields = ",".join(f"{name}:{separator}" for name in _QUEUE)
     argv = ["squeue", "--noheader", "--all", "--states=all", f"--Format={fields}"]

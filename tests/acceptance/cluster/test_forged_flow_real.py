@@ -120,7 +120,7 @@ def entries(database: Path) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def standby(site: Site, chain_id: str) -> JobId:
+def find_standby(site: Site, chain_id: str) -> JobId:
     """The chain's waiting job, as Slurm has it."""
     (found,) = (job for job in site.chain_jobs(chain_id) if site.testbed.state(job) == "PENDING")
     return JobId(found)
@@ -142,7 +142,7 @@ def test_an_operators_service_moves_nobodys_job_for_bob(site: Site) -> None:
         )
     alices = Alices.submit(site)
     before, lies = alices.standing(site), alices.lies(site, chains["alice"], chains["bob"])
-    her_standby, his_standby = (standby(site, chains[user]) for user in ("alice", "bob"))
+    her_standby, his_standby = (find_standby(site, chains[user]) for user in ("alice", "bob"))
     token = site.token("alice")
     hers = {link["job_id"] for link in site.links(chains["alice"], "alice")}
 
@@ -166,7 +166,7 @@ def test_an_operators_service_moves_nobodys_job_for_bob(site: Site) -> None:
         )
         let_ticks_pass(site, as_of)
         assert alices.standing(site) == before
-        for call in (old_calls.queue, old_calls.records):
+        for call in (old_calls.list_queue, old_calls.records):
             site.testbed.wait_until(
                 lambda c=call: is_believed(site, c),  # type: ignore[misc]
                 600,
@@ -223,7 +223,7 @@ def test_alices_own_service_moves_no_job_for_bob(site: Site, own: Path) -> None:
     alices = Alices.submit(site)
     before, lies, known = alices.standing(site), alices.lies(site, chain, "bobbobbobb"), links()
 
-    hers = standby(site, chain)
+    hers = find_standby(site, chain)
 
     def as_of() -> str | None:
         shown = _answers(site, own, "api/v1/cluster")
@@ -242,7 +242,7 @@ def test_alices_own_service_moves_no_job_for_bob(site: Site, own: Path) -> None:
         let_ticks_pass(site, as_of)
         assert alices.standing(site) == before
         site.testbed.wait_until(
-            lambda: is_believed(site, old_calls.queue), 600, "bob to be believed as once"
+            lambda: is_believed(site, old_calls.list_queue), 600, "bob to be believed as once"
         )
     assert links() == known
     written = entries(own / "mirage.db")

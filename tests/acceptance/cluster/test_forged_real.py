@@ -202,7 +202,7 @@ def test_no_row_of_the_queue_is_bobs(scene: Scene) -> None:
             scene,
             cluster.fetch_queue,
             lambda: queue_without_texts(testbed),
-            lambda: old_calls.queue(testbed),
+            lambda: old_calls.list_queue(testbed),
         )
         looks.take(LOOKS)
         looks.prove()

@@ -33,7 +33,7 @@ def test_plans_are_those_of_squeue_start(
     slurm_host: Testbed, tmp_path: Path, priority: str
 ) -> None:
     """Hundreds queued: shared GPUs, three users, a per-user limit, three partitions, pins."""
-    script = scripts.queue(7, running=30, pending=250, mix=scripts.Mix(nice=2000))
+    script = scripts.build_queue_script(7, running=30, pending=250, mix=scripts.Mix(nice=2000))
     # Users differ in fair share once a tick, each minute, has seen what the first jobs used.
     warm_s = 70 if priority == "fairshare" else 0
     recorder = Recorder(slurm_host, record.scene_settings(priority))

@@ -91,13 +91,13 @@ def _begun(scene: Scene) -> list[int]:
     return [run.link for run in scene.ran("a")]
 
 
-def _standby(scene: Scene) -> dict[str, str] | None:
+def _find_standby(scene: Scene) -> dict[str, str] | None:
     found = [job_id for job_id, _ in scene.standbys()]
     return scene.testbed.job(found[0]) if found else None
 
 
 def _is_pinned(scene: Scene) -> bool:
-    standby = _standby(scene)
+    standby = _find_standby(scene)
     first = scene.testbed.job(scene.ran("a")[-1].job_id)["NodeList"]
     return standby is not None and (standby["ReqNodeList"], standby["Dependency"]) == (
         first,
@@ -106,7 +106,7 @@ def _is_pinned(scene: Scene) -> bool:
 
 
 def _is_held(scene: Scene) -> bool:
-    standby = _standby(scene)
+    standby = _find_standby(scene)
     behind = f"afterany:{scene.ran('a')[-1].job_id}"
     return (
         standby is not None

@@ -23,7 +23,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     scene.start_service(mode="shadow")
     scene.submit_chain("a", links=LINKS, run_s=None, limit_min=LIMIT_MIN)
     _wait_for_links(scene, {1: "running", 2: "pending"})
-    chain, first, standby = _chain(scene), _job(scene, 1), _job(scene, 2)
+    chain, first, standby = _find_chain_id(scene), _find_job_id(scene, 1), _find_job_id(scene, 2)
     _wait_for_decision(scene, standby)
     page = _page(scene)
     assert page[0][:5] == [chain, "alice", "active", "1 of 4", str(first)]
@@ -39,7 +39,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     assert scene.testbed.state(first) == "RUNNING"
     _let_link_1_end_and_time_pass(scene)
     _nobody_else_may(scene)
-    assert (_started(scene), _queue(scene)) == ([1], [f"{standby} PENDING 0"])
+    assert (_started(scene), _read_queue(scene)) == ([1], [f"{standby} PENDING 0"])
     page = _page(scene)
     assert page[0][2:5] == ["paused", "1 of 4", "-"]
     assert "\npaused by alice\n" in _said(scene.chain("show", chain))
@@ -47,8 +47,8 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     assert _said(scene.chain("resume", chain)).startswith(f"chain {chain} is active: ")
     _wait_for_links(scene, {1: "ended", 2: "running", 3: "pending"})
     _nobody_else_may(scene)
-    assert (_started(scene), _held(scene, _job(scene, 3))) == ([1, 2], False)
-    _wait_for_decision(scene, _job(scene, 3))
+    assert (_started(scene), _held(scene, _find_job_id(scene, 3))) == ([1, 2], False)
+    _wait_for_decision(scene, _find_job_id(scene, 3))
     assert "Left the standby where it is." in _explained(scene, 3)
     page = _page(scene)
     assert page[0][2:5] == ["active", "2 of 4", str(standby)]
@@ -60,7 +60,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     assert page[0][2:5] == ["cancelled", "2 of 4", "-"]
     assert "\ncancelled by alice\n" in _said(scene.chain("show", chain))
     assert [row[2] for row in page[1:4]] == ["COMPLETED", "CANCELLED", "CANCELLED"]
-    assert (_queue(scene), _started(scene), scene.ran("a")[1].end) == ([], [1, 2], None)
+    assert (_read_queue(scene), _started(scene), scene.ran("a")[1].end) == ([], [1, 2], None)
     assert _told(scene) == ["suspend", "resume", "cancel", "cancel"]
     again = scene.chain("resume", chain)
     assert again.returncode == 1
@@ -71,21 +71,23 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
 def test_a_paused_chain_does_not_go_on_with_a_standby_that_was_free(scene: Scene) -> None:
     full = ["-p", "long", "-t", "600", "--gres=gpu:4", "--mem=100M", "--array=1-15"]
     scene.testbed.sbatch(*full, user="bob", run="sleep 36000")
-    scene.testbed.wait_until(lambda: len(_queue(scene, "bob", "R")) == 15, 600, "60 GPUs in use")
+    scene.testbed.wait_until(
+        lambda: len(_read_queue(scene, "bob", "R")) == 15, 600, "60 GPUs in use"
+    )
     scene.start_service()
     scene.submit_chain("a", links=LINKS, run_s=None, limit_min=LIMIT_MIN, policy="at-once")
     _wait_for_links(scene, {1: "running", 2: "pending"})
-    standby = _job(scene, 2)
+    standby = _find_job_id(scene, 2)
     scene.testbed.wait_until(lambda: "free: done" in _told(scene), 600, "the move")
     assert scene.testbed.job(standby)["Dependency"] == "(null)"
     assert "Freed the standby" in _explained(scene, 2)
 
-    _said(scene.chain("pause", _chain(scene)))
+    _said(scene.chain("pause", _find_chain_id(scene)))
     scene.testbed.wait_until(lambda: _held(scene, standby), 600, "the hold")
     _let_link_1_end_and_time_pass(scene)
     assert (scene.testbed.state(standby), _started(scene)) == ("PENDING", [1])
 
-    _said(scene.chain("resume", _chain(scene)))
+    _said(scene.chain("resume", _find_chain_id(scene)))
     scene.testbed.wait_until(lambda: _started(scene) == [1, 2], 1200, "link 2")
     assert _told(scene) == ["free: done", "suspend", "resume"]
 
@@ -98,13 +100,13 @@ def _let_link_1_end_and_time_pass(scene: Scene) -> None:
 
 
 def _nobody_else_may(scene: Scene) -> None:
-    chain, before = _chain(scene), (_queue(scene), _page(scene)[0])
+    chain, before = _find_chain_id(scene), (_read_queue(scene), _page(scene)[0])
     for verb in ("pause", "resume", "cancel"):
         refused = scene.chain(verb, chain, user="bob")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr == f"mirage: chain {chain} is not bob's\n"
     _let_mirage_look_again(scene)
-    assert (_queue(scene), _page(scene)[0]) == before
+    assert (_read_queue(scene), _page(scene)[0]) == before
 
 
 def _let_mirage_look_again(scene: Scene) -> None:
@@ -124,7 +126,7 @@ def _wait_for_links(scene: Scene, wanted: dict[int, str]) -> None:
 
 
 def _wait_for_decision(scene: Scene, standby: int) -> None:
-    decisions = f"/api/v1/chains/{_chain(scene)}/decisions"
+    decisions = f"/api/v1/chains/{_find_chain_id(scene)}/decisions"
 
     def decided() -> bool:
         return any(d["inputs"]["standby"] == standby for d in scene.api(decisions)["items"])
@@ -132,7 +134,7 @@ def _wait_for_decision(scene: Scene, standby: int) -> None:
     scene.testbed.wait_until(decided, 600, "a decision")
 
 
-def _chain(scene: Scene) -> str:
+def _find_chain_id(scene: Scene) -> str:
     return scene.ran("a")[0].chain
 
 
@@ -140,7 +142,7 @@ def _started(scene: Scene) -> list[int]:
     return [run.link for run in scene.ran("a")]
 
 
-def _queue(scene: Scene, user: str = "alice", states: str = "PD,R,CG") -> list[str]:
+def _read_queue(scene: Scene, user: str = "alice", states: str = "PD,R,CG") -> list[str]:
     words = ["squeue", "-h", "-r", "-u", user, "-t", states, "-o", "%A %T %Q"]
     return scene.testbed.run(words).stdout.splitlines()
 
@@ -156,28 +158,28 @@ def _told(scene: Scene) -> list[str]:
 
 
 def _shown(scene: Scene) -> dict[str, Any]:
-    return scene.api(f"/api/v1/chains/{_chain(scene)}")
+    return scene.api(f"/api/v1/chains/{_find_chain_id(scene)}")
 
 
 def _links(scene: Scene) -> dict[int, str]:
     return {link["index"]: link["state"] for link in _shown(scene)["links"]}
 
 
-def _job(scene: Scene, index: int) -> int:
+def _find_job_id(scene: Scene, index: int) -> int:
     return next(int(link["job_id"]) for link in _shown(scene)["links"] if link["index"] == index)
 
 
 def _page(scene: Scene) -> list[list[str]]:
     """The cells that `mirage chain show` prints: the chain, its links, its hand-overs."""
-    lines = _said(scene.chain("show", _chain(scene))).splitlines()
+    lines = _said(scene.chain("show", _find_chain_id(scene))).splitlines()
     rows = (line.strip("│").split("│") for line in lines if line.startswith("│"))
     return [[cell.strip() for cell in row] for row in rows]
 
 
 def _explained(scene: Scene, link: int) -> str:
     """The newest of `mirage chain explain`, which is of that link."""
-    newest, *_ = _said(scene.chain("explain", _chain(scene))).split("\n\n")
-    assert f"link {link} (job {_job(scene, link)}), policy " in newest
+    newest, *_ = _said(scene.chain("explain", _find_chain_id(scene))).split("\n\n")
+    assert f"link {link} (job {_find_job_id(scene, link)}), policy " in newest
     return newest
 
 

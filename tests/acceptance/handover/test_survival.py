@@ -14,7 +14,7 @@ _FAST = TestbedSettings(speed=60)
 LIMIT_MIN, RUN_S = 12, 600
 
 
-def _running(scene: Scene, name: str, link: int) -> bool:
+def _is_running(scene: Scene, name: str, link: int) -> bool:
     return any(r.link == link and r.end is None for r in scene.ran(name))
 
 
@@ -26,7 +26,7 @@ def _order(scene: Scene, name: str) -> list[int]:
 def test_a_service_killed_and_never_restarted_loses_no_link(scene: Scene) -> None:
     scene.start_service(policy="average")
     scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN)
-    scene.testbed.wait_until(lambda: _running(scene, "a", 2), 3600, "link 2")
+    scene.testbed.wait_until(lambda: _is_running(scene, "a", 2), 3600, "link 2")
     scene.stop_service(signal.SIGKILL)
     scene.testbed.wait_until(lambda: scene.finished("a", 3), 7200, "the end of link 3")
     assert _order(scene, "a") == [1, 2, 3]
@@ -36,12 +36,12 @@ def test_a_service_killed_and_never_restarted_loses_no_link(scene: Scene) -> Non
 def test_a_restarted_service_adopts_and_repeats_nothing(scene: Scene) -> None:
     scene.start_service(policy="average")
     scene.submit_chain("a", links=4, run_s=RUN_S, limit_min=LIMIT_MIN)
-    scene.testbed.wait_until(lambda: _running(scene, "a", 1), 3600, "link 1")
+    scene.testbed.wait_until(lambda: _is_running(scene, "a", 1), 3600, "link 1")
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 1, 600, "its standby")
     scene.stop_service(signal.SIGKILL)
     # A chain that began and moved on while nobody watched.
     scene.submit_chain("b", links=4, run_s=RUN_S, limit_min=LIMIT_MIN)
-    scene.testbed.wait_until(lambda: _running(scene, "b", 2), 3600, "link 2 of b")
+    scene.testbed.wait_until(lambda: _is_running(scene, "b", 2), 3600, "link 2 of b")
     scene.start_service(policy="average")
     scene.testbed.wait_until(lambda: _knows(scene, 2), 1200, "both chains to be known")
     marks = [comment for _, comment in scene.standbys()]
@@ -103,7 +103,7 @@ def test_scancel_of_the_running_link_ends_the_chain(scene: Scene) -> None:
     scene.start_service(policy="average")
     job_id = scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN)
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 1, 3600, "the standby")
-    scene.testbed.wait_until(lambda: _running(scene, "a", 1), 600, "a line of the script")
+    scene.testbed.wait_until(lambda: _is_running(scene, "a", 1), 600, "a line of the script")
     # Cancelled before the service's first look, it is told by accounting alone: after a week's
     # catch-up of one window in five minutes.
     scene.testbed.wait_until(lambda: _knows_a_link(scene), 1200, "the service's look at link 1")

@@ -86,7 +86,7 @@ def on_node(name: str) -> str:
     return f"-N1 --exclusive -w {name}"
 
 
-def chain(scene: Scene, name: str) -> dict[str, Any]:
+def get_chain(scene: Scene, name: str) -> dict[str, Any]:
     return scene.api(f"/api/v1/chains/{name}")
 
 
@@ -104,7 +104,7 @@ def risk(scene: Scene, name: str) -> str:
 def known(scene: Scene, *names: str) -> bool:
     """Whether the service has seen them, with their first link running and the second one free."""
     items = {item["chain_id"] for item in scene.api("/api/v1/chains?limit=200")["items"]}
-    return items.issuperset(names) and all(_freed(chain(scene, name)) for name in names)
+    return items.issuperset(names) and all(_freed(get_chain(scene, name)) for name in names)
 
 
 def _freed(shown: dict[str, Any]) -> bool:
@@ -184,7 +184,7 @@ def test_waits_that_no_forecast_cures_are_said_in_words(scene: Scene) -> None:
         root(scene, "scontrol", "update", "NodeName=gpu02", "State=RESUME")
     root(scene, "scontrol", "release", str(jobs[1]))
     testbed.wait_until(lambda: not risk(scene, "riskheld"), 600, "no risk any more")
-    hindered = [link["hindered"] for link in chain(scene, "riskheld")["links"]]
+    hindered = [link["hindered"] for link in get_chain(scene, "riskheld")["links"]]
     assert hindered == ["", "JobHeldAdmin"], "the wait is held against no forecast"
 
 
@@ -199,8 +199,8 @@ def test_a_standby_that_vanishes_is_noticed_and_a_second_one_pauses(scene: Scene
     again = testbed.run(words, user="alice").stdout.strip()
     testbed.wait_until(lambda: not risk(scene, "vanishes"), 600, "the replacement to be seen")
     root(scene, "scancel", again)
-    testbed.wait_until(lambda: chain(scene, "vanishes")["state"] == "paused", 600, "the pause")
-    assert "as was the one before it" in chain(scene, "vanishes")["note"]
+    testbed.wait_until(lambda: get_chain(scene, "vanishes")["state"] == "paused", 600, "the pause")
+    assert "as was the one before it" in get_chain(scene, "vanishes")["note"]
 
 
 def test_a_link_that_its_guard_sent_back_is_followed(scene: Scene) -> None:
@@ -212,25 +212,25 @@ def test_a_link_that_its_guard_sent_back_is_followed(scene: Scene) -> None:
     testbed.wait_until(lambda: len(scene.standbys()) == 1, 1200, "the standby")
     ((standby, mark),) = scene.standbys()
     name = mark.split(":")[1]
-    testbed.wait_until(lambda: len(chain(scene, name)["links"]) == 2, 600, "both to be known")
-    assert chain(scene, name)["max_overlap_s"] == 300
+    testbed.wait_until(lambda: len(get_chain(scene, name)["links"]) == 2, 600, "both to be known")
+    assert get_chain(scene, name)["max_overlap_s"] == 300
     root(scene, "scontrol", "update", f"JobId={standby}", "Dependency=")
     testbed.wait_until(lambda: _second(scene, name)["job_id"] != standby, 1200, "another job")
     second = _second(scene, name)
     assert (second["state"], second["position"]) == ("pending", "held")
     seen = testbed.now()
     testbed.wait_until(lambda: _looked_since(scene, name, seen), 600, "another look")
-    assert (chain(scene, name)["state"], _second(scene, name)["position"]) == ("active", "held")
+    assert (get_chain(scene, name)["state"], _second(scene, name)["position"]) == ("active", "held")
     assert [ran.link for ran in scene.ran("early")] == [1], "the script ran once"
 
 
 def _second(scene: Scene, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = chain(scene, name)["links"][1]
+    found: dict[str, Any] = get_chain(scene, name)["links"][1]
     return found
 
 
 def _looked_since(scene: Scene, name: str, instant: float) -> bool:
-    return datetime.fromisoformat(chain(scene, name)["as_of"]).timestamp() > instant
+    return datetime.fromisoformat(get_chain(scene, name)["as_of"]).timestamp() > instant
 
 
 def test_a_submit_limit_is_at_risk_until_there_is_room(scene: Scene) -> None:
@@ -267,7 +267,7 @@ def test_pushed_completions_make_it_look_sooner_and_less(scene: Scene) -> None:
     first, _ = submit(scene, "pushedends", options=on_node("gpu05"))
     testbed.wait_until(lambda: known(scene, "pushedends"), 1200, "the standby to be freed")
     root(scene, "scancel", "--signal=TERM", "--batch", str(first))
-    testbed.wait_until(lambda: _ended(scene, "pushedends"), 600, "link 1's end to be known")
+    testbed.wait_until(lambda: _has_ended(scene, "pushedends"), 600, "link 1's end to be known")
     assert _told(scene, first), "slurmctld told of it"
     before, began = looks(scene), testbed.now()
     _wait_for(testbed, began + 480)
@@ -280,8 +280,8 @@ def _told(scene: Scene, job_id: int) -> bool:
     return bool(at)
 
 
-def _ended(scene: Scene, name: str) -> bool:
-    return bool(chain(scene, name)["links"][0]["state"] == "ended")
+def _has_ended(scene: Scene, name: str) -> bool:
+    return bool(get_chain(scene, name)["links"][0]["state"] == "ended")
 
 
 def test_an_epilog_without_a_service_harms_no_job(scene: Scene) -> None:

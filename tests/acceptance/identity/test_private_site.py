@@ -127,7 +127,7 @@ def directory(site: Site, user: str, chain_id: str) -> Path:
     return site.root / user / "chains" / chain_id
 
 
-def link(site: Site, user: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_link(site: Site, user: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     program = str(site.root / "slurm_plugin" / "mirage-link")
     return site.run([program, *words], user=user, check=False, **more)
 
@@ -136,7 +136,7 @@ def test_files_of_bobs_chain_are_closed_to_alice(site: Site, chains: dict[str, s
     bobs = directory(site, "bob", chains["bob"])
     assert bobs.stat().st_mode & 0o077 == 0
     for verb in ("stop", "done", "status"):
-        assert link(site, "alice", verb, str(bobs)).returncode == 1
+        assert run_link(site, "alice", verb, str(bobs)).returncode == 1
     for argv in (["cat", f"{bobs}/env"], ["touch", f"{bobs}/stop"], ["ls", str(bobs)]):
         assert site.run(argv, user="alice", check=False).returncode != 0
     assert not (bobs / "stop").exists()
@@ -157,7 +157,7 @@ def test_a_link_or_a_directory_of_alices_in_its_place_is_not_taken(
                 path.chmod(0o777)
         else:
             (shared / chains["bob"]).symlink_to(bobs)
-        done = link(site, "bob", "stop", chains["bob"], MIRAGE_STATE_DIR=str(shared))
+        done = run_link(site, "bob", "stop", chains["bob"], MIRAGE_STATE_DIR=str(shared))
         assert (done.returncode, "no chain of yours" in done.stderr) == (1, True)
     assert not (bobs / "stop").exists()
 

@@ -14,7 +14,7 @@ MINUTE = 60
 PASS_S = 60  # the scheduler's, at most: sched_interval
 
 
-def standby(alice: Alice, first: int, second: int, minutes: int) -> None:
+def wait_for_plan(alice: Alice, first: int, second: int, minutes: int) -> None:
     """Wait until the standby is planned so."""
     planned = f"afterany:{first}(unfulfilled)?after:{first}+{minutes}(unfulfilled)"
     alice.until(lambda: alice.testbed.job(second)["Dependency"] == planned, f"{planned}")
@@ -29,7 +29,7 @@ def test_slurm_releases_the_next_link_as_the_running_one_planned(alice: Alice) -
     alice.submit("--mirage-lead=4", "--mirage-max-overlap=5", links=3)
     first, second = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")
-    standby(alice, first, second, 1)
+    wait_for_plan(alice, first, second, 1)
     assert "becomes eligible 1 min after job" in alice.run(
         "mirage-link", "status", alice.chain.name
     )
@@ -52,7 +52,7 @@ def test_what_sacct_tells_of_like_jobs_is_the_forecast(alice: Alice) -> None:
     """They started at once: no plan is worth a change."""
     for _ in range(20):
         alice.sbatch("--time=5", "--output=/dev/null", "--wrap=true", wrapped=False)
-    alice.until(lambda: len(ended(alice)) >= 20, "accounting", 4 * MINUTE)
+    alice.until(lambda: len(list_ends(alice)) >= 20, "accounting", 4 * MINUTE)
     alice.asks_each_second()
     alice.submit(links=2)
     alice.until(lambda: "of similar nodes and time limit waited" in log(alice), "a forecast")
@@ -72,7 +72,7 @@ def test_a_dependency_that_its_owner_changed_stays(alice: Alice) -> None:
     assert alice.testbed.job(second)["Dependency"].replace("(unfulfilled)", "") == own
 
 
-def ended(alice: Alice) -> list[str]:
+def list_ends(alice: Alice) -> list[str]:
     """The instants at which jobs have ended, as far as accounting knows by now."""
     told = alice.run("sacct", "--noheader", "--allocations", "--format=End").split()
     return [word for word in told if word != "Unknown"]

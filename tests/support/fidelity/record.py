@@ -284,7 +284,9 @@ def main(arguments: list[str]) -> int:
                 script = scripts.make(options.seed, duration_s, mix)
                 recording = record_run(recorder, script, duration_s)
             else:
-                script = scripts.queue(options.seed, options.running, options.pending, mix)
+                script = scripts.build_queue_script(
+                    options.seed, options.running, options.pending, mix
+                )
                 recording = record_scene(recorder, script, options.rounds, options.warm)
     write(recording, options.out)
     return 0

@@ -163,7 +163,7 @@ def _jobs(fields: Mapping[str, str]) -> Iterator[Job]:
     tasks = _tasks(fields["ArrayTaskId"]) if array_id else [-1]
     for position, task in enumerate(tasks):
         number = (array_id or int(fields["JobId"])) * PER_JOB_ID + task + 1
-        yield _job(fields, number, array_id, first=position == 0)
+        yield _build_job(fields, number, array_id, first=position == 0)
 
 
 def _alone(fields: Mapping[str, str]) -> bool:
@@ -172,7 +172,7 @@ def _alone(fields: Mapping[str, str]) -> bool:
     return fields["OverSubscribe"] == "NO" if told is None else told == "NODE"
 
 
-def _job(fields: Mapping[str, str], number: int, array_id: int, *, first: bool) -> Job:
+def _build_job(fields: Mapping[str, str], number: int, array_id: int, *, first: bool) -> Job:
     tres = parse_tres(fields["TRES"] if "TRES" in fields else fields["ReqTRES"])
     nodes = tres["node"]
     return Job(

@@ -142,7 +142,7 @@ def make(seed: int, duration_s: int, mix: Mix) -> Script:
     return script
 
 
-def queue(seed: int, running: int, pending: int, mix: Mix) -> Script:
+def build_queue_script(seed: int, running: int, pending: int, mix: Mix) -> Script:
     """Return a script that fills the nodes and leaves about `pending` submissions waiting."""
     rng = random.Random(seed)  # noqa: S311 no secret
     script = Script()
