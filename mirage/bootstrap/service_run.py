@@ -129,7 +129,7 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
         target=_run_worker, args=(worker, service, stop, systemd), name="worker"
     )
     courier = notice_channels.build_courier(service)
-    # Ends with the process: what it was about to send is sent after the next start.
+    # It ends with the process. Notices not yet sent are sent after the next start.
     post = threading.Thread(
         target=courier.run if courier else _skip_notices, args=(stop,), daemon=True
     )

@@ -258,7 +258,7 @@ def _check_policy(settings: Settings) -> list[str]:
     folder = settings.provision.models_dir
     if folder is not None and not folder.is_dir():
         return [f"provision.models_dir is not a folder, so there are no models: {folder}"]
-    # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
+    # `auto` is the default, and rules decide in it then. `mirage doctor` reports it.
     alone = policy.needs.observation and not isinstance(policy, AutoPolicy)
     if get_cluster_file(settings) is None and alone:
         return [

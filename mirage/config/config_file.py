@@ -95,7 +95,7 @@ def read_raw_config(
     data, lines = ({}, {}) if path is None else _read_file(path)
     set_by = {}
     for variable, knob in index_by_variable(settings).items():
-        # An empty variable is how a shell leaves one out.
+        # An empty variable counts as not set, as in a shell.
         if text := environ.get(variable, ""):
             _put_value(data, knob.key, _parse_value(knob, text))
             set_by[knob.key] = variable

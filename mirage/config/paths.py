@@ -29,6 +29,6 @@ def get_models_dir(configured: Path | None = None) -> Path:
 def get_user_state_dir() -> Path:
     """Return the folder in which the user's own service keeps its database and socket."""
     given = os.environ.get("XDG_STATE_HOME", "")
-    # A relative one is invalid and ignored (XDG Base Directory Specification).
+    # A relative path is invalid and ignored (XDG Base Directory Specification).
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "mirage" / "service"

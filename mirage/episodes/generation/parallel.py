@@ -52,7 +52,7 @@ def _gather_results(futures: Sequence["Future[int]"], told: PointsCallback) -> N
         for future in as_completed(futures):
             told(future.result())
     except BaseException:
-        # What has not begun is not begun.
+        # Blocks that have not begun are not started.
         for future in futures:
             future.cancel()
         raise

@@ -43,7 +43,7 @@ class TraceReplay:
         ours = get_partition_number(params, settings.partition)
         elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
         if ours:
-            # A job that names none goes to the first.
+            # A job that names no partition goes to the first.
             elsewhere.add("")
         self._past = EventHistory({job.job_id: job for job in known}, frozenset(elsewhere))
 

@@ -107,7 +107,7 @@ def _open_block_folder(plan: TablePlan, out: Path) -> Iterator[Path]:
         yield folder
     finally:
         if not any(folder.glob("block-*")):
-            # A block that was being written when the end came is of no use.
+            # A block that was being written when the command ended is incomplete.
             shutil.rmtree(folder, ignore_errors=True)
 
 

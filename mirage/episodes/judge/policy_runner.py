@@ -188,7 +188,7 @@ class _PolicyRun:
             self._queue,
             taken_at=now,
             submit=np.array([now]),
-            # One that is not eligible does not stand in line.
+            # A job that is not eligible does not wait in line.
             eligible=np.array([now if rivals else UNKNOWN]),
             planned_start=np.array([planned_start]),
         )

@@ -112,7 +112,7 @@ class AutoPolicy(SimplePolicy):
 
     def _decide_with(self, policy: Policy, view: PolicyView, because: str) -> Decision:
         decision = policy.decide(view)
-        # Nobody but who pins is asked about one that stands on nodes which it has to leave.
+        # Policies that do not pin know nothing of a pinned standby that has to leave its nodes.
         stuck = view.position is Position.PINNED and not view.can_pin
         if stuck and decision.action is Action.WAIT:
             decision = replace(move_off_nodes(policy.name), forecast=decision.forecast)

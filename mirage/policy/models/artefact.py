@@ -75,7 +75,7 @@ class Artefact:
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
         self.seen = TrainingRange(
-            # What the twin foretells is hours: more of them than were learned from are just long.
+            # The twin's features are hours. A wait longer than all in the training is just long.
             *(
                 np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
                 for end in ("low", "high")

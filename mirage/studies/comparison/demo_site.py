@@ -118,7 +118,7 @@ class DemoSite:
     def _build_worker(self, plan: ComparisonPlan) -> Worker:
         intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
         params = self.world.params
-        # A tick is an instant here, however long the twin is asked.
+        # A tick takes no simulated time, however long the twin computes.
         observer = Observer(params=params, foresight=TwinCache(budget_s=math.inf))
         rules = replace(
             wiring.build_rules(self.service),

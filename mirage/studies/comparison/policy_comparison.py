@@ -107,7 +107,7 @@ def build_placeholder_jobs(
             time_limit_s=life,
             run_s=life,
             exclusive=True,
-            # A user each, or MaxJobsPU would keep most of them from running.
+            # Each has a user of its own, since MaxJobsPU would keep most of them from running.
             user=f"forerunner-{i}",
         )
         for i, life in enumerate(lives, start=1)

@@ -45,7 +45,7 @@ def draw_plot(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> 
     axes = figure.subplots()
     _draw_line(axes, constant_leads, color="0.7", label="constant lead, known afterwards")
     judged = {name: by_class["all"] for name, by_class in figures.items()}
-    # What is known only afterwards beats them all, and is nobody's choice.
+    # The oracle beats every policy, but its choices are known only afterwards.
     rules = [_get_point(told) for name, told in judged.items() if name != "oracle"]
     _draw_line(axes, compute_pareto_front(rules), color="0.4", linestyle=":")
     for name, told in judged.items():
@@ -64,7 +64,7 @@ def draw_plot(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> 
     axes.set_ylabel("mean interruption per hand-over, h")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    # At-once overlaps by a whole link: what matters lies in the first hours.
+    # at-once overlaps by a whole link. The interesting part is the first hours.
     axes.set_xscale("symlog", linthresh=1.0)
     axes.legend(fontsize="small")
     try:

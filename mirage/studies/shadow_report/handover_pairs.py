@@ -136,7 +136,7 @@ def choose_pairs(
             "give --nodes and --time-limit"
         )
     for pair in found:
-        # Where there is no start point the report says so, and it is no fault of the input.
+        # A window without start points is no fault of the input: the report says so.
         one = replace(pair.settings, until=max(pair.settings.until, pair.settings.since + 1))
         one.check_feasible(params)
     return found

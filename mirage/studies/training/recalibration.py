@@ -43,7 +43,7 @@ def recalibrate_forecast(
     found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
     graph = (registry.resolve_folder(model, models) / GRAPH).read_bytes()
     forecast = card["forecast"] | found.to_card()
-    # Sizes that these tables have none of keep what they had.
+    # Sizes without hand-overs in these tables keep their shifts.
     forecast["shift_by_nodes"] = (
         trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
     )

@@ -72,7 +72,7 @@ def check_job(job: Job) -> Job:
         raise RowRefused("end before start")
     if job.end is not None and job.end < job.submit - CLOCK_TOLERANCE_S:
         raise RowRefused("end before submit")
-    # A requeued job's may be that of the run before.
+    # The start of a requeued job may be that of its previous run.
     if (
         job.start is not None
         and job.state is not JobState.REQUEUED

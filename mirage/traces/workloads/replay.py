@@ -263,7 +263,7 @@ def _build_sim_job(
     limit_s = _get_limit_s(job)
     if limit_s is None and _is_still_running(job):
         faults.record_assumption(RUNS_ON, job)
-        # Whenever the replay starts it, it runs on then.
+        # It still runs at the log's end, whenever the replay starts it.
         run_s, cancel_at = until - job.submit + 1, None
         limit_s = max(longest_s, run_s)
     else:

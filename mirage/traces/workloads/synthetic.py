@@ -217,7 +217,7 @@ def _build_job(job_id: int, submit: int, index: int, session: _Session) -> SimJo
         submit=submit,
         nodes=session.nodes,
         time_limit_s=session.limit_s,
-        # A job its user gives up on does not outlive that, started or not.
+        # A job ends when its user cancels it, whether it has started or not.
         run_s=min(run, patience) if patience else run,
         user=f"u{session.user + 1:03}",
         name=f"job{session.user % 7}",
