@@ -1,8 +1,8 @@
-"""Makes a release: version, changelog, commit, tag, and what a site installs from, in dist/.
+"""Makes a release: version, changelog, commit, tag, and a site's packages and checksums in dist/.
 
-    make release VERSION=0.2.0                # DRY_RUN=1 says what it would do, and changes nothing
+    make release VERSION=0.2.0                # DRY_RUN=1 prints the steps, and changes nothing
 
-It pushes nothing. A release that stopped half way goes on where it stopped: run the same again.
+It pushes nothing. If a release stopped half way, run the same command again: it goes on.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _MOST_NAMED = 3
 _PROMISE = re.compile(r"^These changes become (\S+)\. ", re.MULTILINE)
 _SHOWING = re.compile(r"^(deploy|docs/admin)/.*\.(md|ya?ml)$")
-"""Where packages and images are named with their version."""
+"""Files that name packages and images with their version."""
 
 
 class NotReadyError(Exception):

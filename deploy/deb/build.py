@@ -2,9 +2,9 @@
 
     python deploy/deb/build.py --out dist          # `make deb`; prints the package's path
 
-What is shipped is what was tested: the dependencies are those of the environment that runs this
-(the closure of pyproject.toml's serving ones, and of the extras postgres and jwt), without tests
-and headers. One commit and one environment give one package, byte for byte.
+The package ships the versions that were tested: it copies the dependencies from the environment
+that runs this program (the closure of pyproject.toml's serving ones, and of the extras postgres and
+jwt), without tests and headers. A commit and an environment give one package, byte for byte.
 """
 
 import argparse
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 EXTRAS = ("postgres", "jwt")
 PYTHON = "python3.11"
-"""Of Debian 12: the compiled modules are for this one."""
+"""Debian 12's Python, for which the compiled modules are built."""
 LIB = Path("usr/lib/mirage")
 SITE = LIB / "lib" / PYTHON / "site-packages"
 PLACES = {
@@ -33,7 +33,7 @@ PLACES = {
     "default": "etc/default/mirage",
     "copyright": "usr/share/doc/mirage/copyright",
 }
-"""Of deploy/deb/files, where each goes."""
+"""Where each file of deploy/deb/files goes in the package."""
 UNITS = {
     "mirage.service": "lib/systemd/system/mirage.service",
     "mirage-backup.service": "lib/systemd/system/mirage-backup.service",
@@ -95,7 +95,7 @@ def _requirements(source: Path) -> list[str]:
 
 
 def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
-    """The wheel, as pip installs it; what users touch stands apart, at a path that is short."""
+    """Install the wheel with pip; put the users' part, the plugin, at a short path of its own."""
     copy, wheels, fresh = work / "source", work / "wheels", work / "mirage"
     for folder in (copy, wheels, fresh):
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,7 +119,7 @@ def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
 
 
 def _lay_environment(tree: Path) -> None:
-    """A virtual environment as `python3 -m venv` makes it, without what installs into it."""
+    """Make a virtual environment as `python3 -m venv` does, without pip."""
     (tree / LIB / "bin").mkdir()
     (tree / LIB / "bin/python3").symlink_to(f"/usr/bin/{PYTHON}")
     told = "home = /usr/bin\ninclude-system-site-packages = false\n"
@@ -147,7 +147,7 @@ def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
 
 
 def _lay_manual(source: Path, place: Path) -> None:
-    """A page for each command, as `mirage man` writes them."""
+    """Write a manual page for each command with `mirage man`."""
     words = [sys.executable, "-m", "mirage", "man", str(place)]
     environment = os.environ | {"PYTHONPATH": str(source)}
     subprocess.run(words, cwd=source, env=environment, capture_output=True, check=True)
@@ -157,7 +157,7 @@ def _lay_manual(source: Path, place: Path) -> None:
 
 
 def _control(tree: Path, version: str) -> None:
-    """Name, dependencies, what is the admin's, and what dpkg runs."""
+    """Write name, dependencies, the list of the admin's files, and the scripts that dpkg runs."""
     control = tree / "DEBIAN"
     control.mkdir()
     size_kib = sum(p.lstat().st_size for p in tree.rglob("*") if not p.is_dir()) // 1024
@@ -170,8 +170,8 @@ def _control(tree: Path, version: str) -> None:
 
 
 def _compile(folder: Path, installed: Path) -> None:
-    """Nothing writes there later. Sources are not looked at again: packages stay the same."""
-    # By one process: what it has compiled before shows in the bytes of the next file.
+    """Compile bytecode that Python never checks against the sources."""
+    # In one process: a file's bytes depend on the files that the process compiled before.
     words = ("-q", "-j1", "--invalidation-mode", "unchecked-hash")
     places = ("-s", folder, "-p", f"/{installed}")
     os.environ["PYTHONHASHSEED"] = "0"
@@ -179,7 +179,7 @@ def _compile(folder: Path, installed: Path) -> None:
 
 
 def _plain_modes(tree: Path) -> None:
-    """Whatever umask there was. /etc/default/mirage may hold the database's password."""
+    """Set modes whatever the umask. /etc/default/mirage may hold the database's password."""
     for path in [tree, *tree.rglob("*")]:
         if not path.is_symlink():
             runnable = path.is_dir() or path.stat().st_mode & 0o100

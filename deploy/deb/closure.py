@@ -1,4 +1,4 @@
-"""The installed distributions that requirements need, copied without what serving leaves cold."""
+"""Copies the installed distributions that requirements need, without files that serving ignores."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -11,20 +11,20 @@ from packaging.utils import canonicalize_name
 _COLD_FOLDERS = frozenset({"tests", "__pycache__", "include"})
 _COLD_SUFFIXES = frozenset({".pyc", ".pyo", ".pyi", ".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a"})
 _COLD = (
-    # What pyarrow can reach beyond files: Flight, S3 and other object stores; copies of libraries.
+    # pyarrow's access to Flight, S3 and other object stores; copies of libraries.
     "pyarrow/_flight*", "pyarrow/libarrow_flight*", "pyarrow/libarrow_python_flight*",
     "pyarrow/_s3fs*", "pyarrow/libarrow_s3*", "pyarrow/_gcsfs*", "pyarrow/_azurefs*",
     "pyarrow/_pyarrow_cpp_tests*", "pyarrow/src/*", "pyarrow/*.so.*.1.0",
     "pyarrow/libarrow_python*.so", "pyarrow/libarrow_python_parquet_encryption*",
     "pyarrow/_parquet_encryption*", "pyarrow/_dataset_parquet_encryption*",
-    # Tools that make models, and of GPUs.
+    # Tools for making models, and for GPUs.
     "onnxruntime/transformers/*", "onnxruntime/quantization/*", "onnxruntime/tools/*",
     "onnxruntime/datasets/*", "numpy/f2py/*", "numpy/distutils/*",
 )  # fmt: skip
 
 
 def copy(requirements: Sequence[str], into: Path) -> None:
-    """Copies the files; links to nothing in the environment they come from."""
+    """Copies the files; the copies hold no link into the environment they come from."""
     into.mkdir(parents=True)
     for found in sorted(needed(requirements).values(), key=lambda d: d.name):
         for file in _files(found):

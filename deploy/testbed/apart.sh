@@ -1,13 +1,13 @@
 #!/bin/bash
 # apart.sh [--root RELEASE] COMMAND...: run COMMAND in a private copy of this host, so that several testbeds stand beside each other.
 #
-# It has its own processes, its own network (loopback only) and its own layer over /etc, /home, /opt and /var; /run and
-# /dev/shm are empty. All else is shared; with COMMAND everything ends. Where the host allows root no namespaces, COMMAND runs
-# on the host itself, one such command at a time; without root, where no testbed starts, just so.
+# The copy has its own processes, its own network (loopback only) and its own layer over /etc, /home, /opt and /var; /run and
+# /dev/shm are empty. All else is shared; the copy ends with COMMAND. If the host allows root no namespaces, COMMAND runs on
+# the host itself, one such command at a time. Without root no testbed starts, and COMMAND runs on the host unchanged.
 #
-# With --root it runs in a root of that Debian release (testbed.py root makes it, python there has what the tests need), below
-# a layer in memory: nothing of it stays. This checkout is /srv/mirage in there, a folder `shared` beside it /srv/shared; /tmp
-# is the host's.
+# With --root COMMAND runs in a root of that Debian release (testbed.py root makes the root, with a Python for the tests),
+# below a layer in memory: no change stays. There this checkout is /srv/mirage, a folder `shared` beside the checkout is
+# /srv/shared, and /tmp is the host's.
 set -eu
 here=$(realpath "$(dirname "$0")")
 checkout=$(realpath "$here/../..")

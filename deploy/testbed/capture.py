@@ -36,7 +36,7 @@ _SACCT_FIELDS = (
 SQUEUE_FIELDS = (
     "%i|%A|%F|%K|%u|%U|%a|%P|%q|%j|%T|%r|%Q|%V|%S|%e|%l|%L|%M|%D|%C|%b|%E|%N|%Y|%p|%v|%k"
 )
-# Each with its width: without one -O cuts at 20 characters.
+# Each field has a width: without a width -O cuts at 20 characters.
 SQUEUE_LONG_FIELDS = (
     "JobArrayID:40,JobID:12,ArrayJobID:12,ArrayTaskID:30,HetJobID:12,HetJobOffset:12,UserName:32,"
     "UserID:12,Account:32,Partition:32,QOS:32,State:20,Reason:40,PriorityLong:20,SubmitTime:24,"
@@ -334,7 +334,7 @@ _ASKED = {
 
 
 def _outages(album: Album) -> None:
-    """In real time: how long a command holds out is part of what one sees."""
+    """In real time, since the captures also show how long a command waits before it gives up."""
     cluster.up(Settings())
     _asked_during(album, "slurmdbd", cluster.start_slurmdbd)
     _asked_during(album, "slurmctld", cluster.start_controller)

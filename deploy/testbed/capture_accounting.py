@@ -1,4 +1,4 @@
-"""Writes what a real sacctmgr answers about a coordinator who names things as he likes, to
+"""Writes a real sacctmgr's answers about a coordinator who gives accounts hostile names, to
 tests/data/slurm-RELEASE-accounting/.
 
 Beside `capture.py`, because it asks with the argument vectors of `mirage.slurm` and so needs the

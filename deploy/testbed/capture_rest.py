@@ -127,7 +127,7 @@ def _version(
 
 
 def _start() -> str:
-    """A slurmrestd of nobody's, which lets tokens pass through to slurmctld.
+    """A slurmrestd of the user nobody, which passes tokens through to slurmctld.
 
     Without -s it serves all that it has, on every release.
     """

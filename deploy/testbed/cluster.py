@@ -96,7 +96,7 @@ def _wipe_state(settings: Settings) -> None:
 
 
 def start_controller() -> None:
-    """Twice where need be: 24.11.5 divides by zero at one start where slurmdbd was away before."""
+    """Start twice if needed: 24.11.5 divides by zero at a start after slurmdbd was away."""
     try:
         _start_controller()
     except TestbedError as error:

@@ -28,7 +28,7 @@ _RECIPE = Path(__file__).with_name("root.sh")
 _MADE = ".mirage-root"
 """Stands in a root that is whole; apart.sh locks it while a command runs there."""
 _KEPT_S = 14 * 86400
-"""A root of another recipe that nobody asked for in this time is removed."""
+"""A root of an older recipe is removed if nobody used it for this long."""
 _LIST = re.compile(r"'(?P<mirror>\S+)/dists/(?P<codename>[^/']+)/InRelease'")
 
 
@@ -46,7 +46,7 @@ def make(release: str, *, fresh: bool = False) -> Path:
 
 
 def _recipe() -> str:
-    """What a root is made of, in a few characters: with another, another root."""
+    """Return a short hash of a root's recipe: a new recipe makes a new root."""
     project = tomllib.loads((_REPOSITORY / "pyproject.toml").read_text())["project"]
     pins = (_REPOSITORY / "requirements" / "test.txt").read_text()
     text = f"{_RECIPE.read_text()}{host.PACKAGES}{project['scripts']}{pins}"
@@ -102,7 +102,7 @@ def _mirror(release: str) -> str:
 
 
 def _installed(root: Path) -> str:
-    """What the root has of Slurm, for whoever looks."""
+    """Return the root's versions of slurmctld and python3, a line each."""
     words = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "slurmctld", "python3"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 

@@ -1,4 +1,4 @@
-"""What a testbed is asked to be, and where on the host it lives."""
+"""The settings of a testbed, and its places on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small mixed workload: one job of every fate that telemetry can tell of."""
+"""A small mixed workload: a job for every way to end that Slurm's records can show."""
 
 from __future__ import annotations
 
