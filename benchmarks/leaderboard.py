@@ -57,7 +57,9 @@ class Board:
         asked = WINDOWS[window]
         days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
         if not path.exists():
-            self._mirage("episodes", *_episodes(asked, days), "--twin", "--out", path.name)
+            self._mirage(
+                "episodes", *build_episode_words(asked, days), "--twin", "--out", path.name
+            )
         return path
 
     def _at_load(self, window: str, load: float) -> Path:
@@ -66,7 +68,7 @@ class Board:
         if not path.exists():
             asked = WINDOWS[window]
             sparse = replace(asked, every_h=3 * asked.every_h)
-            words = _episodes(sparse, TRAINED[_cluster(window)])
+            words = build_episode_words(sparse, TRAINED[_cluster(window)])
             self._mirage("episodes", *words, "--load", str(load), "--twin", "--out", path.name)
         return path
 
@@ -109,7 +111,8 @@ class Board:
         subprocess.run(command, cwd=self.folder, stdout=sys.stderr, check=True)
 
 
-def _episodes(asked: Window, days: tuple[str, str]) -> list[str]:
+def build_episode_words(asked: Window, days: tuple[str, str]) -> list[str]:
+    """Return the words of `mirage episodes` for a window's pairs that begin on these days."""
     words = [str(SHARED / "traces" / asked.trace)]
     words += ["--cluster", str(SHARED / "clusters" / asked.cluster)]
     words += ["--nodes", str(asked.nodes), "--time-limit", f"{asked.hours}:00:00"]

@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from mirage.domain.chain import Chain, Link, Style
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.time_units import MINUTE_S
-from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE
+from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE, START_UP_S
 
-START_UP_S = 600
-"""Of a link, until hand-overs of its chain tell it."""
 _OLD_S = 86400
 """A start-up that took longer is no start-up."""
 

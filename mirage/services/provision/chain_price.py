@@ -11,10 +11,9 @@ from mirage.domain.decision import Waits
 from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import sample_like_waits
-from mirage.policy.rules.switch_price import compute_switch_price, estimate_missed_s
+from mirage.policy.rules.switch_price import START_UP_S, compute_switch_price, estimate_missed_s
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.overlap_price import (
-    START_UP_S,
     has_worked_out_price,
     measure_start_up_s,
 )

@@ -15,6 +15,7 @@ from mirage.episodes.judge.day_bootstrap import count_days
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.judge.paired_test import PairedDifference
 from mirage.episodes.judge.policy_runner import OWN_PLAN
+from mirage.policy.rules.switch_price import SwitchQuantile
 
 LEAST_DAYS = 14
 """Days with start points: two of each day of the week."""
@@ -27,17 +28,35 @@ A policy counts as at most as good if its whole interval shows no more gain than
 
 REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 """Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
+SWITCH = SwitchQuantile.name
+"""A switch chain. Its overlap holds no nodes, so its overlap and cost compare with no other's."""
 
 NAMES = {
     REACTIVE: "afterany (reactive)",
     EARLY: "with ACCRUE_ALWAYS",
     OURS: "Mirage (auto)",
     OWN_PLAN: "no service, own plan",
+    SWITCH: "switch chain",
     "oracle": "best (oracle)",
 }
 """The names that people read. A policy that is missing here keeps its own name."""
-ORDER = (OURS, REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate", "oracle")
+ORDER = (
+    OURS,
+    REACTIVE,
+    EARLY,
+    OWN_PLAN,
+    SWITCH,
+    "fixed-lead",
+    "average",
+    "slurm-estimate",
+    "oracle",
+)
 """The order in which policies are shown."""
+
+
+def list_plotted(policies: Mapping[str, Any]) -> list[str]:
+    """Return the names of those whose overlap compares with each other's, in their order."""
+    return [name for name in list_shown(policies) if name != SWITCH]
 
 
 def list_shown(policies: Mapping[str, Any]) -> list[str]:

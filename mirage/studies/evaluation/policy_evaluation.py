@@ -18,15 +18,18 @@ from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
 from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
 from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.table_plan import warn_if_beyond_trace
 from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
+SWITCH = SwitchQuantile.name
+"""The name of what a switch chain brings by the rule `quantile`, at its default price."""
 ORACLE = "oracle"
 """The name of the best choice that could only be known afterwards. It is no policy."""
-NO_POLICIES = (OWN_PLAN, ORACLE)
+NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)
 """Names that are judged beside the service's policies."""
 
 
@@ -128,6 +131,8 @@ class _PolicyRunner:
         """
         if name == OWN_PLAN:
             return [self._run_own_plan(table) for table in self._tables]
+        if name == SWITCH:
+            return [self._run_policy(SwitchQuantile(), table) for table in self._tables]
         if asked is None:
             return [
                 policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables

@@ -16,6 +16,7 @@ from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import (
     EARLY,
     REACTIVE,
+    SWITCH,
     RecommendationEvidence,
     build_too_little,
     choose_recommendation,
@@ -25,6 +26,8 @@ from mirage.studies.shadow_report.handover_pairs import HandoverPair
 
 Document = dict[str, Any]
 
+_PRICED = ("cost_h", "cost_h_ci", "gap_closed", "gap_closed_ci")
+"""The figures that depend on the price of overlap."""
 BASELINES = (REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate")
 
 
@@ -94,6 +97,10 @@ def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -
     )
     load = build_class_masks(judged.compute_reactive_h(group.places))
     ours = handovers[AUTO]
+    policies = evaluate_policies(handovers, load, overlap_price)
+    # The report's price is of overlap that holds nodes, and a switch chain's holds none.
+    for of_class in policies[SWITCH]:
+        policies[SWITCH][of_class] |= dict.fromkeys(_PRICED)
     return {
         "by": group.by,
         "name": group.name,
@@ -101,7 +108,7 @@ def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -
             choose_recommendation(RecommendationEvidence.from_handovers(handovers, overlap_price))
         ),
         "days": day_bootstrap.count_days(ours.start_point),
-        "policies": evaluate_policies(handovers, load, overlap_price),
+        "policies": policies,
         "against": {
             b: _compare_with_baseline(ours, handovers[b], overlap_price) for b in BASELINES
         },

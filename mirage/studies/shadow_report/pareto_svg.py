@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from mirage.policy.registry import AUTO
-from mirage.services.reports.recommendation import NAMES, list_shown
+from mirage.services.reports.recommendation import NAMES, list_plotted
 from mirage.studies.evaluation.pareto_plot import compute_pareto_front
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale
@@ -31,7 +31,7 @@ PolicyFigures = dict[str, Any]
 def render_plot(group: PolicyFigures, name: str) -> Markup:
     """Draw each policy with its intervals, and a dotted line through the policies that none
     beats in both."""
-    rows = {policy: group["policies"][policy]["all"] for policy in list_shown(group["policies"])}
+    rows = {policy: group["policies"][policy]["all"] for policy in list_plotted(group["policies"])}
     return svg.draw_figure(
         _WIDTH,
         _HEIGHT,

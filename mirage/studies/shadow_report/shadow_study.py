@@ -10,7 +10,12 @@ from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.sim.types import Params
-from mirage.studies.evaluation.policy_evaluation import ORACLE, EvaluationRequest, run_evaluation
+from mirage.studies.evaluation.policy_evaluation import (
+    ORACLE,
+    SWITCH,
+    EvaluationRequest,
+    run_evaluation,
+)
 from mirage.studies.shadow_report.document import Document, build_document, build_empty_document
 from mirage.studies.shadow_report.handover_pairs import (
     HandoverPair,
@@ -24,7 +29,7 @@ from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.table_plan import build_plan
 from mirage.traces.workloads import replay
 
-JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, "fixed-lead", "slurm-estimate", AUTO)
+JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, SWITCH, "fixed-lead", "slurm-estimate", AUTO)
 """The judged policies, in the order of `mirage evaluate`."""
 
 Tables = list[tuple[HandoverPair, Path, EpisodeTable]]

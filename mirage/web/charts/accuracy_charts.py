@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from mirage.services.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
-from mirage.services.reports.recommendation import NAMES, OURS, list_shown
+from mirage.services.reports.recommendation import NAMES, OURS, list_plotted
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
 from mirage.web.formatting import format_duration
@@ -123,7 +123,7 @@ def _get_first_and_last(series: Sequence[AccuracyPoint]) -> tuple[float | None, 
 
 def draw_policies(group: Mapping[str, Any]) -> Markup:
     """Draw each policy's mean interruption against its mean overlap, from a shadow report."""
-    rows = [(name, group["policies"][name]["all"]) for name in list_shown(group["policies"])]
+    rows = [(name, group["policies"][name]["all"]) for name in list_plotted(group["policies"])]
     most_x = max([_get_upper_end(told, "overlap_h") for _, told in rows] + [0.5])
     most_y = max([_get_upper_end(told, "interruption_h") for _, told in rows] + [0.5])
     x = HoursScale(0, most_x * 1.05, _LEFT, 410)

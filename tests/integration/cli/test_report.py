@@ -75,7 +75,8 @@ def test_the_figures_are_those_of_mirage_evaluate(made: dict[str, Any], site: Pa
         if group["by"] != "all":
             for counted in ("auto_chosen", "auto_skipped"):
                 del judged["auto"]["all"][counted]
-        assert set(group["policies"]) == {*judged, "accrue-always"} == NAMED
+        assert {*judged, "accrue-always"} == NAMED
+        assert set(group["policies"]) == NAMED | {"switch-quantile"}
         assert {name: group["policies"][name] for name in judged} == judged
 
 
@@ -132,6 +133,11 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
     assert "script" not in page.tags
     assert page.text.count("with ACCRUE_ALWAYS") == 2 * len(made["groups"])
     assert page.text.count("no service, own plan") == 2 * len(made["groups"])
+    assert page.text.count("switch chain") == len(made["groups"]), "it is in no plot"
+    for group in made["groups"]:
+        switch = group["policies"]["switch-quantile"]["all"]
+        assert switch["interruption_h"] is not None
+        assert switch["cost_h"] is None
 
 
 def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:

@@ -95,6 +95,7 @@ def report() -> dict[str, Any]:
     start = NOW - 28 * DAY + np.arange(112) * 6 * HOUR
     means = {"reactive": 6.0, "accrue-always": 1.2, "auto": 0.2, "fixed-lead": -0.8}
     means |= {"planned-quantile": 0.9, "average": 1.5, "slurm-estimate": 3.0, "oracle": 0.0}
+    means |= {"switch-quantile": -9.0}
     handovers = {
         name: HandoverOutcomes(
             start_point=start,

@@ -1,14 +1,18 @@
 """What an hour of overlap costs a chain by its style: here and in the links' own rule."""
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mirage.domain.chain import Chain, ChainId, Link, Style
-from mirage.domain.decision import Waits
+from mirage.domain.decision import PolicyView, Waits
+from mirage.domain.snapshot import Queue
 from mirage.policy.rules import switch_price
+from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.services.chains import overlap_price
 from mirage.services.provision.chain_price import price_chain
 from tests.support.chains import make_chain, make_link
@@ -114,3 +118,25 @@ def test_links_work_out_the_same_price(
         make_switch_chain(), links, jobs, make_link_in_hours(1, hours=hours)
     ).overlap_price
     assert ours == pytest.approx(theirs, abs=5e-4)
+
+
+def test_the_rule_of_the_report_frees_at_the_price_of_a_new_switch_chain() -> None:
+    jobs = waited(*range(0, 30 * HOUR, 600))
+    price = price_chain(make_switch_chain(), (), jobs, make_link_in_hours(1)).overlap_price
+    view = PolicyView(
+        now=0,
+        predecessor_end=24 * HOUR,
+        nodes=1,
+        time_limit_s=24 * HOUR,
+        overlap_price=0.5,
+        partition="gpu",
+        jobs=jobs,
+        handovers=waited(),
+        queue=Queue.from_jobs(0, ()),
+        free_nodes=0,
+    )
+    asked = Quantile().decide(replace(view, overlap_price=price))
+    switch = SwitchQuantile().decide(view)
+    assert switch.policy == "switch-quantile"
+    assert switch.release_at == pytest.approx(asked.release_at, abs=120)
+    assert switch.release_at != Quantile().decide(view).release_at
