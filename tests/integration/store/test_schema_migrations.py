@@ -12,13 +12,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
 from mirage.domain.chain import Chain, ChainId, Link
-from mirage.domain.job import JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import SchemaMismatch, StoreUnavailable
 from mirage.store.chains import chains
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.read_model_tables import policy_outcomes
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE, metadata
+from mirage.store.jobs import job_history
 from mirage.store.operations import clusters
 from tests.support.paths import MIGRATIONS
 
@@ -254,3 +255,29 @@ def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: st
         found = {name: chains.get_chain(tx, ChainId(name)) for name in prices}
     assert {name: chain.overlap_price for name, chain in found.items()} == prices
     assert [found[name].asked_price for name in prices] == [None, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ({"submit_line": "sbatch --mirage-chain=4 --mirage-overlap-price=0.5 a.sh"}, 0.5),
+        ({"comment": "mirage:chain=4,overlap-price=0.5"}, 0.5),
+        ({"submit_line": "sbatch --mirage-chain=4 a.sh"}, None),
+    ],
+)
+def test_the_old_default_was_its_users_where_a_job_names_it(
+    empty_database_url: str, said: dict[str, str], asked: float | None
+) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0180")
+    chain_id = ChainId("abcdefgh")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        tx.execute(_OLDER_CHAIN, {"chain_id": chain_id, "price": 0.5})
+        link = Link(chain_id=chain_id, index=1, job_id=JobId(7), submit=9)
+        chains.save_link(tx, cluster_id, link)
+        job = Job(job_id=JobId(7), submit=9, state=JobState.RUNNING, **said)
+        job_history.upsert_jobs(tx, cluster_id, [job])
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        found = chains.get_chain(tx, chain_id)
+    assert (found.overlap_price, found.asked_price) == (0.5, asked)
