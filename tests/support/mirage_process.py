@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,7 @@ from mirage.slurm.text import delimited_rows
 from tests.support import patient
 from tests.support.cluster.commands import FakeCommands
 from tests.support.paths import CHECKOUT
+from tests.support.patient import wait_until
 from tests.support.slurm.captured import SDIAG, answer
 
 MIRAGE = (sys.executable, "-m", "mirage")
@@ -162,11 +163,11 @@ class Serving:
 
     def wait_until_serving(self) -> str:
         """Its address, once it answers there."""
-        _until(lambda: self._answers("/healthz"), "the service does not answer")
+        wait_until(lambda: self._answers("/healthz"), "the service does not answer")
         return self.url()
 
     def wait_until_ready(self) -> None:
-        _until(lambda: self._answers("/readyz"), "the service is not ready")
+        wait_until(lambda: self._answers("/readyz"), "the service is not ready")
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -207,7 +208,7 @@ def serving(
 
 def wait_for_call(slurm: QuietSlurm, command: str) -> None:
     """Until `command` has been called: it may still be answering."""
-    _until(lambda: bool(slurm.calls(command)), f"{command} is not called")
+    wait_until(lambda: bool(slurm.calls(command)), f"{command} is not called")
 
 
 def configured(folder: Path, *, port: int = 0, at: Path | None = None) -> Path:
@@ -219,10 +220,3 @@ def configured(folder: Path, *, port: int = 0, at: Path | None = None) -> Path:
         f'[service]\nport = {port}\nstate_dir = "{folder}/state"\n'
     )
     return path
-
-
-def _until(reached: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + patient.PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)

@@ -1,6 +1,8 @@
 """Requests as tests send them. How long an answer takes on a busy machine is nothing they test."""
 
 import ssl
+import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -20,3 +22,13 @@ def get(url: str, **how: Any) -> httpx.Response:
 
 def post(url: str, **how: Any) -> httpx.Response:
     return httpx.post(url, trust_env=False, timeout=PATIENCE_S, verify=NO_ISSUER, **how)
+
+
+def wait_until(
+    reached: Callable[[], bool], otherwise: str = "", *, limit_s: float = PATIENCE_S
+) -> None:
+    """Return once `reached` is true; fail after `limit_s`, with the words of `otherwise`."""
+    deadline = time.monotonic() + limit_s
+    while not reached():
+        assert time.monotonic() < deadline, otherwise or f"not within {limit_s:.0f} s"
+        time.sleep(0.01)

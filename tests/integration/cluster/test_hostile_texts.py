@@ -23,6 +23,7 @@ from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.hostile_jobs import COMMON, Made, Maker, install, shown
 from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.table_printer import text_with_lies
+from tests.support.jobs import index_jobs
 from tests.support.slurm.captured import answer
 
 SEED = 20
@@ -51,10 +52,6 @@ def whose(jobs: Iterable[Made]) -> list[tuple[int, int, int | None, str]]:
     return sorted((job.job_id, job.submit, job.uid, job.user) for job in jobs)
 
 
-def by_id(jobs: Iterable[Job]) -> dict[int, Job]:
-    return {int(job.job_id): job for job in jobs}
-
-
 def printed(made: Made, job: Job) -> bool:
     """Whether squeue's texts are what the user wrote, whatever fields stand around them."""
     pairs = (("Name", made.name, job.name), ("Comment", made.comment, job.comment))
@@ -72,14 +69,14 @@ def test_the_jobs_of_the_queue(
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
     told = cluster.fetch_queue()
     assert who(told) == whose(made)
-    found = by_id(told)
+    found = index_jobs(told)
     assert [job for job in made if not printed(job, found[job.job_id])] == []
     assert all(find_mark(found[job.job_id].comment) in job.marks() for job in made)
 
 
 def misread(made: Iterable[Made], told: Collection[Job]) -> list[Made]:
     """Jobs with a text of accounting's that is not what their own users wrote."""
-    found = by_id(told)
+    found = index_jobs(told)
     return [job for job in made if not _own_texts(job, found[job.job_id])]
 
 
@@ -120,7 +117,7 @@ def test_of_many_liars_texts_may_be_lost_and_none_is_anothers(
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
     told = list(cluster.fetch_history(*SPAN))
     assert who(told) == whose(made)
-    found = by_id(told)
+    found = index_jobs(told)
     lost = misread(made, told)
     assert {(found[job.job_id].comment, found[job.job_id].submit_line) for job in lost} <= {
         ("", "")
@@ -193,14 +190,14 @@ def test_the_jobs_of_slurmrestd(fake: FakeRestd, made: list[Made]) -> None:
     assert [(job_id, submit, user) for job_id, submit, _, user in who(history)] == users
     assert changed(made, history, "JobName") == []
     some = made[::50]
-    assert by_id(slurm.fetch_job_records([JobId(job.job_id) for job in some])).keys() == {
+    assert index_jobs(slurm.fetch_job_records([JobId(job.job_id) for job in some])).keys() == {
         job.job_id for job in some
     }
 
 
 def changed(made: Iterable[Made], told: Iterable[Job], name: str) -> list[Made]:
     """Jobs whose texts are not told as they were written."""
-    found = by_id(told)
+    found = index_jobs(told)
     return [
         job
         for job in made

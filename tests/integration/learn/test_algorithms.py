@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import agent_export, agent_training, training_tensors
 from mirage.learn.agents.agent_training import Agent, AgentPlan
@@ -18,14 +17,10 @@ from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_training
 from tests.support.episodes.tables import MONDAY
 from tests.support.learn.agents_trained import BRIEF, EVERY, KINDS, fit, named, plan, runs
+from tests.support.learn.costs import PRICE, compute_mean_cost_h
 from tests.support.learn.queue_tables import EPISODES, learned, queue_table, shuffled
 
-PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
-
-
-def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
 
 
 def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
@@ -33,12 +28,12 @@ def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
     chosen = training_tensors.choose_instants(
         agent.net, TrainingTensors.from_trajectories(seen, made.part), PRICE, made.unit
     )
-    return cost_h(LATER, seen.taken[chosen])
+    return compute_mean_cost_h(LATER, seen.taken[chosen])
 
 
 def fixed_lead_cost_h(table: EpisodeTable) -> float:
     best = tree_training.find_best_constant(Rows.from_tables([table]), PRICE)
-    return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+    return compute_mean_cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
 @pytest.fixture(params=KINDS, ids=named)
@@ -51,7 +46,7 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
 ) -> None:
     agent = fit(made, tmp_path)
     reactive, oracle = (
-        cost_h(LATER, chosen)
+        compute_mean_cost_h(LATER, chosen)
         for chosen in (
             policy_runner.choose_reactive(LATER),
             policy_runner.choose_oracle(LATER, PRICE),

@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import stopping, tree_export, tree_training
 from mirage.learn.trees.tree_families import Forest
 from tests.support.episodes.tables import MONDAY
+from tests.support.learn.costs import PRICE, compute_mean_cost_h
 from tests.support.learn.queue_tables import EPISODES, LEFT_S, learned, queue_table, shuffled
 from tests.support.learn.trained import FAMILIES, Kind, fitted
 
-PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
 
@@ -21,23 +20,21 @@ def named(family: Kind) -> str:
     return family.name
 
 
-def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
-
-
 def policy_cost_h(made: tree_training.TreePolicy) -> float:
-    return cost_h(LATER, made.choose_instants(Rows.from_tables([LATER]), (PRICE,))[PRICE])
+    return compute_mean_cost_h(
+        LATER, made.choose_instants(Rows.from_tables([LATER]), (PRICE,))[PRICE]
+    )
 
 
 def fixed_lead_cost_h() -> float:
     best = tree_training.find_best_constant(Rows.from_tables([learned()]), PRICE)
-    return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+    return compute_mean_cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None:
     reactive, oracle = (
-        cost_h(LATER, chosen)
+        compute_mean_cost_h(LATER, chosen)
         for chosen in (
             policy_runner.choose_reactive(LATER),
             policy_runner.choose_oracle(LATER, PRICE),

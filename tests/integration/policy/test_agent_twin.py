@@ -7,8 +7,6 @@ import pytest
 
 from mirage.domain.decision import Action, PolicyView
 from mirage.episodes.judge import policy_runner
-from mirage.episodes.judge.evaluation import HandoverOutcomes
-from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.agents import training_tensors
 from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import Trajectories
@@ -16,6 +14,7 @@ from mirage.learn.trees.stopping import find_first_free
 from mirage.policy import registry
 from mirage.policy.models.model_policy import ModelPolicy
 from tests.support.learn.agents_trained import EVERY, fit, named, plan, runs, save
+from tests.support.learn.costs import compute_mean_cost_h
 from tests.support.learn.queue_tables import LEFT_S, foretold, queue_table
 from tests.support.policy.views import view, waits
 
@@ -33,14 +32,12 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save(under / "made" / "1", family, encoder, under / "made" / "stages", twin=True)
 
 
-def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
-    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(0.5).mean())
-
-
 def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: ModelPolicy) -> None:
     assert served.needs.twin
     chosen = policy_runner.run_policy(LATER, served, 0.5)
-    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.choose_reactive(LATER))
+    assert compute_mean_cost_h(LATER, chosen) < 0.5 * compute_mean_cost_h(
+        LATER, policy_runner.choose_reactive(LATER)
+    )
 
 
 def seen(episode: int, instant: int, **fields: object) -> PolicyView:

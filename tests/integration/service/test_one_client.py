@@ -3,8 +3,7 @@
 import resource
 import select
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,7 +12,9 @@ import pytest
 
 from tests.support import patient
 from tests.support.mirage_process import QuietSlurm, Serving, configured, run, serving
+from tests.support.patient import wait_until
 
+LIMIT_S = 2 * patient.PATIENCE_S
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 HALF_A_BODY = (
     b"POST /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -34,13 +35,6 @@ def watchful(tmp_path: Path) -> Path:
     path.write_text(f"{path.read_text()}[polling]\nqueue_s = 1\n".replace("[service]", listening))
     assert run("db", "upgrade", "--config", str(path)).code == 0
     return path
-
-
-def until(reached: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 2 * patient.PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
 
 
 def connected(url: httpx.URL | str) -> socket.socket:
@@ -106,7 +100,7 @@ def test_the_worker_starts_its_commands_beside_300_half_requests(
                     assert honest.get("/healthz").status_code == 200
                 return len(slurm.calls("squeue")) >= began + 6
 
-            until(ticked, "squeue is not started any more")
+            wait_until(ticked, "squeue is not started any more", limit_s=LIMIT_S)
             assert service.log_bytes() < SMALL
         assert service.end() == 0
     assert {line["event"] for line in service.log()} & {"tick failed", "Slurm does not answer"} == (
@@ -148,7 +142,7 @@ def test_what_does_not_come_to_its_end_is_closed_however_it_drips(
                     del clients[what]
             return not clients
 
-        until(all_closed, f"still open: {list(clients)}")
+        wait_until(all_closed, f"still open: {list(clients)}", limit_s=LIMIT_S)
         assert heard["nothing"].startswith(b"HTTP/1.1 408 ")
         assert heard["body"].startswith(b"HTTP/1.1 408 ")
         assert heard["between two"].startswith(b"HTTP/1.1 200 ")
@@ -182,11 +176,11 @@ def test_out_of_descriptors_callers_are_turned_away_and_it_is_said_once(
                     waiting.remove(one)
                 return not waiting
 
-            until(all_answered, "callers wait for what does not come")
+            wait_until(all_answered, "callers wait for what does not come", limit_s=LIMIT_S)
             assert sum(turned_away) > len(turned_away) / 2
         assert service.log_bytes() < SMALL
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-        until(lambda: _answers(service), "it does not find back")
+        wait_until(lambda: _answers(service), "it does not find back", limit_s=LIMIT_S)
         assert service.end() == 0
     said = [line for line in service.log() if line["event"] == "no descriptors for callers"]
     assert 1 <= len(said) <= 3, "once a minute"

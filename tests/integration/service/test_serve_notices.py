@@ -1,7 +1,6 @@
 """`mirage serve` with a mail server: mail goes out, and one that is dead delays no tick."""
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mirage.store.operations import clusters
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 from tests.support.notify.smtp_server import Post
 from tests.support.notify.smtp_server import serving as taking_mail
+from tests.support.patient import wait_until
 
 CHAIN = ChainId("endedchain1")
 PATIENCE_S = 60
@@ -41,16 +41,9 @@ def site(tmp_path: Path, port: int) -> Path:
     return path
 
 
-def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def test_what_became_of_a_chain_is_mailed_to_its_owner(slurm: QuietSlurm, tmp_path: Path) -> None:
     with taking_mail() as post, serving(site(tmp_path, post.port), slurm) as service:
-        until(lambda: bool(post.messages), "no mail")
+        wait_until(lambda: bool(post.messages), "no mail")
         assert service.end() == 0
     assert post.recipients == ["<alice@example.org>"]
     assert "the chain is failed: 3 links in a row failed" in post.messages[0].get_payload()
@@ -63,7 +56,7 @@ def test_a_dead_mail_server_delays_no_tick(slurm: QuietSlurm, tmp_path: Path) ->
     ):
         assert post.called.wait(PATIENCE_S)
         before = len(slurm.calls("squeue"))
-        until(lambda: len(slurm.calls("squeue")) >= before + 3, "the worker has stopped")
+        wait_until(lambda: len(slurm.calls("squeue")) >= before + 3, "the worker has stopped")
         assert not post.go_on.is_set(), "the mail server hangs still"
         post.go_on.set()
         assert service.end() == 0

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PLUGIN
+from tests.support.patient import wait_until
 from tests.support.slurm_plugin.answering import Service
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
 
@@ -23,10 +24,10 @@ def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
 def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: MakeChain) -> None:
     link = chain(WAITS, beat_s=1)
     process = link.start(1)
-    until(lambda: link.says("beat/1") is not None)
+    wait_until(lambda: link.says("beat/1") is not None)
     first = int(link.says("beat/1") or "")
     assert abs(first - time.time()) < 10
-    until(lambda: int(link.says("beat/1") or "") > first)
+    wait_until(lambda: int(link.says("beat/1") or "") > first)
     finish(link, process)
     last = link.says("beat/1")
     time.sleep(1.5)
@@ -38,12 +39,12 @@ def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: MakeChain,
     link = chain(WAITS, beat_s=1)
     link.slurm.job_is(101, "RUNNING")
     process = link.start(1)
-    until(lambda: (link.slurm.root / "tmp").exists() and link.says("beat/1") is not None)
-    until(lambda: any((link.slurm.root / "tmp").glob("mirage.*/slurm_script")))
+    wait_until(lambda: (link.slurm.root / "tmp").exists() and link.says("beat/1") is not None)
+    wait_until(lambda: any((link.slurm.root / "tmp").glob("mirage.*/slurm_script")))
     time.sleep(0.2)
     link.signal(process, name)
     warned = int(time.time())
-    until(lambda: int(link.says("beat/1") or "") > warned)
+    wait_until(lambda: int(link.says("beat/1") or "") > warned)
     finish(link, process)
 
 
@@ -56,7 +57,7 @@ def test_the_service_says_when_the_next_link_is_submitted(
     ]
     link = chain(WAITS, mode="submit", min_runtime=0)
     process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
-    until(lambda: link.says("jobs/2") is not None)
+    wait_until(lambda: link.says("jobs/2") is not None)
     finish(link, process)
     path = f"/api/v1/chains/{link.chain.name}/next"
     assert service.asked == [(path, "MUNGE MUNGE:credential:")] * 2
@@ -83,7 +84,7 @@ def test_without_its_word_the_standby_stands_after_all(
     if trouble == "late":
         env["SLURM_JOB_END_TIME"] = str(int(time.time()) + 602)
     process = link.start(1, env=env)
-    until(lambda: link.says("jobs/2") is not None)
+    wait_until(lambda: link.says("jobs/2") is not None)
     finish(link, process)
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
     assert len(service.asked) == {"503": 2, "nonsense": 2, "late": 1}.get(trouble, 0)
@@ -95,7 +96,7 @@ def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
     service.answers = [{"submit_now": False, "ask_again_s": 3600}]
     link = chain(WAITS, mode="submit", min_runtime=0)
     process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
-    until(lambda: service.asked != [])
+    wait_until(lambda: service.asked != [])
     finish(link, process)
     assert link.says("jobs/2") == "102"
     assert len(link.slurm.calls()) == 2
@@ -105,7 +106,7 @@ def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: MakeCha
     link = chain(WAITS, pace_s=1)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(1)
-    until(lambda: len(list((link.slurm.root / "calls").iterdir())) == 3)
+    wait_until(lambda: len(list((link.slurm.root / "calls").iterdir())) == 3)
     assert link.says("jobs/2") is None
     link.slurm.answers()
     finish(link, process)

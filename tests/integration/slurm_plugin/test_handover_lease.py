@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import until
+from tests.support.patient import wait_until
 
 UNKNOWN = "Invalid job id specified"
 TAKER = """
@@ -169,7 +169,7 @@ def test_patience_ends_in_waiting_or_in_leaving(squeue: Any, link: Any, chain_di
     began = threading.Thread(target=waiting.begin)
     began.start()
     verdict = chain_dir / "handover" / "verdict" / "3"
-    until(lambda: verdict.exists() and "for the end of link 1" in verdict.read_text())
+    wait_until(lambda: verdict.exists() and "for the end of link 1" in verdict.read_text())
     first.release()
     began.join(60)
     assert waiting.token == "2-103.0"

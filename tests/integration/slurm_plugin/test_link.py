@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import FakeSlurm, Link, until
+from tests.support.patient import wait_until
+from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK of $MIRAGE_LINKS after ${MIRAGE_PREV_JOBID:-none}\n"
 REQUEUE = "echo PENDING None N/A N/A >$HOME/../state.101; touch $MIRAGE_DIR/done"
@@ -201,14 +202,14 @@ def test_done_within_a_link_takes_its_standby_back(make: Callable[..., Link]) ->
 
 def started(link: Link, **env: str) -> subprocess.Popen[bytes]:
     process = link.start(1, env=env)
-    until((link.slurm.root / "home" / "ready").exists)
+    wait_until((link.slurm.root / "home" / "ready").exists)
     time.sleep(0.15)  # the lookout beside the script is a moment behind on a busy host
     return process
 
 
 def end_script(link: Link, process: subprocess.Popen[bytes]) -> int:
     """The code of a link whose script has heard a signal, and had time to hear it twice."""
-    until(lambda: bool(got(link)))
+    wait_until(lambda: bool(got(link)))
     time.sleep(0.5)
     (link.slurm.root / "home" / "end").touch()
     process.communicate(timeout=30)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 SAYS = "mirage: the chain is done: link 2 had nothing to do"
 
@@ -85,7 +86,7 @@ def test_what_a_link_waited_is_not_its_run(chain: MakeChain) -> None:
     link.slurm.job_is(101, "RUNNING", start=1, end=4000000000)
     link.told(max_overlap=4000000000)
     second = link.start(2)
-    until(lambda: "waits for link 1" in link.logged() and link.slurm.looks() > 50)
+    wait_until(lambda: "waits for link 1" in link.logged() and link.slurm.looks() > 50)
     link.has("ends/1", "exit 0")
     link.slurm.job_is(101, "COMPLETED", start=1, end=7201)
     said = second.communicate(timeout=60)[1].decode()

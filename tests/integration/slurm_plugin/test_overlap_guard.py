@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.patient import wait_until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 
 def beside(link: ToldLink, left_s: int | str, *, index: int = 1) -> None:
@@ -52,7 +53,7 @@ def test_the_second_early_start_waits_for_the_end(chain: MakeChain) -> None:
     link.has("requeued/2", 101)
     beside(link, 3600)
     process = link.start(2)
-    until(lambda: link.says("jobs/3") is not None)
+    wait_until(lambda: link.says("jobs/3") is not None)
     assert (link.says("started/2"), link.says("jobs/2")) == (None, "102")
     assert link.end_of(2) is None
     link.slurm.job_is(101, "COMPLETED")
@@ -67,7 +68,7 @@ def test_who_cannot_be_put_behind_waits_too(chain: MakeChain) -> None:
     beside(link, 3600)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(2)
-    until(lambda: "the script starts after the job has ended" in link.logged())
+    wait_until(lambda: "the script starts after the job has ended" in link.logged())
     link.slurm.job_is(101, "TIMEOUT")
     out, err = process.communicate(timeout=30)
     assert out == b"ran\n"
@@ -80,7 +81,7 @@ def test_while_it_waits_the_chain_may_end(chain: MakeChain, end: str) -> None:
     link.has("requeued/2", 101)
     beside(link, 3600)
     process = link.start(2)
-    until(lambda: "the script starts after the job has ended" in link.logged())
+    wait_until(lambda: "the script starts after the job has ended" in link.logged())
     if end == "stop":
         link.has("stop", "by the user")
     else:
@@ -99,7 +100,7 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     (link.slurm.root / "slurm.down").touch()
     link.slurm.answers(stderr="sbatch: error: down\n", code=1)
     process = link.start(2)
-    until(lambda: "the script starts after the job has ended" in link.logged())
+    wait_until(lambda: "the script starts after the job has ended" in link.logged())
     (link.slurm.root / "slurm.down").unlink()
     time.sleep(1.5)
     assert process.poll() is None
@@ -161,7 +162,7 @@ def test_a_requeued_predecessor_that_begins_at_the_same_moment_is_waited_for(
     runs = "RUNNING None N/A N/A"
     link.slurm.command("scancel", f"#!/bin/sh\necho '{runs}' >{{home}}/state.101\n")
     process = link.start(2)
-    until(lambda: "the script starts after the job has ended" in link.logged())
+    wait_until(lambda: "the script starts after the job has ended" in link.logged())
     assert link.says("started/2") is None
     link.slurm.job_is(101, "COMPLETED")
     assert process.communicate(timeout=30)[0] == b"ran\n"
@@ -181,9 +182,9 @@ def test_where_not_all_links_stand_the_last_one_puts_the_next_in_place(chain: Ma
         "#!/bin/sh\nuntil [ -e $HOME/end ]; do sleep 0.1; done\n", presubmit="all", pace_s=1
     )
     process = link.start(1)
-    until(lambda: link.says("beat/1") is not None)
+    wait_until(lambda: link.says("beat/1") is not None)
     assert len(link.slurm.calls()) == 1
-    until(lambda: link.says("jobs/2") is not None)
+    wait_until(lambda: link.says("jobs/2") is not None)
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
     (link.slurm.root / "home" / "end").touch()
     process.communicate(timeout=30)

@@ -11,9 +11,10 @@ import pytest
 
 from tests.integration.slurm_plugin.test_beside_the_script import WAITS, finish
 from tests.support.paths import PLUGIN
+from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, SACCT, SCONTROL
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 DATE = r"""#!/bin/sh
 [ "$*" = +%s ] || exec /usr/bin/date "$@"
@@ -64,8 +65,8 @@ def test_a_link_with_no_service_writes_when_the_next_one_is_released(
     begin: Begin, slurm: FakeSlurm
 ) -> None:
     link, process = begin()
-    until(lambda: minutes(slurm) == "1380")
-    until(lambda: "becomes eligible" in link.logged())
+    wait_until(lambda: minutes(slurm) == "1380")
+    wait_until(lambda: "becomes eligible" in link.logged())
     (call,) = slurm.calls()[1:]
     assert "--dependency=afterany:101" in call.argv, "it stands before anything is known"
     said = subprocess.run(
@@ -97,7 +98,7 @@ def test_where_none_is_to_be_there_is_no_plan_and_no_question(
     begin: Begin, slurm: FakeSlurm, told: dict[str, object], env: dict[str, str]
 ) -> None:
     link, process = begin(env, beat_s=1, **told)
-    until(lambda: slept(slurm) >= 50)
+    wait_until(lambda: slept(slurm) >= 50)
     finish(link, process)
     assert not (slurm.root / "sacct.asked").exists()
     assert "?" not in slurm.dependency(102)
@@ -107,7 +108,7 @@ def test_a_question_that_hangs_does_not_hold_up_the_links_end(
     begin: Begin, slurm: FakeSlurm
 ) -> None:
     link, process = begin(sacct="#!/bin/sh\ntouch {home}/hangs\nexec /usr/bin/sleep 600\n")
-    until((slurm.root / "hangs").exists)
+    wait_until((slurm.root / "hangs").exists)
     finish(link, process)
     assert link.end_of(1) == "exit 0"
 
@@ -123,14 +124,14 @@ def test_a_link_that_was_suspended_looks_again(begin: Begin, slurm: FakeSlurm) -
     ahead(slurm, 0)
     slurm.command("date", DATE)
     link, process = begin(beat_s=50)
-    until(lambda: minutes(slurm) == "1380")
-    until(lambda: "becomes eligible" in link.logged())
+    wait_until(lambda: minutes(slurm) == "1380")
+    wait_until(lambda: "becomes eligible" in link.logged())
     naps = slept(slurm)
-    until(lambda: slept(slurm) > naps + 20)  # on its way to the next turn
+    wait_until(lambda: slept(slurm) > naps + 20)  # on its way to the next turn
     now = int(time.time())
     slurm.job_in_full(101, "RUNNING", times=(now, now, now + 34 * HOUR))
     ahead(slurm, 10 * HOUR)
-    until(lambda: minutes(slurm) not in ("1380", ""))
+    wait_until(lambda: minutes(slurm) not in ("1380", ""))
     assert int(minutes(slurm)) >= 33 * 60 - 1
     finish(link, process)
 
@@ -139,7 +140,7 @@ def test_a_link_that_was_requeued_plans_anew_from_its_own_plan(
     begin: Begin, slurm: FakeSlurm
 ) -> None:
     link, process = begin()
-    until(lambda: "becomes eligible" in link.logged())
+    wait_until(lambda: "becomes eligible" in link.logged())
     link.signal(process, "KILL")
     process.communicate()
     later = int(time.time())
@@ -154,6 +155,6 @@ def test_a_link_that_was_requeued_plans_anew_from_its_own_plan(
             "SLURM_JOB_END_TIME": str(later + 20 * HOUR),
         },
     )
-    until(lambda: minutes(slurm) == "1140")
-    until(lambda: link.logged().count("becomes eligible") > before)
+    wait_until(lambda: minutes(slurm) == "1140")
+    wait_until(lambda: link.logged().count("becomes eligible") > before)
     finish(link, again)

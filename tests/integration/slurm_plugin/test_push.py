@@ -6,8 +6,7 @@ import base64
 import os
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from mirage.domain.access.request_signing import build_signed_text
 from tests.support import patient
 from tests.support.paths import PLUGIN
+from tests.support.patient import wait_until
 
 HOOK = PLUGIN / "hooks" / "mirage-push"
 
@@ -78,13 +78,6 @@ def push(url: str, munge: Path, job: str = "4711", comment: str = "") -> subproc
     given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab"}
     environment = {"PATH": f"{munge}:/usr/bin:/bin"} | given
     return subprocess.Popen([HOOK], env=environment, start_new_session=True)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + patient.PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def left(process: subprocess.Popen[bytes]) -> bool:

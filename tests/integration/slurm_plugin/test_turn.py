@@ -11,20 +11,21 @@ import time
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.patient import wait_until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 
 def test_the_script_is_not_run_before_the_link_before_it_has_ended_in_slurm(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: link.slurm.looks() > 30)
+    wait_until(lambda: link.slurm.looks() > 30)
     assert lines(link) == ["begin 1 after nothing <>"]
     let_end(link, 1)
     finish(first)
     link.slurm.job_is(101, "COMPLETING")
     looks = link.slurm.looks()
-    until(lambda: link.slurm.looks() > looks + 10)
+    wait_until(lambda: link.slurm.looks() > looks + 10)
     assert len(lines(link)) == 2
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 2)
@@ -35,7 +36,7 @@ def test_the_script_is_not_run_before_the_link_before_it_has_ended_in_slurm(pair
 def test_a_concurrent_chain_runs_both_scripts_at_once(pair: Pair) -> None:
     link, first = pair(style="concurrent")
     second = link.start(2)
-    until(lambda: len(lines(link)) == 2)
+    wait_until(lambda: len(lines(link)) == 2)
     assert lines(link)[1] == "begin 2 after RUNNING <>"
     for index in (1, 2):
         let_end(link, index)
@@ -46,9 +47,9 @@ def test_files_are_looked_at_often_and_slurm_is_asked_seldom(pair: Pair) -> None
     """Every five minutes, while the link before it shows that it lives."""
     link, first = pair(beat_s=200)
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     asked, looks = link.slurm.asked(101), link.slurm.looks()
-    until(lambda: link.slurm.looks() >= looks + 320)
+    wait_until(lambda: link.slurm.looks() >= looks + 320)
     assert 2 <= link.slurm.asked(101) - asked <= 3
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 1)
@@ -60,12 +61,12 @@ def test_files_are_looked_at_often_and_slurm_is_asked_seldom(pair: Pair) -> None
 def test_the_first_look_after_the_end_begins_the_script(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.slurm.job_is(101, "COMPLETED")
     asked = link.slurm.asked(101)
     let_end(link, 1)
     finish(first)
-    until(lambda: len(lines(link)) == 3)
+    wait_until(lambda: len(lines(link)) == 3)
     # One question at that look, and the guard's own before the script.
     assert link.slurm.asked(101) - asked == 2
     let_end(link, 2)
@@ -75,7 +76,7 @@ def test_the_first_look_after_the_end_begins_the_script(pair: Pair) -> None:
 def test_a_link_that_was_killed_is_asked_after_once_its_heartbeat_stands_still(pair: Pair) -> None:
     link, first = pair(beat_s=20)
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.signal(first, "KILL")
     first.communicate()
     link.slurm.job_is(101, "NODE_FAIL")
@@ -87,7 +88,7 @@ def test_a_link_that_was_killed_is_asked_after_once_its_heartbeat_stands_still(p
 def test_who_lets_go_of_the_lease_lets_the_next_one_begin(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     env = link.slurm.environ | {"MIRAGE_DIR": str(link.chain), "MIRAGE_LINK": "1"}
     for verb in ("wait", "release"):
         subprocess.run(
@@ -95,7 +96,7 @@ def test_who_lets_go_of_the_lease_lets_the_next_one_begin(pair: Pair) -> None:
             env=env | {"SLURM_JOB_ID": "101"},
             check=True,
         )
-    until(lambda: len(lines(link)) == 2)
+    wait_until(lambda: len(lines(link)) == 2)
     assert lines(link)[1].startswith("begin 2")
     for index in (1, 2):
         let_end(link, index)
@@ -110,7 +111,7 @@ def test_somebody_elses_lease_that_was_let_go_lets_nobody_begin(pair: Pair) -> N
     (lease / "1").write_text("1 99 0\n")
     (lease / "1.free").write_text("")
     second = link.start(2)
-    until(lambda: link.slurm.looks() > 10)
+    wait_until(lambda: link.slurm.looks() > 10)
     assert len(lines(link)) == 1
     link.slurm.job_is(101, "COMPLETED")
     for index in (1, 2):
@@ -139,7 +140,7 @@ def test_while_slurm_does_not_answer_the_link_waits_as_long_as_the_other_may_run
     (link.slurm.root / "slurm.down").touch()
     second = link.start(2)
     if not begins:
-        until(lambda: link.slurm.asked(101) > 5)
+        wait_until(lambda: link.slurm.asked(101) > 5)
         assert link.says("started/2") is None
         (link.slurm.root / "slurm.down").unlink()
     code, said = finish(second)
@@ -175,7 +176,7 @@ def test_without_the_chains_directory_its_marks_in_the_queue_are_looked_for(
     )
     second = moved.start(2)
     asked = link.slurm.root / "asked"
-    until(lambda: asked.exists() and len(asked.read_text()) > 5)
+    wait_until(lambda: asked.exists() and len(asked.read_text()) > 5)
     assert second.poll() is None
     shown.write_text("\n".join(rows[1:]) + "\n")
     code, said = finish(second)
@@ -186,9 +187,9 @@ def test_the_wait_is_not_the_scripts_time(pair: Pair) -> None:
     """Nor is it in the chain's total, nor is the checkpoint older for it."""
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     real = time.time()
-    until(lambda: time.time() > real + 4)
+    wait_until(lambda: time.time() > real + 4)
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 1)
     let_end(link, 2)
@@ -216,7 +217,7 @@ def test_the_deadline_is_read_again_after_the_wait(pair: Pair) -> None:
     later = int(time.time()) + 5000
     link.slurm.job_is(102, "RUNNING", end=later)
     second = link.start(2, env={"SLURM_JOB_END_TIME": str(later - 1000)})
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     assert link.says("deadline/2") == str(later - 1000)
     link.slurm.job_is(101, "COMPLETED")
     finish(first)
@@ -227,7 +228,7 @@ def test_the_deadline_is_read_again_after_the_wait(pair: Pair) -> None:
 def test_status_says_for_whom_a_link_waits(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: link.says("waits/2") is not None)
+    wait_until(lambda: link.says("waits/2") is not None)
     (link.slurm.root / "queue").write_text(
         "".join(f"{100 + n} mirage:{link.chain.name}:{n}\n" for n in (1, 2, 3))
     )
@@ -249,7 +250,7 @@ def test_status_says_for_whom_a_link_waits(pair: Pair) -> None:
 def test_a_link_behind_one_that_waits_goes_back_behind_it(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.slurm.job_is(102, "RUNNING")
     third = link.run(3)
     assert b"link 2 has not begun: link 3 now waits behind job" in third.stderr
@@ -264,7 +265,7 @@ def test_a_link_behind_one_that_waits_goes_back_behind_it(pair: Pair) -> None:
 def test_chains_without_a_standby_wait_too(pair: Pair, settings: dict[str, str]) -> None:
     link, first = pair(**settings)
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     if "mode" in settings:
         assert link.says("jobs/3") is None
     let_end(link, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.slurm_plugin.told import until
+from tests.support.patient import wait_until
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 
@@ -12,7 +12,7 @@ from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_
 def test_a_chain_that_is_halted_turns_the_waiting_link_away(pair: Pair, marker: str) -> None:
     link, _ = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.has(marker, "by the user")
     assert finish(second)[0] == 0
     assert (lines(link), link.says("started/2"), link.says("waits/2")) == (
@@ -25,7 +25,7 @@ def test_a_chain_that_is_halted_turns_the_waiting_link_away(pair: Pair, marker: 
 def test_a_cancelled_predecessor_ends_the_chain(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.slurm.job_is(101, "COMPLETING")
     link.signal(first, "TERM")
     finish(first)
@@ -42,7 +42,7 @@ def test_a_waiting_link_that_is_cancelled_is_made_anew_once_and_then_pauses_the_
     link, first = pair()
     link.slurm.command("scontrol", SHOW_CONFIG.format(wait=30, over="0 min"))
     second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
+    wait_until(lambda: waits(link) and link.says("jobs/3") is not None)
     third = link.says("jobs/3")
     link.slurm.job_is(102, "COMPLETING")
     link.signal(second, "TERM")
@@ -54,7 +54,7 @@ def test_a_waiting_link_that_is_cancelled_is_made_anew_once_and_then_pauses_the_
     assert updated == f"update JobId={third} Dependency=afterany:101:{new}\n"
     assert (link.says("stop"), link.says("paused"), link.end_of(2)) == (None, None, None)
     again = link.start(2, env={"SLURM_JOB_ID": str(new)})
-    until(lambda: link.says("waits/2") is not None)
+    wait_until(lambda: link.says("waits/2") is not None)
     link.slurm.job_is(int(new or 0), "COMPLETING")
     link.signal(again, "TERM")
     assert finish(again)[0] == 143
@@ -67,7 +67,7 @@ def test_a_waiting_link_that_is_cancelled_is_made_anew_once_and_then_pauses_the_
 def test_a_waiting_link_that_nobody_could_make_anew_is_by_the_one_it_waited_for(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
+    wait_until(lambda: waits(link) and link.says("jobs/3") is not None)
     link.signal(second, "KILL")
     second.communicate()
     link.slurm.job_is(102, "CANCELLED")
@@ -81,7 +81,7 @@ def test_a_waiting_link_that_nobody_could_make_anew_is_by_the_one_it_waited_for(
 def test_a_requeued_predecessor_is_taken_over(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.signal(first, "KILL")
     first.communicate()
     link.has("ends/1", "requeued")
@@ -99,7 +99,7 @@ def test_a_warning_during_the_wait_sends_the_link_back(pair: Pair, name: str) ->
     link, first = pair()
     link.slurm.job_is(102, "RUNNING")
     second = link.start(2)
-    until(lambda: waits(link))
+    wait_until(lambda: waits(link))
     link.signal(second, name)
     code, said = finish(second)
     new = link.says("jobs/2")
@@ -120,10 +120,10 @@ def test_a_warning_during_the_wait_sends_the_link_back(pair: Pair, name: str) ->
 def test_where_it_cannot_be_put_back_a_warned_link_waits_on(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
+    wait_until(lambda: waits(link) and link.says("jobs/3") is not None)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     link.signal(second, "USR1")
-    until(lambda: "not submitted behind job 101" in link.logged())
+    wait_until(lambda: "not submitted behind job 101" in link.logged())
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 1)
     finish(first)

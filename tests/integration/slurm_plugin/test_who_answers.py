@@ -12,7 +12,8 @@ import pytest
 
 from tests import needed
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import FakeSlurm, until
+from tests.support.patient import wait_until
+from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.forger import BOB, NOW, Forger, as_root, folder_of, forging
 from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
@@ -64,7 +65,7 @@ def test_a_link_submits_nothing_on_a_forgers_word(
 ) -> None:
     link = chain(WAITS, mode="submit", min_runtime=0, pace_s=1)
     process = link.start(1, env={"MIRAGE_URL": forger.url})
-    until(lambda: link.says("jobs/2") is not None)
+    wait_until(lambda: link.says("jobs/2") is not None)
     end_script(link, process)
     assert "--dependency=afterany:101" in slurm.calls()[-1].argv
     assert len(slurm.calls()) == 2
@@ -199,7 +200,7 @@ def test_an_answer_over_a_network_without_https_has_nothing_submitted(
     with forging(uid=0, host=own_address()) as elsewhere:
         link = chain(WAITS, mode="submit", min_runtime=0, pace_s=1)
         process = link.start(1, env={"MIRAGE_URL": elsewhere.url})
-        until(lambda: link.says("jobs/2") is not None)
+        wait_until(lambda: link.says("jobs/2") is not None)
         end_script(link, process)
         assert "--dependency=afterany:101" in slurm.calls()[-1].argv
         assert elsewhere.heard() == ""
@@ -213,8 +214,8 @@ def test_a_link_that_has_just_begun_submits_nothing_whoever_says_so(
     with forging(uid=0) as service:
         link = chain(WAITS, mode="submit")
         process = link.start(1, env={"MIRAGE_URL": service.url})
-        until(lambda: "/next" in service.out.read_text())
-        until(lambda: "sleep" in list_naps(process.pid) or link.says("jobs/2") is not None)
+        wait_until(lambda: "/next" in service.out.read_text())
+        wait_until(lambda: "sleep" in list_naps(process.pid) or link.says("jobs/2") is not None)
         end_script(link, process)
     assert [w for w in slurm.calls()[-1].argv if w.startswith("--dependency")] == [
         "--dependency=afterany:101"

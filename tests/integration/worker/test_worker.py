@@ -37,6 +37,7 @@ from tests.support.services.slurm_jobs import (
     ended_record,
     job,
     links,
+    read_mode,
     running,
     standby,
 )
@@ -62,11 +63,6 @@ def known(store: Store) -> dict[JobId, Job]:
 def history_until(store: Store) -> int | None:
     with store.read() as tx:
         return clusters.read_history_until(tx, 1)
-
-
-def mode(store: Store) -> Mode:
-    with store.read() as tx:
-        return clusters.get_mode(tx, 1)
 
 
 def test_a_second_tick_at_the_same_instant_changes_nothing(acting_store: Store) -> None:
@@ -260,7 +256,7 @@ def test_the_kill_file_stops_acting_within_the_tick(acting_store: Store, tmp_pat
     cluster = Written(running(1), standby(2))
     kill_file.touch()
     worker(acting_store, cluster, kill_file=kill_file).run_tick()
-    assert (cluster.moves, mode(acting_store)) == ([], Mode.SHADOW)
+    assert (cluster.moves, read_mode(acting_store)) == ([], Mode.SHADOW)
 
 
 def two(store: Store, cluster: Written) -> tuple[Worker, Worker]:

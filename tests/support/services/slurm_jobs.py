@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mirage.domain.chain import Chain, ChainId, Link, Mark
+from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
@@ -17,6 +18,7 @@ from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import metadata
 from mirage.store.events import audit
+from mirage.store.operations import clusters
 from tests.support.slurm.printed_jobs import read_queue_job, read_record, reread_queue_job
 
 CHAIN = ChainId("abcd1234")
@@ -90,6 +92,12 @@ def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
 def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
     with store.read() as tx:
         return chains.get_chain(tx, chain_id)
+
+
+def read_mode(store: Store, partition: str = "") -> Mode:
+    """Read the mode of the first cluster of the database, or of its partition."""
+    with store.read() as tx:
+        return clusters.get_mode(tx, 1, partition)
 
 
 def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:

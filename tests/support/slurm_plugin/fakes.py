@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support import patient
 from tests.support.paths import PLUGIN
 
 WRAPPER = PLUGIN / "sbatch"
@@ -337,10 +335,3 @@ def _call(path: Path) -> Call:
 
 def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
-
-
-def until(condition: Callable[[], bool], *, limit_s: float = patient.PATIENCE_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s"
-        time.sleep(0.01)

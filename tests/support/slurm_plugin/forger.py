@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slurm_plugin.fakes import until
+from tests.support.patient import wait_until
 
 BOB = 6502
 """A user without a name here: neither root nor the account `mirage` nor who runs the tests."""
@@ -68,7 +68,7 @@ class Forger:
         with closing(socket.socket(self.way[0])) as last:
             last.connect(self.way[1])  # type: ignore[arg-type]
             last.sendall(b"that was all\r\n\r\n")
-        until(lambda: "that was all" in self.out.read_text())
+        wait_until(lambda: "that was all" in self.out.read_text())
         lines = self.out.read_text().splitlines()[1:]
         return "\n".join(line for line in lines if line != "b''" and "that was all" not in line)
 
@@ -93,7 +93,7 @@ def forging(
             extra_groups=[],
         )
     try:
-        until(lambda: "\n" in out.read_text())
+        wait_until(lambda: "\n" in out.read_text())
         port = int(out.read_text().split()[0])
         if path:
             yield Forger(f"unix://{path}", (socket.AF_UNIX, str(path)), out)

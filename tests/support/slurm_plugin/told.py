@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,10 +83,3 @@ def chains(slurm: FakeSlurm, shell: Sequence[str]) -> Iterator[MakeChain]:
     yield submit
     for link in made:
         link.strike()
-
-
-def until(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not predicate():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -9,7 +9,8 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from tests.support.slurm_plugin.told import MakeChain, ToldLink, until
+from tests.support.patient import wait_until
+from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 Pair = Callable[..., tuple[ToldLink, subprocess.Popen[bytes]]]
 WORKS = """#!/bin/sh
@@ -47,7 +48,7 @@ def pairs(chain: MakeChain) -> Pair:
         end = int(time.time()) + 3600
         first = link.start(1, env={"SLURM_JOB_END_TIME": str(end)})
         stands = "beat/1" if {"mode", "presubmit"} & settings.keys() else "jobs/2"
-        until(lambda: link.says("began/1") is not None and link.says(stands) is not None)
+        wait_until(lambda: link.says("began/1") is not None and link.says(stands) is not None)
         link.slurm.job_is(101, "RUNNING", start=end - 14400, end=end)
         return link, first
 

@@ -36,6 +36,7 @@ from tests.support.services.slurm_jobs import (
     find_last_decision,
     job,
     links,
+    read_mode,
     running,
     standby,
 )
@@ -279,11 +280,6 @@ def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> 
             handover_forecasts.record_forecast(tx, 1, row)
 
 
-def mode(store: Store, partition: str = "") -> Mode:
-    with store.read() as tx:
-        return clusters.get_mode(tx, 1, partition)
-
-
 @pytest.mark.parametrize(("source", "left"), [("always", Mode.SHADOW), ("average", Mode.ACT)])
 def test_only_the_default_policys_errors_demote(
     acting_store: Store, source: str, left: Mode
@@ -293,7 +289,7 @@ def test_only_the_default_policys_errors_demote(
         link_service.sync_links(tx, 1, cluster.shown, NOW)
     wrong_forecasts(acting_store, source, first=2)
     tick(acting_store, cluster)
-    assert mode(acting_store) is left
+    assert read_mode(acting_store) is left
     assert bool(cluster.moves) is (left is Mode.ACT)
     with acting_store.read() as tx:
         told = audit.list_entries(tx, 1, event="demoted to shadow")
@@ -310,7 +306,11 @@ def test_a_demotion_leaves_what_only_observes(acting_store: Store) -> None:
     wrong_forecasts(acting_store, "always", first=2)
     with acting_store.begin() as tx:
         demote_on_errors(tx, 1, NOW, RULES)
-    modes = (mode(acting_store), mode(acting_store, "gpu"), mode(acting_store, "debug"))
+    modes = (
+        read_mode(acting_store),
+        read_mode(acting_store, "gpu"),
+        read_mode(acting_store, "debug"),
+    )
     assert modes == (Mode.SHADOW, Mode.SHADOW, Mode.OBSERVE)
 
 
@@ -322,8 +322,8 @@ def test_after_a_demotion_an_admin_may_set_act_again(acting_store: Store) -> Non
         demote_on_errors(tx, 1, NOW + 60, RULES)
         clusters.set_mode(tx, 1, Mode.ACT)
         demote_on_errors(tx, 1, NOW + 120, RULES)
-    assert mode(acting_store) is Mode.ACT
+    assert read_mode(acting_store) is Mode.ACT
     wrong_forecasts(acting_store, "always", first=20, at=NOW + 200)
     with acting_store.begin() as tx:
         demote_on_errors(tx, 1, NOW + 300, RULES)
-    assert mode(acting_store) is Mode.SHADOW
+    assert read_mode(acting_store) is Mode.SHADOW

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
 from mirage.slurm.rest import envelope, history, node_inventory, queue
+from tests.support.jobs import index_jobs
 from tests.support.paths import DATA
 
 _SEPARATOR = "\x1f7e57\x1f"
@@ -30,13 +31,9 @@ def fate(name: str) -> int:
     return int(captured("jobs-by-fate")["jobs"][name])
 
 
-def by_id(jobs: list[Job]) -> dict[int, Job]:
-    return {int(job.job_id): job for job in jobs}
-
-
 def test_an_exit_code_is_not_made_up() -> None:
     """22.05.8 says 0 of a job that exited with 7."""
-    told = by_id(history.parse_records(captured("v0.0.38-records")))
+    told = index_jobs(history.parse_records(captured("v0.0.38-records")))
     assert told[fate("failed")].state is JobState.FAILED
     assert told[fate("failed")].exit_code == ""
     assert told[fate("completed")].exit_code == "0:0"
@@ -78,7 +75,7 @@ def test_a_version_that_nobody_reads_is_said(document: Any) -> None:
 
 @pytest.mark.parametrize("version", _LATER)
 def test_a_later_queue_reads(version: str) -> None:
-    jobs = by_id(queue.parse_jobs(later(version, "jobs")))
+    jobs = index_jobs(queue.parse_jobs(later(version, "jobs")))
     run, standby = jobs[101], jobs[102]
     assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.RUNNING, 2, 32, 16)
     assert (run.start, run.end, run.time_limit_s) == (1795000060, None, 7200)
@@ -106,7 +103,7 @@ def test_later_nodes_read(version: str) -> None:
 
 @pytest.mark.parametrize("version", _LATER)
 def test_later_records_read(version: str) -> None:
-    records = by_id(history.parse_records(later(version, "records")))
+    records = index_jobs(history.parse_records(later(version, "records")))
     run, broken, gone = records[91], records[92], records[93]
     assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.TIMEOUT, 2, 32, 16)
     assert (run.start, run.end, run.time_limit_s) == (1794000060, 1794007260, 7200)
@@ -142,7 +139,7 @@ def test_what_is_no_number_does_not_read(value: Any) -> None:
 
 
 def test_hostile_text_is_text() -> None:
-    told = by_id(queue.parse_jobs(captured("v0.0.38-jobs")))
+    told = index_jobs(queue.parse_jobs(captured("v0.0.38-jobs")))
     assert "`g`" in told[fate("hostile-name")].name
     assert "JobState=RUNNING" in told[fate("hostile-comment")].comment
 

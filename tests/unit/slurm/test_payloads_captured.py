@@ -13,6 +13,7 @@ from mirage.slurm.commands import sacct, sinfo, squeue
 from mirage.slurm.commands.sacct_texts import parse_texts
 from mirage.slurm.rest import diagnosis, history, node_inventory, queue
 from mirage.slurm.rest.envelope import EARLIEST
+from tests.support.jobs import index_jobs
 from tests.support.slurm.captured import ALL, SEPARATOR, Captures
 
 
@@ -50,13 +51,9 @@ def served(request: pytest.FixtureRequest) -> Served:
     return found
 
 
-def _by_id(jobs: list[Job]) -> dict[int, Job]:
-    return {int(job.job_id): job for job in jobs}
-
-
 def test_the_queue_is_what_squeue_tells(served: Served) -> None:
-    told = _by_id(queue.parse_jobs(served.payload("jobs")))
-    shown = _by_id(squeue.parse_jobs(served.printed("squeue.txt"), SEPARATOR))
+    told = index_jobs(queue.parse_jobs(served.payload("jobs")))
+    shown = index_jobs(squeue.parse_jobs(served.printed("squeue.txt"), SEPARATOR))
     assert len(told) > 8
     assert {_compared(job) for job in told.values()} == {_compared(shown[n]) for n in told}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import until
+from tests.support.patient import wait_until
 
 
 def _verb(
@@ -65,7 +65,7 @@ def test_a_request_by_hand_saves_and_goes_on(link: Any, chain_dir: Path) -> None
     assert first.begin()
     asked = threading.Thread(target=_verb, args=(chain_dir, "request"), kwargs={"link": 9})
     asked.start()
-    until(first.should_release)
+    wait_until(first.should_release)
     assert first.reason == "by-hand asks"
     assert not first.release()
     asked.join(60)
