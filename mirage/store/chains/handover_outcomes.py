@@ -268,7 +268,9 @@ def _build_groups(
     groups = []
     for row in found:
         key, sums = tuple(row[:keys]), [int(value) for value in row[keys:]]
-        groups.append(OutcomeGroup(key, OutcomeSums(*sums, under.get(key, {}))))
+        groups.append(
+            OutcomeGroup(key, OutcomeSums(sums[0], sums[1], sums[2], sums[3], under.get(key, {})))
+        )
     return groups
 
 
