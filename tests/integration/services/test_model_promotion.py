@@ -19,7 +19,8 @@ def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> N
     registry.promote_version(save(models / "made/1"))
     save(models / "made/2", trained_on=[_describe_table(learned()) | {"nodes": 64}])
     queue_table(40, seed=4, first=LATER).save(path)
-    with pytest.raises(InputError, match=r"made/2 is for: it was trained for 64 node\(s\), not 1"):
+    outside = r"made/2 decides for: it was trained for 64 node\(s\), not 1"
+    with pytest.raises(InputError, match=outside):
         model_promotion.judge_promotion(
             "models/made/2", models, [path], force=False, ask=lambda *_: None
         )

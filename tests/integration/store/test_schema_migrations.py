@@ -4,6 +4,7 @@ import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -266,7 +267,7 @@ def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: st
     ],
 )
 def test_the_old_default_was_its_users_where_a_job_names_it(
-    empty_database_url: str, said: dict[str, str], asked: float | None
+    empty_database_url: str, said: dict[str, Any], asked: float | None
 ) -> None:
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0180")
     chain_id = ChainId("abcdefgh")

@@ -73,6 +73,8 @@ class JobValues:
             "end": next((t for t in (job.end, job.expected_end) if t is not None), None),
             "node_list": job.node_list if ran else None,
             "array_tasks": "1-2" if job.array else "",
+            # The simulated cluster tells none of a job that runs; Slurm tells one of every job.
+            "priority": 1 if job.priority is None else job.priority,
         }
         if job.cancelled_at is not None:
             given["end"] = job.cancelled_at

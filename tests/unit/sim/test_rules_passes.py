@@ -1,5 +1,4 @@
-"""The two passes, the plan and the moves (docs/reference/simulator.md, sections 6 to 8), each by
-hand."""
+"""The two passes, the plan and the moves (docs/reference/simulator.md, 6 to 8), each by hand."""
 
 import pytest
 
