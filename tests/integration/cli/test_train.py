@@ -131,7 +131,7 @@ def test_outcomes_of_a_queue_that_only_drained_are_told(tmp_path: Path, beyond: 
     for command, given in words.items():
         answer = run(command, *given, cwd=tmp_path)
         assert answer.code == 0, answer.err
-        said = "E.npz: of 1% of the instants" in answer.err
+        said = "E.npz: in 1% of the decision instants" in answer.err
         assert said is (beyond == 25), command
 
 
