@@ -31,7 +31,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
         ["1", str(first), "running", ""],
         ["2", str(standby), "pending", "held"],
     ]
-    assert "Left the standby where it is." in _explained(scene, 2)
+    assert "Left the standby as it is." in _explained(scene, 2)
 
     assert _said(scene.chain("pause", chain)).startswith(f"chain {chain} is paused: ")
     scene.testbed.wait_until(lambda: _held(scene, standby), 600, "the hold")
@@ -49,7 +49,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     _nobody_else_may(scene)
     assert (_started(scene), _held(scene, _find_job_id(scene, 3))) == ([1, 2], False)
     _wait_for_decision(scene, _find_job_id(scene, 3))
-    assert "Left the standby where it is." in _explained(scene, 3)
+    assert "Left the standby as it is." in _explained(scene, 3)
     page = _page(scene)
     assert page[0][2:5] == ["active", "2 of 4", str(standby)]
     assert page[4][0] == "2", "the hand-over to link 2"

@@ -270,7 +270,7 @@ def test_half_a_job_that_stays_is_told(release: Release) -> None:
     shown = release.answers["held"]["body"]
     still = {**shown, "jobs": [release.shown("held") | {"job_id": made}]}
     release.restd.answers(release.job(made), still, method="GET")
-    with pytest.raises(ClusterUnavailable, match=f"job {made} was not cancelled"):
+    with pytest.raises(ClusterUnavailable, match=f"job {made} could not be cancelled"):
         release.cluster.submit_job(WORK, user="alice")
 
 

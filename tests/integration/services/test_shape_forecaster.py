@@ -126,7 +126,7 @@ def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> 
     words = " ".join(
         submission_forecast.describe_forecast(site.told(near), site.cluster.read_clock())
     )
-    assert "nearest job that the twin was asked about: 8 nodes" in words
+    assert "most similar job that the twin knows: 8 nodes" in words
     assert "asked about exactly your job" in words
     site.tick()
     found = site.told(near)
