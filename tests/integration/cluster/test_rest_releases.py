@@ -164,7 +164,7 @@ def test_a_refused_cancel_is_a_no(release: Release) -> None:
     at = release.job(release.standby)
     release.replay(at, "held")
     release.replay(at, "cancel-refused", method="DELETE")
-    with pytest.raises(ClusterRefused, match=r"denied|PENDING still"):
+    with pytest.raises(ClusterRefused, match=r"denied|is still PENDING"):
         release.cluster.cancel_job(release.standby, owner=release.uid())
 
 
