@@ -18,7 +18,7 @@ LIMIT_S = 2 * patient.PATIENCE_S
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 HALF_A_BODY = (
     b"POST /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    b'Content-Length: 1000\r\n\r\n{"'
+    b'Content-Length: 1000000\r\n\r\n{"'
 )
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 DESCRIPTORS = 256
