@@ -147,6 +147,16 @@ class Checkout:
         path = self.folder / name
         return path.is_file() and path.read_text() == text
 
+    def dated(self, version: str) -> date | None:
+        """The date that an earlier try gave this version in the changelog, or None."""
+        path = self.folder / CHANGELOG
+        text = path.read_text() if path.is_file() else ""
+        found = re.search(rf"^## {re.escape(version)} - (\d{{4}}-\d\d-\d\d)$", text, re.MULTILINE)
+        try:
+            return date.fromisoformat(found[1]) if found else None
+        except ValueError:
+            return None
+
     def tagged(self, tag: str) -> str | None:
         """The commit of a tag, or None."""
         found = "%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)"
@@ -157,7 +167,7 @@ def release(checkout: Checkout, version: str, *, on: date, dry_run: bool) -> Non
     """Commit and tag what is released, unless that is done. Raises NotReadyError."""
     texts = checkout.committed()
     before = tomllib.loads(texts[PROJECT])["project"]["version"]
-    one = Release(version, before, on)
+    one = Release(version, before, checkout.dated(version) or on)
     head = checkout.git("rev-parse", "HEAD").strip()
     tagged = checkout.tagged(one.tag)
     if tagged is not None and tagged != head:
@@ -207,7 +217,8 @@ def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None
     Raises NotReadyError.
     """
     dist = checkout.folder / "dist"
-    _say(dry_run, f"build the wheel and the source archive{', the Debian package' * deb} in {dist}")
+    what = "the wheel, the source archive and the Debian package"
+    _say(dry_run, f"build {what if deb else 'the wheel and the source archive'} in {dist}")
     _say(dry_run, f"write {dist / 'SHA256SUMS'}")
     if dry_run:
         return

@@ -96,7 +96,10 @@ def parse_answer(link, code, is_known, body):
     """An answer. From whom nobody vouches for, only what keeps the link from planning is taken."""
     if code >= 500:
         return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
-    if code != 200:  # of one that is older, or does not follow this chain
+    if code in (404, 409) and link.wanted.lead_s is not None:
+        # A service that is older, or does not follow this chain, has no say on a lead by hand.
+        return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
+    if code != 200:
         return Told(True, "answers %d" % (code,))
     try:
         import json

@@ -95,9 +95,10 @@ def stream_events(
 
 
 class EventStream(Response):
-    "A response that ends with its time, when the client leaves or stops reading, or with the"
+    """A response that ends with its time or with the server.
 
-    "server."
+    It also ends when the client leaves or stops reading.
+    """
 
     def __init__(
         self,

@@ -111,9 +111,10 @@ class ModelView(ModelLine):
 
 
 class Promote(RequestBody):
-    "A promotion of a version. The episode tables cover days on which neither version was"
+    """A promotion of a version.
 
-    "trained."
+    The episode tables cover days on which neither version was trained.
+    """
 
     version: str = Field(pattern=WORD, max_length=64, examples=["3"])
     tables: list[TableName] = Field(default_factory=list, max_length=64)

@@ -68,7 +68,10 @@ def respond_to_shell(environ: Mapping[str, str]) -> tuple[str, int]:
     if shell == "bash":
         return "\n".join(value for value, _ in found), 0
     if shell == "zsh":
-        told = "\n".join(f'"{v}":"{says}"' if says else f'"{v}"' for v, says in found)
+        # An unescaped colon of zsh's `_arguments` ends a field.
+        told = "\n".join(
+            f'"{v}":"{says.replace(":", chr(92) + ":")}"' if says else f'"{v}"' for v, says in found
+        )
         return (f"_arguments '*: :(({told}))'" if found else "_files"), 0
     if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return "", 0 if found else 1

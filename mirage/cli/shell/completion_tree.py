@@ -72,10 +72,13 @@ def _describe_values(param: Any, of_type: Any) -> dict[str, Any]:
 
 
 def _format_help_line(text: str) -> str:
-    """Return the first sentence, without characters that have a meaning in a shell."""
+    """Return the first sentence, without characters that would end a quoted word of a shell.
+
+    Colons and percent signs stay: `completion.respond_to_shell` escapes them for the shell.
+    """
     first = " ".join(text.split()).partition(". ")[0].rstrip(".")
     first = first.replace(": ", ", ").replace("; ", ", ")
-    plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=.")
+    plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=.:%")
     return plain[:_HELP_WIDTH].rstrip()
 
 

@@ -28,8 +28,8 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
     away = document.get("released_while_away")  # None: of a log
     if away:
         yield (
-            f"In this time Slurm released the next link of {away:,} hand-overs by its plan while "
-            "Mirage was away."
+            f"In this time Slurm released the next link of {away:,} hand-over{'s' * (away != 1)} "
+            "by a plan while Mirage was away."
         )
 
 

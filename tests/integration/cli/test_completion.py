@@ -211,6 +211,15 @@ def test_zsh_completes_a_chain(client: Client, tmp_path: Path) -> None:
     typed([zsh, "-d", "-i"], f"mirage chain show {BEGUN}\t", REST, environ)
 
 
+def test_zsh_shows_the_colons_of_a_help_line(client: Client, tmp_path: Path) -> None:
+    zsh = shell("zsh")
+    own = script("zsh", tmp_path, client.url)
+    rc = f"autoload -U compinit; compinit -D -u\n{own}\nPS1='READY> '\n"
+    (tmp_path / ".zshrc").write_text(rc)
+    environ = environment(tmp_path, client.url)
+    typed([zsh, "-d", "-i"], "stty cols 120; mirage episodes --t\t\t", ", 48:00:00", environ)
+
+
 @pytest.mark.usefixtures("chain")
 def test_fish_completes_a_chain(client: Client, tmp_path: Path) -> None:
     own = tmp_path / "mirage.fish"

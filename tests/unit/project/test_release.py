@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,21 @@ def test_checksums_are_lines_of_sha256sum_by_name() -> None:
     first, second = release.checksums({"z.whl": b"a", "a.deb": b"b"}).splitlines()
     assert first == f"{digest}  a.deb"
     assert second.endswith("  z.whl")
+
+
+def test_a_release_that_goes_on_after_midnight_keeps_its_date(tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
+    checkout = release.Checkout(tmp_path)
+    for words in (
+        ("init", "--quiet"),
+        ("config", "user.name", "Nobody"),
+        ("config", "user.email", "nobody@localhost"),
+        ("add", "--all"),
+        ("commit", "--quiet", "--message", "First"),
+    ):
+        checkout.git(*words)
+    (tmp_path / "CHANGELOG.md").write_text(RELEASED)  # and then it stopped
+    release.release(checkout, "0.2.0", on=ON + datetime.timedelta(days=1), dry_run=False)
+    assert checkout.committed()["CHANGELOG.md"] == RELEASED
+    assert checkout.changed() == set()

@@ -165,9 +165,10 @@ def test_the_shadow_report_says_so_in_a_sentence() -> None:
     assert list(describe_pairs({"pairs": []})) == []
     assert list(describe_pairs({"pairs": [], "released_while_away": 0})) == []
     assert list(describe_pairs({"pairs": [], "released_while_away": 3})) == [
-        "In this time Slurm released the next link of 3 hand-overs by its plan while Mirage was "
-        "away."
+        "In this time Slurm released the next link of 3 hand-overs by a plan while Mirage was away."
     ]
+    [told] = describe_pairs({"pairs": [], "released_while_away": 1})
+    assert "the next link of 1 hand-over by a plan" in told
 
 
 def test_what_the_service_released_and_then_was_away_is_not_counted(lab_store: Store) -> None:

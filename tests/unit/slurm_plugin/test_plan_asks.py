@@ -65,6 +65,17 @@ def test_an_older_service_means_no_plan_and_not_no_service(
     assert asking_planning.updates() == []
 
 
+@pytest.mark.parametrize("answer", [404, 409])
+def test_a_lead_by_hand_stands_where_the_service_does_not_know_the_chain(
+    asking_planning: Planning, ask: Ask, answer: int
+) -> None:
+    ask(answer, lead=1800)
+    assert asking_planning.lead_minutes() == 30
+    ask(says("shadow"), 2, lead=1800)
+    ask(answer, 3, lead=1800)
+    assert asking_planning.minutes() is None
+
+
 @pytest.mark.parametrize("trouble", [503, 500])
 def test_a_service_in_trouble_is_none(asking_planning: Planning, ask: Ask, trouble: int) -> None:
     ask(trouble)
