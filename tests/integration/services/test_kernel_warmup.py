@@ -31,7 +31,7 @@ from mirage.features.observation.running_stats import RunningStats
 from mirage.features.observation.feature_vector import SnapshotObserver
 from mirage.policy.twin.twin_forecast import Twin
 from mirage.services.models.kernel_warmup import compile_kernels
-from tests.support.features.scene import BEGIN, link
+from tests.support.features.scene import BEGIN, make_handover_input
 
 def compiled():
     modules = [module for name, module in sys.modules.items() if name.startswith("mirage.")]
@@ -43,9 +43,9 @@ compile_kernels(params)
 before, now = compiled(), snapshot.queue.taken_at
 assert len(before) > 10
 look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, now))
-look.observe_link(link(now))
+look.observe_link(make_handover_input(now))
 history = SubmissionHistory.from_accounting(params, past, BEGIN, now)
-Twin(samples=20).forecast_from_queue(look, link(now), history, seed=1)
+Twin(samples=20).forecast_from_queue(look, make_handover_input(now), history, seed=1)
 print(sorted(compiled() - before))
 """
 
