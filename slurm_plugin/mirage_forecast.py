@@ -12,6 +12,7 @@ ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
 PRICE = 0.5  # of an hour of overlap, where nobody says another
 LEAST_PRICE, MOST_PRICE = 0.01, 0.1  # of a chain whose links switch
 START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
+MOST_START_UP_S = 4 * 3600  # longer: the predecessor did not answer (overlap_price.py)
 OVERLAP_S = 4 * 3600  # the largest overlap by default, and at most this share of the time limit:
 OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
 SERVICE = "the service"  # whose lead it is, where it is not this link's own

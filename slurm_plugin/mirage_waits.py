@@ -162,7 +162,7 @@ def read_handovers(directory, link, now):
 def compute_start_up(directory, link, now):
     """Return the median time from a job's start to the lease, over links of this chain.
 
-    None: unknown.
+    None: unknown. A time above MOST_START_UP_S is no start-up.
     """
     notes = {one: _read_handover(directory, one, now) for one in range(2, link + 1)}
     taken = []
@@ -174,7 +174,8 @@ def compute_start_up(directory, link, now):
         holder = notes.get(mirage_forecast.parse_whole(read_own_line(path, now).split(" ")[0]))
         if holder is not None:
             taken.append(int(os.lstat(path).st_mtime) - holder[0])
-    taken = sorted(seconds for seconds in taken if 0 <= seconds <= OLD_S)
+    most_s = mirage_forecast.MOST_START_UP_S
+    taken = sorted(seconds for seconds in taken if 0 <= seconds <= most_s)
     return taken[len(taken) // 2] if taken else None
 
 

@@ -6,6 +6,8 @@ it, a price of 0.5 that the user gave cannot be told from the default: it counts
 a switch chain then gets the price of its style.
 """
 
+import re
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -15,6 +17,10 @@ branch_labels = None
 depends_on = None
 
 _DEFAULT = 0.5
+_OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-overlap-price[= ]\d")
+"""In a submit line."""
+_SETTING = re.compile(r"(?:^|\s)mirage:(?:[a-z-]+(?:=[^\s,]*)?,)*overlap-price=\d")
+"""In a comment: mirage:chain=4,overlap-price=0.5."""
 _chains = sa.table("chains", *map(sa.column, ("chain_id", "overlap_price", "asked_price")))
 _JOB_KEY = ("cluster_id", "job_id", "submit")
 _links = sa.table("links", *map(sa.column, ("chain_id", *_JOB_KEY)))
@@ -25,21 +31,33 @@ def upgrade() -> None:
     op.add_column("chains", sa.Column("asked_price", sa.Float()))
     op.add_column("chains", sa.Column("start_up_s", sa.BigInteger()))
     op.add_column("chains", sa.Column("missed_s", sa.BigInteger()))
-    given = _chains.c.overlap_price != _DEFAULT
-    named = sa.or_(_named(_jobs.c.submit_line), _named(_jobs.c.comment))
+    asked = _chains.update().values(asked_price=_chains.c.overlap_price)
+    op.execute(asked.where(_chains.c.overlap_price != _DEFAULT))
+    for chain_id in _list_chains_whose_jobs_name_it():
+        op.execute(asked.where(_chains.c.chain_id == chain_id))
+
+
+def _list_chains_whose_jobs_name_it() -> set[str]:
+    """List the chains of which a job names the option. An equal option of the user's own script, or
+    equal words in the user's own part of a comment, do not count."""
     of_chain = sa.and_(*(_links.c[name] == _jobs.c[name] for name in _JOB_KEY))
-    asking = sa.select(_links.c.chain_id).join_from(_links, _jobs, of_chain).where(named).distinct()
-    wanted = sa.or_(given, _chains.c.chain_id.in_(asking))
-    op.execute(_chains.update().where(wanted).values(asked_price=_chains.c.overlap_price))
-
-
-def _named(text: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether the text names the option, as chain_settings.py reads it: --mirage-overlap-price=0.5,
-    or the comment mirage:overlap-price=0.5."""
-    return sa.and_(text.contains("mirage"), text.contains("overlap-price="))
+    texts = (_jobs.c.submit_line, _jobs.c.comment)
+    query = (
+        sa.select(_links.c.chain_id, *texts)
+        .join_from(_links, _jobs, of_chain)
+        .where(sa.or_(*(text.contains("overlap-price") for text in texts)))
+    )
+    return {
+        chain_id
+        for chain_id, line, comment in op.get_bind().execute(query)
+        if _OPTION.search(line or "") or _SETTING.search(comment or "")
+    }
 
 
 def downgrade() -> None:
+    # Else the next upgrade would take a price that was worked out for one that the user gave.
+    worked_out = _chains.c.asked_price.is_(None)
+    op.execute(_chains.update().where(worked_out).values(overlap_price=_DEFAULT))
     with op.batch_alter_table("chains") as batch:
         for name in ("missed_s", "start_up_s", "asked_price"):
             batch.drop_column(name)

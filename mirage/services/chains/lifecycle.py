@@ -83,7 +83,7 @@ def register_chain(
         known or fresh,
         links_planned=new.links,
         policy=new.policy,
-        overlap_price=get_first_price(new.style, new.overlap_price),
+        overlap_price=_get_price(known, new),
         asked_price=new.overlap_price,
         total_s=new.total_s,
         max_overlap_s=new.max_overlap_s,
@@ -100,6 +100,14 @@ def register_chain(
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
         recipes.save_recipe(tx, chain.chain_id, uid, validate_recipe(new.recipe))
     return chain
+
+
+def _get_price(known: Chain | None, new: Registration) -> float:
+    """Return the known price if neither a price nor another style was given, else the first one."""
+    told = (new.style, new.overlap_price)
+    if known is not None and told == (known.style, known.asked_price):
+        return known.overlap_price
+    return get_first_price(*told)
 
 
 def _check_registration(new: Registration) -> None:

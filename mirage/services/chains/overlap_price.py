@@ -3,18 +3,20 @@
 Where the links of a chain *switch*, nothing runs twice. An hour that a link is released too early
 only makes more hand-overs, and each has its start-up and its interruption. So the price is
 (start-up + expected interruption) / time limit, within two bounds. slurm_plugin/mirage_forecast.py
-is the same rule in the user's hands.
+has the same formula for the links' own plans. A link measures the start-up up to its lease
+(`mirage_waits.compute_start_up`). The service sees no lease: it takes the predecessor's end.
 """
 
 from collections.abc import Iterable
 
 from mirage.domain.chain import Chain, Link, Style
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.domain.time_units import MINUTE_S
+from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE, START_UP_S
 
-_OLD_S = 86400
-"""A start-up that took longer is no start-up."""
+MOST_START_UP_S = 4 * HOUR_S
+"""The longest overlap that counts as a start-up, in seconds; `MOST_START_UP_S` in
+slurm_plugin/mirage_forecast.py is the same. In a longer one the predecessor did not answer."""
 
 
 def get_first_price(style: Style | None, asked: float | None) -> float:
@@ -32,8 +34,10 @@ def has_worked_out_price(chain: Chain) -> bool:
 def measure_start_up_s(links: Iterable[Link]) -> int | None:
     """The median start-up of a switch chain's links, in seconds; None: none is known yet.
 
-    A link that starts beside its predecessor takes the lease when that one has ended: so long its
-    start-up took. One that starts later says nothing of it.
+    A link that starts beside its predecessor asks for the lease as soon as it is ready, and the
+    predecessor ends. So the start-up is the time from the link's start to the predecessor's end. No
+    start-up is known from a link that started later, that ended first, or whose overlap was longer
+    than MOST_START_UP_S.
     """
     by_index = {link.index: link for link in links}
     taken = sorted(
@@ -43,7 +47,8 @@ def measure_start_up_s(links: Iterable[Link]) -> int | None:
         and (before := by_index.get(link.index - 1)) is not None
         and before.end is not None
         and before.end > link.start
-        and before.end - link.start <= _OLD_S
+        and before.end - link.start <= MOST_START_UP_S
+        and (link.end is None or link.end > before.end)
     )
     return taken[len(taken) // 2] if taken else None
 
@@ -55,7 +60,7 @@ def describe_price(chain: Chain) -> str:
     if not has_worked_out_price(chain):
         return "the default: nodes of two links are held"
     if chain.missed_s is None:
-        return "links that switch run nothing twice; its first hand-over will tell more"
+        return "links that switch run nothing twice; no past waits were looked at yet"
     start_up_s = START_UP_S if chain.start_up_s is None else chain.start_up_s
     whence = "assumed" if chain.start_up_s is None else "measured"
     return (

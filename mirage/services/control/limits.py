@@ -69,16 +69,16 @@ def _find_stop_reason(
         if gain_s < limits.min_gain_s:
             return f"the forecast wait of {gain_s:.0f} s is too short for a move (min_gain_s)"
     worst = compute_worst_overlap(view)
-    if spent.account + worst > limits.account_overlap_node_h:
-        return (
-            f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h "
-            "(account_overlap_node_h)"
-        )
-    if spent.cluster + worst > limits.cluster_overlap_node_h:
-        return (
-            f"the cluster has spent its overlap: {spent.cluster:.1f} node-hours in 24 h "
-            "(cluster_overlap_node_h)"
-        )
+    budgets = (
+        ("account", spent.account, limits.account_overlap_node_h),
+        ("cluster", spent.cluster, limits.cluster_overlap_node_h),
+    )
+    for whose, spent_h, limit_h in budgets:
+        if spent_h + worst > limit_h:
+            return (
+                f"this release could cost {worst:.1f} node-hours of overlap; the {whose} has spent "
+                f"{spent_h:.1f} of {limit_h:g} in 24 h ({whose}_overlap_node_h)"
+            )
     return None
 
 

@@ -26,6 +26,7 @@ from mirage.domain.chain import (
     LinkState,
     Planner,
     Position,
+    Style,
 )
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
@@ -100,12 +101,16 @@ def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
 def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     """Store only the price of the chain's overlap and the values from which it was computed.
 
-    A change of the chain's state in another transaction is not overwritten.
+    A change of the chain's state in another transaction is not overwritten. If the chain's user
+    has given a price or another style in the meantime, nothing is stored.
     """
     names = ("overlap_price", "start_up_s", "missed_s")
     table = tables.chains
     values = {name: getattr(chain, name) for name in names}
-    tx.execute(update(table).where(table.c.chain_id == chain.chain_id).values(values))
+    still_worked_out = (table.c.asked_price.is_(None), table.c.style == Style.SWITCH.value)
+    tx.execute(
+        update(table).where(table.c.chain_id == chain.chain_id, *still_worked_out).values(values)
+    )
     changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 

@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
-from mirage.domain.chain import Chain, ChainId, Link
+from mirage.domain.chain import Chain, ChainId, Link, Style
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import SchemaMismatch, StoreUnavailable
 from mirage.store.chains import chains
@@ -263,7 +263,10 @@ def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: st
     [
         ({"submit_line": "sbatch --mirage-chain=4 --mirage-overlap-price=0.5 a.sh"}, 0.5),
         ({"comment": "mirage:chain=4,overlap-price=0.5"}, 0.5),
+        ({"submit_line": "sbatch --mirage-chain=4 --mirage-overlap-price 0.5 a.sh"}, 0.5),
         ({"submit_line": "sbatch --mirage-chain=4 a.sh"}, None),
+        ({"submit_line": "sbatch --mirage-chain=4 a.sh --overlap-price=0.7"}, None),
+        ({"comment": "overlap-price=0.7 mirage:chain=4,style=switch"}, None),
     ],
 )
 def test_the_old_default_was_its_users_where_a_job_names_it(
@@ -282,3 +285,18 @@ def test_the_old_default_was_its_users_where_a_job_names_it(
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         found = chains.get_chain(tx, chain_id)
     assert (found.overlap_price, found.asked_price) == (0.5, asked)
+
+
+def test_a_worked_out_price_is_no_users_after_down_and_up(empty_database_url: str) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    worked = replace(CHAIN, style=Style.SWITCH, overlap_price=0.02)
+    asking = replace(worked, chain_id=ChainId("abcdefgi"), asked_price=0.02)
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, "lab")
+        for chain in (worked, asking):
+            chains.save_chain(tx, cluster_id, chain)
+    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0180")
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        assert chains.get_chain(tx, CHAIN.chain_id) == replace(worked, overlap_price=0.5)
+        assert chains.get_chain(tx, asking.chain_id) == asking

@@ -14,9 +14,13 @@ from mirage.policy.rules import switch_price
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.services.chains import overlap_price
+from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.provision.chain_price import price_chain
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
 from tests.support.chains import make_chain, make_link
 from tests.support.paths import PLUGIN
+from tests.support.services import slurm_jobs
 
 HOUR = 3600
 CHAIN = ChainId("a" * 20)
@@ -65,6 +69,52 @@ def test_the_start_up_is_measured_from_the_chains_own_hand_overs() -> None:
     assert overlap_price.measure_start_up_s(links) == 1200
     assert price(hours=10, links=links) == pytest.approx(1200 / (10 * HOUR), abs=5e-4)
     assert overlap_price.measure_start_up_s(links[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(4 * HOUR, 4 * HOUR + 60), (6 * HOUR, 24 * HOUR), (HOUR, None)],
+    ids=["died after a minute", "ended with its predecessor", "predecessor never answered"],
+)
+def test_an_early_link_that_did_not_take_over_soon_says_nothing_of_its_start_up(
+    start: int, end: int | None
+) -> None:
+    links = (make_link_in_hours(1, 0, 24 * HOUR), make_link_in_hours(2, start, end))
+    assert overlap_price.measure_start_up_s(links) is None
+
+
+def test_links_and_the_service_have_one_longest_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    own = importlib.import_module("mirage_forecast")
+    assert own.MOST_START_UP_S == overlap_price.MOST_START_UP_S
+
+
+def register(store: Store, **fields: Any) -> Chain:
+    told: dict[str, Any] = {"style": Style.SWITCH, **fields}
+    new = Registration(chain_id=slurm_jobs.CHAIN, links=3, **told)
+    with store.begin() as tx:
+        return register_chain(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=slurm_jobs.NOW)
+
+
+def test_the_same_registration_again_keeps_the_worked_out_price(lab_store: Store) -> None:
+    worked = replace(register(lab_store), overlap_price=0.02, start_up_s=60, missed_s=0)
+    with lab_store.begin() as tx:
+        chains.save_price(tx, 1, worked)
+    assert register(lab_store) == worked == slurm_jobs.chain(lab_store)
+    assert slurm_jobs.events(lab_store) == ["registered"]
+    assert register(lab_store, overlap_price=0.3).overlap_price == 0.3
+    assert register(lab_store).overlap_price == switch_price.MOST_SWITCH_PRICE
+
+
+@pytest.mark.parametrize("told", [{"overlap_price": 0.3}, {"style": Style.WAIT}])
+def test_a_worked_out_price_comes_too_late_after_a_registration(
+    lab_store: Store, told: dict[str, Any]
+) -> None:
+    worked = replace(register(lab_store), overlap_price=0.02)
+    registered = register(lab_store, **told)
+    with lab_store.begin() as tx:
+        chains.save_price(tx, 1, worked)
+    assert slurm_jobs.chain(lab_store) == registered
 
 
 @pytest.mark.parametrize("fields", [{"asked_price": 0.3, "overlap_price": 0.3}, {"style": None}])

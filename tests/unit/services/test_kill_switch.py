@@ -117,7 +117,7 @@ def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
     set_cap(scene, "account_overlap_node_h", 0)
     scene.tick()
     assert scene.held
-    assert "the account has spent its overlap" in scene.decisions[-1].reason
+    assert "(account_overlap_node_h)" in scene.decisions[-1].reason
     set_cap(scene, "account_overlap_node_h", None)
     scene.tick()
     assert not scene.held
