@@ -122,7 +122,9 @@ class Worker:
         self._thinned_at: int | None = None
         self._cadence = PollingCadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = PushTimes(None, None, None)
-        self._books = PeriodicRecorder(store, cluster_id)
+        self._books = PeriodicRecorder(
+            store, cluster_id, max(self._intervals.queue_s, self._intervals.pushed_queue_s)
+        )
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop` is set. The tick under way is finished."""

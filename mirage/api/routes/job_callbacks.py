@@ -1,5 +1,7 @@
 """Routes that programs call: a running link asks what to do, and slurmctld reports ended jobs."""
 
+import ipaddress
+import socket
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query, Request
@@ -52,7 +54,7 @@ def get_next_link(
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
     now = given.clock()
-    if _is_from_another_host(request):
+    if _is_from_another_host(request, given.proxy_uids):
         noted = clusters.read_node_asked_at(tx, given.cluster_id)
         if noted is None or now - noted >= NOTED_S:
             # After the answer: this request holds a transaction, and must not wait for a second.
@@ -75,13 +77,34 @@ def get_next_link(
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
 
 
-def _is_from_another_host(request: Request) -> bool:
+def _is_from_another_host(request: Request, proxy_uids: frozenset[int]) -> bool:
     """Return whether the caller is on another host.
 
-    A caller at the unix socket is on this host. So is one whose address is the one it called.
+    A caller at the unix socket is on this host, unless a proxy passes on another host's address.
+    So is a caller whose address is the one it called.
     """
+    if getattr(request.state, "peer_uid", None) in proxy_uids:
+        forwarded = request.headers.get("x-forwarded-for", "")
+        return _is_address_elsewhere(forwarded.rpartition(",")[2].strip())
     server = request.scope.get("server")
     return request.client is not None and server is not None and request.client.host != server[0]
+
+
+def _is_address_elsewhere(text: str) -> bool:
+    """Return whether this is the address of another host: no socket here can have it."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    if address.is_loopback:
+        return False
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IPv4
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((text, 0))
+    except OSError:
+        return True
+    return False
 
 
 def _note_node(store: Store, cluster_id: int, now: int) -> None:

@@ -208,7 +208,9 @@ class ImpactView(Answer):
     )
     released_while_away: int = Field(
         description="The number of hand-overs that Slurm released by a plan while Mirage was away: "
-        "Mirage did not look at the queue for 15 minutes around the release.",
+        "Mirage stored no look at the queue for more than 15 minutes around the release, or for "
+        "more than three polling intervals if those are longer. A Slurm that does not answer "
+        "counts too.",
         examples=[3],
     )
     partitions: list[PartitionImpactView]

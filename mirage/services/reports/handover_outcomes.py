@@ -31,13 +31,19 @@ AGAIN_S = 2 * 86400
 LATE_S = 3600
 """Seconds after which nearly all ends and starts are known."""
 AWAY_S = 900
-"""Mirage was away if it did not look at the queue for more than this many seconds."""
+"""Mirage counts as away if it stored no look at the queue for more than this many seconds.
+
+That is so too if Slurm did not answer. A site that looks seldom gives `record_outcomes` more.
+"""
 
 
-def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
+def record_outcomes(
+    tx: Transaction, cluster_id: int, again_s: int = AGAIN_S, away_s: int = AWAY_S
+) -> int:
     """Store the outcome of each complete hand-over. Returns how many hand-overs were examined.
 
     Hand-overs more than `again_s` older than the newest stored one are not computed again.
+    `away_s`: the seconds without a look at the queue after which Mirage counts as away.
     """
     newest = handover_outcomes.read_newest_at(tx, cluster_id)
     found = chains.list_handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
@@ -47,7 +53,9 @@ def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) ->
     rows = [
         replace(
             _build_row(handover, last.get(key), would.get(key, {})),
-            while_away=_was_released_while_away(tx, cluster_id, handover.successor, last.get(key)),
+            while_away=_was_released_while_away(
+                tx, cluster_id, handover.successor, last.get(key), away_s
+            ),
         )
         for handover, key in zip(found, keys, strict=True)
     ]
@@ -56,10 +64,11 @@ def record_outcomes(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) ->
 
 
 def _was_released_while_away(
-    tx: Transaction, cluster_id: int, after: Link, last: DecisionRow | None
+    tx: Transaction, cluster_id: int, after: Link, last: DecisionRow | None, away_s: int
 ) -> bool:
     """Return whether Slurm released the successor by a plan of Mirage's while Mirage was away.
 
+    Away: the snapshots before and after the release are more than `away_s` seconds apart.
     If the service released it, that was the service's last decision on it.
     """
     if after.freed_at is None or after.freed_by not in {Planner.SERVICE, Planner.LINK}:
@@ -67,7 +76,7 @@ def _was_released_while_away(
     if last is not None and last.action is Action.FREE:
         return False
     gap = snapshots.find_gap(tx, cluster_id, after.freed_at)
-    return gap is not None and gap[1] - gap[0] > AWAY_S
+    return gap is not None and gap[1] - gap[0] > away_s
 
 
 def _build_row(

@@ -16,6 +16,8 @@ _log = structlog.get_logger(__name__)
 EVERY_S = 300
 AGAIN_S = 3600
 """Between two looks at all hand-overs that accounting may still correct."""
+_MISSED_LOOKS = 3
+"""Mirage is not away between fewer intervals of the queue than this."""
 
 
 class PeriodicRecorder:
@@ -24,8 +26,10 @@ class PeriodicRecorder:
     Nothing depends on this recorder. A failure is logged, and the next tick tries again.
     """
 
-    def __init__(self, store: Store, cluster_id: int) -> None:
+    def __init__(self, store: Store, cluster_id: int, longest_interval_s: int = 0) -> None:
+        """`longest_interval_s`: the longest time between two looks at the queue."""
         self._store, self._cluster_id = store, cluster_id
+        self._away_s = max(handover_outcomes.AWAY_S, _MISSED_LOOKS * longest_interval_s)
         self._foreteller = JobForecastRecorder(cluster_id)
         self._counted_at: int | None = None
         self._again_at: int | None = None
@@ -47,7 +51,9 @@ class PeriodicRecorder:
         reach_s = handover_outcomes.AGAIN_S if again else handover_outcomes.LATE_S
         with self._store.begin() as tx:
             known = job_forecast_recorder.settle_outcomes(tx, self._cluster_id, now)
-            if known + handover_outcomes.record_outcomes(tx, self._cluster_id, reach_s):
+            if known + handover_outcomes.record_outcomes(
+                tx, self._cluster_id, reach_s, self._away_s
+            ):
                 changes.record_change(tx, self._cluster_id, Topic.QUEUE)
         self._counted_at = now
         if again:

@@ -11,11 +11,11 @@ import httpx
 from mirage.bootstrap import wiring
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
-from mirage.domain.time_units import DAY_S
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import MirageError
 from mirage.http.allowed_hosts import build_hosts
 from mirage.policy import registry
-from mirage.store.chains import chains
+from mirage.store.chains import asking_links
 from mirage.store.operations import clusters, telemetry
 from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
@@ -69,27 +69,44 @@ def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
     )
 
 
+_ASKS_WITHIN_S = HOUR_S
+"""A link that ran this long has asked for its plan."""
+_OLD_S = 3 * HOUR_S
+"""Links that started this long after the last call do not reach the service."""
+
 _NODE_HELP = (
     "run `curl URL/healthz` on a node, with the url of its client.conf. If nothing answers, "
     "set service.host to an address that nodes reach, and open its port in the firewall. A link "
-    "that reaches no service makes its own plan. Calls through a proxy on this host do not count"
+    "that reaches no service makes its own plan. Calls from this host do not count, nor those "
+    "that a proxy here passes on over TCP"
 )
 
 
 def check_nodes(settings: Settings) -> tuple[Severity, str]:
-    """Check whether links on compute nodes reach the service, by the calls that came from them."""
+    """Check whether links on compute nodes reach the service, by the calls that came from them.
+
+    Warns if a link that asks has run for an hour, and no call came since three hours before it.
+    """
     with closing(wiring.open_store(settings)) as store, store.read() as tx:
         ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
         cluster_id = ids.get(settings.cluster.name, 0)
         asked_at = clusters.read_node_asked_at(tx, cluster_id)
-        has_chain = bool(chains.list_chains(tx, cluster_id, limit=1))
+        started_at = asking_links.find_newest_start(
+            tx, cluster_id, now=int(time.time()), ran_s=_ASKS_WITHIN_S
+        )
+    told = "no client on another host has asked for a link's plan yet"
     if asked_at is not None:
-        at = datetime.fromtimestamp(asked_at, UTC)
-        return Severity.GOOD, f"links on nodes asked the service last at {at:%Y-%m-%d %H:%M} UTC"
-    told = "no link has asked the service from a node yet"
-    if not has_chain:
-        return Severity.GOOD, f"{told}: there was no chain yet"
-    return Severity.WARNING, f"{told}: {_NODE_HELP}"
+        told = f"a client on another host asked for a link's plan last at {_format_utc(asked_at)}"
+    if started_at is None or (asked_at is not None and started_at < asked_at + _OLD_S):
+        more = ": no link that asks has run for an hour yet" if asked_at is None else ""
+        return Severity.GOOD, told + more
+    return Severity.WARNING, (
+        f"{told}, but a link that asks started at {_format_utc(started_at)}: {_NODE_HELP}"
+    )
+
+
+def _format_utc(at: int) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from mirage.api.app import ApiContext
-from mirage.api.routes.job_callbacks import NOTED_S
+from mirage.api.routes.job_callbacks import NOTED_S, _is_from_another_host
 from mirage.domain.access.request_signing import build_signed_text
 from mirage.domain.chain import ChainId, ChainMode, LinkState
 from mirage.domain.decision import Action, Decision, Mode
@@ -186,6 +187,19 @@ def test_a_link_that_asks_from_another_host_is_noted(
     while read_noted() is None and time.monotonic() < until:
         time.sleep(0.01)
     assert read_noted() == NOW
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "is_elsewhere"),
+    [("192.0.2.7", True), ("127.0.0.1", False), ("192.0.2.7, 127.0.0.1", False), ("", False)],
+)
+def test_a_call_through_a_proxy_at_the_socket_counts_by_the_forwarded_address(
+    forwarded: str, is_elsewhere: bool
+) -> None:
+    headers = [(b"x-forwarded-for", forwarded.encode())]
+    scope = {"type": "http", "headers": headers, "state": {"peer_uid": 33}}
+    assert _is_from_another_host(Request(scope), frozenset({33})) is is_elsewhere
+    assert not _is_from_another_host(Request(scope), frozenset())  # no proxy's word
 
 
 def test_a_call_from_a_node_is_written_once_in_ten_minutes(

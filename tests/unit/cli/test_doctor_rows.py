@@ -4,16 +4,21 @@ from contextlib import closing
 from pathlib import Path
 from shutil import copy
 from time import time
+from typing import Any
 
 import pytest
 
 from mirage.config.settings import Settings
+from mirage.domain.chain import LinkState
+from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters, telemetry
 from mirage.store.operations.telemetry import CallCounts
 from mirage.studies.diagnostics.finding import Severity
 from mirage.studies.diagnostics.service_checks import check_nodes, check_unread_rows
-from tests.support.api.rows import add_chain
+from tests.support.api.rows import HOUR, add_chain
+from tests.support.api.running import CHAIN
+from tests.support.chains import make_link
 
 
 @pytest.fixture
@@ -43,17 +48,39 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
     assert "could not read, summed over all answers: squeue 1,440. " in told
 
 
+ASKED = "a client on another host asked for a link's plan last at "
+UNASKED = "no client on another host has asked for a link's plan yet"
+
+
 def test_nodes_that_reach_the_service_are_told_and_else_what_to_check(settings: Settings) -> None:
-    unasked = "no link has asked the service from a node yet: "
-    assert check_nodes(settings) == (Severity.GOOD, unasked + "there was no chain yet")
+    quiet = (Severity.GOOD, f"{UNASKED}: no link that asks has run for an hour yet")
+    assert check_nodes(settings) == quiet
+    now = int(time())
     with closing(Store(settings.database_url)) as store:
+
+        def start_link(ago_s: int, **more: Any) -> None:
+            with store.begin() as tx:
+                add_chain(tx, cluster_id, **more)
+                link = make_link(CHAIN, state=LinkState.RUNNING, start=now - ago_s)
+                chains.save_link(tx, cluster_id, link)
+
         with store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
-            add_chain(tx, cluster_id)
+        for ago_s, more in (
+            (HOUR - 60, {"links_planned": 3}),  # it may ask yet
+            (9 * HOUR, {"links_planned": 1}),
+            (9 * HOUR, {"links_planned": 3, "max_overlap_s": 0}),
+        ):
+            start_link(ago_s, **more)
+            assert check_nodes(settings) == quiet
+        start_link(2 * HOUR, links_planned=3)
         verdict, told = check_nodes(settings)
         assert verdict is Severity.WARNING
-        assert told.startswith(unasked + "run `curl URL/healthz` on a node")
-        with store.begin() as tx:
-            clusters.set_node_asked_at(tx, cluster_id, 1_800_000_000)
-    told = "links on nodes asked the service last at 2027-01-15 08:00 UTC"
-    assert check_nodes(settings) == (Severity.GOOD, told)
+        assert told.startswith(f"{UNASKED}, but a link that asks started at 2")
+        assert ": run `curl URL/healthz` on a node" in told
+        for asked_ago_s, expected in ((4 * HOUR, Severity.GOOD), (6 * HOUR, Severity.WARNING)):
+            with store.begin() as tx:
+                clusters.set_node_asked_at(tx, cluster_id, now - asked_ago_s)
+            verdict, told = check_nodes(settings)
+            assert verdict is expected
+            assert told.startswith(ASKED)

@@ -161,6 +161,15 @@ def test_what_slurm_released_while_mirage_was_away_is_counted(
     assert site.count_released_while_away(asked) == away
 
 
+def test_a_site_that_looks_seldom_was_not_away_between_two_looks(lab_store: Store) -> None:
+    began(lab_store, Planner.SERVICE, now=END + 30, over=True)
+    looks(lab_store, ELIGIBLE - 600, ELIGIBLE + 600)
+    with lab_store.begin() as tx:
+        handover_outcomes.record_outcomes(tx, 1, away_s=1800)
+        assert count_while_away(tx, OutcomeSpan(cluster_id=1, since=0, until=END + LIMIT)) == 0
+    assert told(lab_store).released_while_away == 1
+
+
 def test_the_shadow_report_says_so_in_a_sentence() -> None:
     assert list(describe_pairs({"pairs": []})) == []
     assert list(describe_pairs({"pairs": [], "released_while_away": 0})) == []
