@@ -162,7 +162,7 @@ def test_of_an_unknown_partition_nothing_is_told_and_nothing_asked(
     shape = replace(WIDE, partition=partition or "a,b")
     with pytest.raises(NotFound):
         site.told(shape)
-    with pytest.raises(InputError, match="no such partition"):
+    with pytest.raises(InputError, match="unknown partition"):
         site.ask(shape)
 
 
