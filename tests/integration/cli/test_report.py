@@ -203,7 +203,7 @@ def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
         (("--every", "0"), "--every 0: not a time"),
         (("--time-limit", "soon"), "--time-limit soon: not a time"),
         (("--html", "/nowhere/out.html"), "/nowhere/out.html cannot be written: /nowhere is no"),
-        (("--keep", "/nowhere/kept"), "--keep /nowhere/kept: No such file"),
+        (("--keep", "/nowhere/kept"), "--keep /nowhere/kept cannot be created: No such"),
         (("--from-sacct", "none.txt"), "none.txt"),
     ],
 )

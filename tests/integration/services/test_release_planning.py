@@ -209,7 +209,7 @@ def test_what_its_owner_or_an_admin_changed_is_theirs(acting_store: Store, shown
     site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60)
     for later in (120, 180, LIMIT - 2 * HOUR):
         assert site.tick(runs(), stands(shown), now=NOW + later) == []
-    assert "left as it is" in site.last.reason
+    assert "Mirage leaves it as it is" in site.last.reason
     site.mode = Mode.SHADOW
     assert site.tick(runs(), stands(shown), now=END - HOUR) == []
 
