@@ -178,7 +178,7 @@ def _page(scene: Scene) -> list[list[str]]:
 
 def _explained(scene: Scene, link: int) -> str:
     """The newest of `mirage chain explain`, which is of that link."""
-    newest, *_ = _said(scene.chain("explain", _find_chain_id(scene))).split("\n\n")
+    _price, newest, *_ = _said(scene.chain("explain", _find_chain_id(scene))).split("\n\n")
     assert f"link {link} (job {_find_job_id(scene, link)}), policy " in newest
     return newest
 

@@ -80,6 +80,7 @@ def test_from_no_job_to_the_same_report_as_from_the_log(site: Path) -> None:
     from_log = report(site, "--from-sacct", "log.txt", "--cluster", "C.toml")
     assert stored(site) == ours
     assert (ours.pop("trace"), from_log.pop("trace")) == ("the history of lab", "log.txt")
+    assert ours.pop("released_while_away") == 0, "which a log does not tell"
     assert ours == from_log
     assert ours["groups"][0]["policies"]["auto"]["all"]["episodes"] >= 20
 
