@@ -25,7 +25,7 @@ _NEVER_EARLY = Decision(
 _SUSPENDED = "its predecessor is suspended: nobody knows for how long"
 _THEIRS = Decision(
     action=Action.WAIT,
-    reason="its owner or an admin has planned its release in Slurm: Mirage leaves it as it is",
+    reason="its owner or an admin has changed when Slurm releases it: Mirage leaves it as it is",
     policy=_GUARD,
 )
 _NO_END_YET = Decision(action=Action.WAIT, reason=_SUSPENDED, policy=_GUARD)
