@@ -1,4 +1,4 @@
-"""Builds the senders of notices that the settings configure; none if none is configured."""
+"""Builds the senders of notices (mail, webhook) from the settings."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def build_watch(notify: NotifySettings) -> Watch | None:
-    """Return the watch that writes down notices for the worker; None without a channel."""
+    """Return what records notices for the worker's delivery; None if no channel is configured."""
     channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
@@ -40,7 +40,7 @@ def build_courier(service: Service) -> Courier | None:
 
 
 def build_senders(notify: NotifySettings) -> dict[str, Send]:
-    """Return the configured senders by channel."""
+    """Return the configured senders by channel; empty if none is configured."""
     found: dict[str, Send] = {}
     if notify.smtp_host is not None and notify.mail_from is not None:
         mailer = Mailer(
@@ -71,12 +71,12 @@ def _send_mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now
 def _format_owner_address(template: str, digest: Digest) -> str:
     """Return the mail address of a digest's owner.
 
-    The user's name becomes part of a header and of an SMTP command. Raises DeliveryError unless
-    it is a valid name.
+    The user's name becomes part of a mail header and of an SMTP command. Raises DeliveryError if
+    the name has other characters than letters, digits, `.`, `_` and `-`.
     """
     user = digest.first.user
     if not user or not set(user) <= _NAME:
-        raise DeliveryError("the owner's name makes no address")
+        raise DeliveryError(f"the user name {user!r} cannot be part of a mail address")
     return template.replace("{user}", user)
 
 

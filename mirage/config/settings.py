@@ -1,5 +1,5 @@
-"""Every setting of the service, with its unit and default. One TOML file sets them, and is
-checked as a whole."""
+"""Every setting of the service, with its unit and default. One TOML file sets them all, and Mirage
+checks the file as a whole."""
 
 import os
 import pwd
@@ -34,7 +34,7 @@ def _validate_policy_name(name: str) -> str:
     Whether a model can be used is checked where it is loaded (`wiring.build_rules`).
     """
     if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
-        raise ValueError(f"there are {', '.join(_POLICIES)}")
+        raise ValueError("no policy has this name")
     return name
 
 
@@ -60,7 +60,7 @@ def _validate_owner_address(template: str | None) -> str | None:
         return None
     address = re.fullmatch(_ADDRESS, template.replace("{user}", "u"))
     if template.count("{user}") != 1 or address is None:
-        raise ValueError("an address with {user} in it, such as {user}@example.org")
+        raise ValueError("needs an address with {user} in it, such as {user}@example.org")
     return template
 
 

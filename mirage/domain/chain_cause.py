@@ -63,7 +63,7 @@ class Risk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Who brought a chain into its state, and why."""
+    """The actor and the reason behind a chain's state."""
 
     actor: Actor
     reason: Reason
@@ -77,7 +77,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRisk:
-    """What a chain is at risk of, with the link and the job."""
+    """The risk of a chain, with the link and the job."""
 
     of: Risk
     link: int | None = None

@@ -254,7 +254,7 @@ def require_identity(reader: Principal, *words: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """When Mirage last read the queue, and whether that is too long ago."""
+    """The instant at which Mirage last read the queue, and whether that is too long ago."""
 
     as_of: datetime | None
     stale: bool

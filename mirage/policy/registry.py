@@ -79,7 +79,7 @@ def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
         return POLICIES[name]
     except KeyError:
         raise NotFound(
-            f"no policy {name!r}: there are {', '.join(NAMES)}, and models/NAME/VERSION"
+            f"no policy {name!r}: use {', '.join(NAMES)} or models/NAME/VERSION"
         ) from None
 
 

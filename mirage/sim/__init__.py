@@ -1,1 +1,2 @@
-"""A Slurm-like simulator: no text, no database, no clock of its own."""
+"""A simulator of Slurm's scheduling. It reads no text and no database, and has no clock of its
+own."""

@@ -1,16 +1,16 @@
-"""A library of one replay's states, a simulated day apart."""
+"""Keeps the states of one replay, one simulated day apart."""
 
 from mirage.domain.time_units import DAY_S
 from mirage.sim.simulator import Simulator
 
 
 class ReplayCheckpoints:
-    """Gives a replay at any instant, in any order, at the cost of at most one replayed day."""
+    """Gives the state of a replay at any instant, in any order, by replaying one day at most."""
 
     def __init__(self, simulator: Simulator, until: int, every_s: int = DAY_S) -> None:
         """Replay a fork of `simulator` from its `now` to `until`, epoch seconds.
 
-        What is kept grows with the days and with the live jobs of each, not with the trace.
+        The memory grows with the number of days and with the live jobs of each, not with the trace.
         """
         moving = simulator.fork()
         self._first, self._every_s = moving.now, every_s
@@ -23,7 +23,8 @@ class ReplayCheckpoints:
         return len(self._kept)
 
     def fork_at(self, instant: int) -> Simulator:
-        """A simulator of its own at `instant`. ValueError before the first snapshot."""
+        """Return a simulator of its own at `instant`, epoch seconds. Raises ValueError before the
+        first state."""
         if instant < self._first:
             raise ValueError(f"{instant} lies before the first snapshot, {self._first}")
         nearest = min((instant - self._first) // self._every_s, len(self._kept) - 1)

@@ -1,5 +1,4 @@
-"""The event loop: from one instant at which something happens to the next
-(docs/reference/simulator.md 1)."""
+"""The event loop: it moves the state from one event to the next (docs/reference/simulator.md 1)."""
 
 from typing import Final
 

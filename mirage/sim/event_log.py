@@ -1,4 +1,4 @@
-"""Turns the kernels' log into events and job records."""
+"""Turns the log that kernels write into events and job records."""
 
 from bisect import bisect_left
 from typing import Final, Self
@@ -33,12 +33,12 @@ _KINDS: Final = {
 
 
 class EventLog:
-    """The jobs behind the numbers, and those that have ended while somebody listened."""
+    """Knows the jobs by number, and keeps the jobs that have ended."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self.injected: dict[int, SimJob] = {}
-        """By job id; replaced, never changed: forks share it."""
+        """Injected jobs by job id. The mapping is replaced, never changed, since forks share it."""
         self._ended: list[JobRecord] = []
         self._ended_at: list[int] = []
 
@@ -49,7 +49,7 @@ class EventLog:
         return twin
 
     def read_events(self, state: Ints) -> list[Event]:
-        """The events in the log, which is empty then."""
+        """Return the events in the log, and empty the log."""
         entries = get_section(state, layout.LOG)[: state[layout.LOGGED]].tolist()
         state[layout.LOGGED] = 0
         events, i = [], 0
@@ -81,22 +81,22 @@ class EventLog:
         return self.injected[job_id] if row == NONE else self._workload.jobs[row]
 
     def find_ended(self, job_id: int) -> JobRecord | None:
-        """The job of that id that ended last."""
+        """Find the job of that id that ended last; None if none did."""
         return next((r for r in reversed(self._ended) if r.job_id == job_id), None)
 
     def list_ended_since(self, since: int) -> list[JobRecord]:
-        """Ascending by end."""
+        """List the jobs that ended at `since` or later, ascending by end; epoch seconds."""
         return self._ended[bisect_left(self._ended_at, since) :]
 
     def forget_ended(self, before: int) -> None:
-        """Forget the jobs that ended before an instant."""
+        """Forget the jobs that ended before an instant, epoch seconds."""
         kept = bisect_left(self._ended_at, before)
         gone = {r.job_id for r in self._ended[:kept]}
         self._ended, self._ended_at = self._ended[kept:], self._ended_at[kept:]
         self.injected = {i: job for i, job in self.injected.items() if i not in gone}
 
     def build_live_record(self, state: Ints, site: Ints, slot: int) -> JobRecord:
-        """The record of a pending or running job."""
+        """Build the record of a pending or running job."""
         row = get_section(state, layout.LIVE)[slot * RECORD : (slot + 1) * RECORD].tolist()
         runs = row[layout.PHASE] == layout.RUNS
         return JobRecord(
@@ -130,7 +130,8 @@ def _list_chain_nodes(state: Ints, cell: int) -> tuple[int, ...]:
 
 
 def _list_unmet_dependencies(state: Ints, slot: int) -> tuple[Dependency, ...]:
-    """Those that can still be met; one that cannot has no target any more."""
+    """List the dependencies that can still be met. A dependency that cannot has no target in the
+    state."""
     edges = get_section(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
     live = get_section(state, layout.LIVE)
     return tuple(
@@ -141,7 +142,10 @@ def _list_unmet_dependencies(state: Ints, slot: int) -> tuple[Dependency, ...]:
 
 
 def _compute_priority(state: Ints, site: Ints, row: list[int]) -> int:
-    """Slurm's multifactor plugin gives a held job 0, and one not yet eligible 1."""
+    """Compute the priority that squeue prints.
+
+    Slurm's multifactor plugin gives a held job 0, and a job that is not yet eligible 1.
+    """
     if row[layout.PHASE] == layout.RUNS or row[layout.HELD]:
         return 0
     if row[layout.PHASE] != layout.ELIGIBLE_NOW:

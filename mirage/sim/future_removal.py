@@ -1,5 +1,7 @@
-"""A simulator's present without its future: what the trace knows of later is taken out of it, and
-any other future is written in instead."""
+"""Removes the future from a simulator's present, and runs other futures from there.
+
+In a replay the trace knows later arrivals, ends and cancellations. A forecast must not see them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -53,18 +55,18 @@ from mirage.sim.types import SimJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Submissions to come: columns of equal length, `at` ascending."""
+    """Future submissions: columns of equal length, ascending by `at` (epoch seconds)."""
 
     at: Ints
     kind: Ints
-    """Which of the kinds that `Present` was made with."""
+    """The place of each submission's kind among the kinds of `Present`."""
     run_s: Ints
     cancel_at: Ints
-    """NONE: its user waits for ever."""
+    """The instant at which the user cancels the waiting job; NONE: never."""
 
 
 def join_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
-    """One after the other."""
+    """Append the arrivals in the order of `parts`."""
     if len(parts) == 1:
         return parts[0]
     columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Arrivals))
@@ -72,17 +74,19 @@ def join_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
 
 
 class Present:
-    """The present of a simulator, made once; each future is a fork of it.
+    """The present of a simulator without its future. Each simulated future is a fork of it.
 
-    Taken out: arrivals, when pending jobs are cancelled, how jobs end, outages of nodes. Kept,
-    since squeue and reservations tell it: who runs where, who waits, and what begins when.
+    Removed: arrivals, cancellations of pending jobs, the ends of jobs, outages of nodes. Kept,
+    since squeue and the reservations show them: running jobs and their nodes, waiting jobs, and
+    begin times.
     """
 
     def __init__(self, simulator: Simulator, kinds: Sequence[SimJob] = ()) -> None:
-        """`kinds`: what will be submitted in futures; ids, instants and run times do not count."""
+        """`kinds`: the jobs that futures may submit; their ids, instants and run times do not
+        count."""
         self._base = simulator.fork()
         self._used: Simulator | None = None
-        """The last future: the next one takes its memory."""
+        """The last future, whose memory the next one takes."""
         arena = self._base.arena
         plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
         records = [arena.build_record(kind, 0) for kind in plain]
@@ -94,27 +98,29 @@ class Present:
 
     @property
     def now(self) -> int:
-        """Epoch seconds."""
+        """Return the instant of the present, epoch seconds."""
         return self._base.now
 
     @property
     def users(self) -> list[str]:
-        """The users by number of their association (layout.ASSOCIATION)."""
+        """List the users by number of their association (layout.ASSOCIATION)."""
         return [user for _, user in self._base.arena.names.associations]
 
     @property
     def live(self) -> Ints:
-        """int64[slots, RECORD]: a view of all records of layout.py, free slots included."""
+        """Return int64[slots, RECORD]: a view of all records of layout.py, with free slots."""
         return self._base.arena.get_live_records()
 
     def submit_job(self, job: SimJob) -> int:
-        """One job more in the present, of which every future is asked; its id."""
+        """Add a job to the present, and return its id. Each future can be asked for the job's
+        start."""
         return self._base.inject(job)
 
     def clear_restrictions(self, job_id: int, priority: int | None = None) -> None:
-        """Nothing keeps this pending job from being eligible now.
+        """Make a pending job eligible now, whatever kept it waiting.
 
-        `priority`: what it then has, as squeue prints it, where the simulator cannot know.
+        `priority`: the job's priority as squeue prints it, if the simulator cannot know it. Raises
+        ClusterRefused if the job does not wait.
         """
         arena = self._base.arena
         slot = arena.find_slot(job_id)
@@ -127,9 +133,11 @@ class Present:
     def simulate_start(
         self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals
     ) -> int | None:
-        """Simulate the job's start in one future; None: it does not start by `until`.
+        """Simulate the job's start in one future, epoch seconds; None: it does not start by
+        `until`.
 
-        In this future live jobs run for `run_s` in all (int64[slots]), and `arrivals` arrive.
+        In this future live jobs run for `run_s` seconds in all (int64[slots]), and `arrivals`
+        arrive.
         """
         twin = self._used = self._base.fork(over=self._used)
         twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
@@ -138,7 +146,7 @@ class Present:
             twin.arena.make_room(short)
         write_run_times(twin.arena.state, twin.arena.site, run_s)
         start = twin.run_until_started(job_id, until)
-        # What one future had to grow to, the next ones have from the start.
+        # Later futures start with the room that this one needed.
         self._base.arena.expand_to_match(twin.arena)
         return start
 
@@ -160,7 +168,7 @@ class Present:
 
 
 def _replace_images(site: Ints, images: Ints) -> Ints:
-    """The site with other records of submissions; they are its last section."""
+    """Return the site with other records of submissions, which are its last section."""
     new = np.concatenate([site[: site[IMAGES]], images.reshape(-1)])
     new[layout.END_OF_SITE] = len(new)
     return new

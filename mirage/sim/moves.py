@@ -1,4 +1,4 @@
-"""Moves that are made to a cluster from outside, as kernels (docs/reference/simulator.md 8)."""
+"""Kernels for changes of a cluster from outside (docs/reference/simulator.md 8)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays import layout

@@ -1,4 +1,4 @@
-"""A simulated Slurm: the state of a cluster at `now`, which only moves forward."""
+"""A simulated Slurm: the state of a cluster at `now`. Time only moves forward."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ class Simulator:
     def __init__(
         self, params: Params, workload: Workload | Iterable[SimJob] = (), *, now: int | None = None
     ) -> None:
-        """An empty cluster at `now` (default: the first submission), with the workload to come."""
+        """Create an empty cluster at `now` (default: the first submission), and its workload."""
         if not isinstance(workload, Workload):
             workload = Workload.from_jobs(params, workload)
         self.params = params
@@ -46,16 +46,16 @@ class Simulator:
 
     @property
     def now(self) -> int:
-        """Epoch seconds."""
+        """Return the present instant, epoch seconds."""
         return self.arena[layout.NOW]
 
     @property
     def next_id(self) -> int:
-        """An id such that no job has had this one or a higher one."""
+        """Return an id above the ids of all jobs so far."""
         return self._next_id
 
     def find_next_instant(self) -> int:
-        """Return when something happens next; layout.FAR: never."""
+        """Return the instant of the next event; layout.FAR: there is none."""
         return int(engine.find_next_instant(self.arena.state, self.arena.site, self.workload.feed))
 
     def step(self, until: int) -> list[Event]:
@@ -67,7 +67,7 @@ class Simulator:
         return self._run_engine(until, once=False, listening=True)
 
     def advance_quietly(self, until: int) -> None:
-        """Advance like `advance`, for callers that need no events: several times faster."""
+        """Advance like `advance`, but return no events: several times faster."""
         self._run_engine(until, once=False, listening=False)
 
     def run_out(self) -> None:
@@ -75,7 +75,7 @@ class Simulator:
         self.advance_quietly(FAR - 1)
 
     def run_until_started(self, job_id: int, at_most: int = FAR - 1) -> int | None:
-        """Until that job starts, at most to an instant; its start, None where it has not."""
+        """Advance until the job starts, at most to `at_most`. Return its start; None: no start."""
         self.arena.state[layout.WATCHED], self.arena.state[layout.WATCHED_START] = job_id, NONE
         self.advance_quietly(at_most)
         start = self.arena[layout.WATCHED_START]
@@ -99,7 +99,7 @@ class Simulator:
     # Moves
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
-        """Submit `job` now or at a later instant; its id. ClusterRefused where Slurm would."""
+        """Submit `job` now or at a later instant; its id. ClusterRefused where Slurm refuses."""
         job_id = job.job_id
         if not job_id:
             job_id, self._next_id = self._next_id, self._next_id + 1
@@ -131,14 +131,14 @@ class Simulator:
     def set_dependencies(
         self, job_id: int, dependencies: Sequence[Dependency], *, any_of: bool = False
     ) -> None:
-        """A pending job waits for these, or with `any_of` for one of them, and for nothing else."""
+        """Replace a pending job's dependencies. With `any_of` one met dependency suffices."""
         slot = self._get_pending_slot(job_id)
         wanted = np.array(encode_dependencies(dependencies), dtype=np.int64)
         self.arena.ensure_room(edges=len(dependencies))
         self._apply_move(moves.set_dependencies, slot, wanted, any_of)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
-        """Ask for exactly these nodes, or for any again with none. Age is kept."""
+        """Let a pending job ask for exactly these nodes; for any if empty. It keeps its age."""
         slot = self._get_pending_slot(job_id)
         known = all(0 <= n < self.params.nodes for n in nodes)
         if nodes and (not known or len(set(nodes)) != self._read_field(slot, layout.NODES)):
@@ -148,7 +148,7 @@ class Simulator:
         self._apply_move(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int, *, admin: bool = False) -> None:
-        """Make the job ineligible until `release`; its age is lost unless accrue_always."""
+        """Hold a pending job until `release`. It loses its age, except under ACCRUE_ALWAYS."""
         by = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
         self._apply_move(moves.hold_job, self._get_pending_slot(job_id), by)
 
@@ -163,16 +163,16 @@ class Simulator:
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
     def _apply_move(self, move: Callable[..., Any], *given: Any) -> None:
-        """Do a move; what it brings about is handed out by the next advance that tells."""
+        """Make a move. The next call that returns events returns those of the move too."""
         self.arena.apply_move(move, *given)
         self._events += self._told.read_events(self.arena.state)
 
     # Twins
 
     def fork(self, *, with_results: bool = False, over: Self | None = None) -> Self:
-        """An independent twin. Its `start` and `end` are kept only `with_results`: they are as long
-        as the trace, and a fork is to cost no more than the live jobs. `over`: a fork that nobody
-        will use again, whose memory the new one takes."""
+        """Return an independent copy at the cost of the live jobs. Only `with_results` copies
+        `start` and `end`, which are as long as the trace. `over`: a fork that is not used again;
+        the copy takes its memory."""
         twin = object.__new__(type(self))
         twin.__dict__ = {**self.__dict__, "_told": self._told.copy()}
         twin._events = list(self._events)
@@ -192,14 +192,14 @@ class Simulator:
         usage: Mapping[tuple[str, str], float] | None = None,
         ticked_at: int | None = None,
     ) -> Self:
-        """A real cluster's twin: jobs that run since an instant on these nodes, and jobs that wait,
-        eligible since an instant (None: not known), each with the priority that Slurm shows.
+        """Build the twin of a real cluster. Instants are epoch seconds, None: not known.
 
-        `planned_at`: the last backfill cycle (sdiag), whose beat the passes keep.
-        `usage`: what each (account, user) had used at the last tick of fair share, in decayed CPU
-        seconds (RawUsage of `sshare -a`); None: not known, and all keep the fair share that is in
-        their jobs' priorities. `ticked_at`: that tick, from which on running jobs are not counted
-        yet: a multiple of PriorityCalcPeriod after slurmctld's BOOT_TIME; None: now."""
+        `running`: each job, its start, its nodes. `pending`: each job with Slurm's priority, and
+        the instant since which it is eligible. `planned_at`: the last backfill cycle (sdiag), whose
+        rhythm the passes keep. `usage`: decayed CPU seconds of each (account, user) at the last
+        tick of fair share (RawUsage of `sshare -a`); None: all keep the fair share in their jobs'
+        priorities. `ticked_at`: that tick, a multiple of PriorityCalcPeriod after slurmctld's
+        BOOT_TIME; None: now."""
         if usage is None:
             params = replace(params, priority_weight_fairshare=0)
         twin = cls(params, (), now=now)
@@ -236,7 +236,7 @@ class Simulator:
         return self.arena.results[:, 1]
 
     def get_job_state(self, row: int) -> JobState:
-        """Return what became of a job of the workload so far."""
+        """Return the state of a job of the workload, by its row."""
         code = int(self.arena.results[row, 2])
         if code == layout.REFUSED_STATE:
             return JobState.UNKNOWN
@@ -245,12 +245,12 @@ class Simulator:
         return JobState.PENDING if self.arena.results[row, 0] == NONE else JobState.RUNNING
 
     def get_live_columns(self) -> LiveColumns:
-        """The live jobs as arrays."""
+        """Copy the live jobs as arrays."""
         return copy_live_columns(self.arena.state, self.arena.list_queued_slots())
 
     def find(self, job_id: int) -> JobRecord | None:
-        """A pending, running or ended job. An ended one that no `advance` or `step` has told is
-        known only if it is the workload's, and without its nodes."""
+        """Find a pending, running or ended job. If no call returned an ended job's end, only a job
+        of the workload is found, without its nodes."""
         slot = self.arena.find_slot(job_id)
         if slot != NONE:
             return self._told.build_live_record(self.arena.state, self.arena.site, slot)
@@ -271,7 +271,7 @@ class Simulator:
         return None
 
     def list_pending(self) -> list[JobRecord]:
-        """Eligible jobs in priority order, then those that are not eligible."""
+        """List the pending jobs: first the eligible ones in priority order, then the others."""
         live = self.arena.get_live_records()
         waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
         return [self._build_record(slot) for slot in (*self.arena.list_queued_slots(), *waiting)]
@@ -282,7 +282,7 @@ class Simulator:
         return [self._build_record(slot) for slot in slots]
 
     def list_ended_since(self, since: int) -> list[JobRecord]:
-        """Jobs that ended at `since` or later, ascending by end, of those that were told."""
+        """List the jobs that ended at `since` or later, ascending by end, of the ends returned."""
         return self._told.list_ended_since(since)
 
     def forget_ended(self, before: int) -> None:
@@ -290,12 +290,12 @@ class Simulator:
         self._told.forget_ended(before)
 
     def list_pending_ids(self) -> list[int]:
-        """Ids of the eligible pending jobs in priority order."""
+        """List the ids of the eligible pending jobs in priority order."""
         live = self.arena.get_live_records()
         return [int(i) for i in live[self.arena.list_queued_slots(), layout.ID]]
 
     def list_free_nodes(self) -> tuple[int, ...]:
-        """Numbers of the nodes that are up and have no job."""
+        """List the numbers of the nodes that are up and have no job."""
         jobs = get_section(self.arena.state, layout.NODE_JOBS)
         states = get_section(self.arena.state, layout.NODE_STATE)
         return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
@@ -305,7 +305,7 @@ class Simulator:
         return int(count_nodes(get_section(self.arena.state, layout.IDLE_BITS)))
 
     def get_node_use(self, node: int) -> tuple[int, int, Outage]:
-        """CPUs and GPUs of a node that are given away, and how it stands."""
+        """Return the CPUs and GPUs of a node that jobs have, and the node's state."""
         code = int(get_section(self.arena.state, layout.NODE_STATE)[node])
         stands = next(o for o, c in OUTAGES.items() if c == code)
         cpus = int(get_section(self.arena.site, layout.CAPACITY_CPUS)[node])
@@ -327,7 +327,7 @@ class Simulator:
         return bool(get_section(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= most)
 
     def compute_planned_starts(self) -> dict[int, int]:
-        """The start that a backfill pass would plan now, by job id; computed when asked for."""
+        """Compute the starts that a backfill pass would plan now: epoch seconds by job id."""
         version = self.arena[layout.VERSION]
         if self._plan[:2] != (version, self.now):
             plans = self.arena.plan_starts_by_slot(self.arena.copy_for_plan())
@@ -337,11 +337,11 @@ class Simulator:
         return self._plan[2]
 
     def plan_job(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
-        """The planned start of `job` were it eligible now, with other time limits by job id."""
+        """Plan the start of `job` as if it were eligible now. `limits`: other limits by job id."""
         return self.fork().plan_job_in_place(replace(job, job_id=0), limits or {})
 
     def plan_job_in_place(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """Plan like `plan_job`, on a fork that nobody needs afterwards."""
+        """Plan like `plan_job`, on a fork that is not used again."""
         slot = self.arena.find_slot(self.inject(job))
         if limits:
             changed = np.zeros(self.arena.room.slots, dtype=np.int64)
@@ -354,10 +354,10 @@ class Simulator:
     def plan_unrestricted(
         self, job_id: int, limits: Ints | None = None, *, priority: int | None = None
     ) -> int | None:
-        """The planned start of a pending job, did nothing keep it from being eligible now.
+        """Plan the start of a pending job as if it were eligible now; None: no start.
 
-        `limits`: time limits by slot that count instead of the jobs' own, where positive;
-        `priority`: what it would have, as squeue prints it.
+        `limits`: time limits by slot that replace the jobs' own where positive, seconds.
+        `priority`: the job's priority as squeue prints it.
         """
         slot = self._get_pending_slot(job_id)
         twin = self.arena.copy_for_plan()
@@ -391,7 +391,7 @@ class Simulator:
 
 
 def _format_refusal(reason: str) -> str:
-    """Reasons of refusals, in Slurm's words where Slurm has some."""
+    """Return the reason of a refusal, in Slurm's words where Slurm has some."""
     words = {
         "over MaxSubmitJobsPU": "Job violates accounting/QOS policy (job submit limit)",
         "no such partition": "Invalid partition name specified",

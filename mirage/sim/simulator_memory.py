@@ -30,9 +30,9 @@ NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
 class SimulatorMemory:
-    """State, site, scratch and results of one simulator (layout.py), and what they have room for.
+    """The state, site, scratch and results of one simulator (layout.py), and their sizes.
 
-    A family of forks shares the scratch until one grows, so only one of it may run at a time.
+    Forks share the scratch until one of them grows, so only one of them may run at a time.
     """
 
     def __init__(self, params: Params, workload: Workload, now: int) -> None:
@@ -48,15 +48,15 @@ class SimulatorMemory:
         self._recorder = workload.recorder
 
     def fork(self, *, with_results: bool, over: Self | None = None) -> Self:
-        """An independent twin; without results it costs no more than the live jobs.
+        """Return an independent copy at the cost of the live jobs, if it is without results.
 
-        `over`: one that nobody needs any more, whose memory it takes. New memory costs several
+        `over`: a fork that is not used again; the copy takes its memory. New memory costs several
         times as much as the copy.
         """
         twin = object.__new__(type(self))
         fits = over is not None and over.state.shape == self.state.shape
         state = over.state if over is not None and fits else np.empty_like(self.state)
-        # The log is the last section, and most of it is room.
+        # The log is the last section, and mostly empty.
         used = self[layout.LOG] + self[layout.LOGGED]
         state[:used] = self.state[:used]
         twin.__dict__ = {**self.__dict__, "state": state}
@@ -64,7 +64,7 @@ class SimulatorMemory:
         return twin
 
     def __getitem__(self, scalar: int) -> int:
-        """A scalar of the state's header."""
+        """Return a scalar of the state's header."""
         return int(self.state[scalar])
 
     def make_room(self, short: int) -> None:
@@ -87,7 +87,8 @@ class SimulatorMemory:
             self.work = build_scratch(self.params, self.site, self.names, room)
 
     def ensure_room(self, *, edges: int = 0, cells: int = 0) -> None:
-        """Room for so many more dependencies, and nodes in node lists."""
+        """Ensure room for more dependencies (`edges`), and for more nodes in node lists
+        (`cells`)."""
         while self[layout.EDGES] + edges > self.room.edges:
             self.make_room(layout.ROOM_EDGES)
         while self[layout.EVENTS] + edges + 4 > self.room.events:
@@ -100,7 +101,8 @@ class SimulatorMemory:
             self.make_room(int(short))
 
     def apply_move(self, move: Callable[..., Any], *given: Any) -> None:
-        """Do a move with room for it; the passes that it makes due run at the next advance."""
+        """Carry out a move, after making room for it. Passes that are due because of the move run
+        at the next advance."""
         self.state[layout.LISTENING] = 1
         self._ensure_instant_room()
         while short := engine.check_arrival_room(self.state, NONE, self.extras):
@@ -109,7 +111,7 @@ class SimulatorMemory:
         move(self.state, self.site, *given)
 
     def build_record(self, job: SimJob, job_id: int) -> Ints:
-        """The job's image, its names known to the state."""
+        """Build the record of a job, and enter its names into the state."""
         names, extras = self.names, list[int]()
         if (job.account, job.user) not in names.associations or job.array_id not in names.arrays:
             names = names.copy()
@@ -126,7 +128,8 @@ class SimulatorMemory:
         return record
 
     def set_initial_usage(self, usage: Mapping[tuple[str, str], float], ticked_at: int) -> None:
-        """Enter (account, user) pairs and what they had used by that tick, in CPU seconds; once."""
+        """Set the usage of (account, user) pairs at the tick `ticked_at` (epoch seconds), in CPU
+        seconds. Call it once."""
         names = self.names.copy()
         for account, user in usage:
             names.assign_association(account, user)
@@ -144,7 +147,7 @@ class SimulatorMemory:
         fairtree.rank_associations(state, self.site)
 
     def find_slot(self, job_id: int) -> int:
-        """The slot of a pending or running job, or NONE."""
+        """Find the slot of a pending or running job; NONE if there is none."""
         return int(moves.find_slot(self.state, job_id))
 
     def get_live_records(self) -> Ints:
@@ -152,13 +155,13 @@ class SimulatorMemory:
         return get_section(self.state, layout.LIVE).reshape(-1, RECORD)
 
     def list_queued_slots(self) -> Ints:
-        """Slots of the queued jobs in order."""
+        """List the slots of the queued jobs in order."""
         found = np.empty(self[layout.QUEUED], dtype=np.int64)
         moves.fill_slots_in_order(self.state, self.site, self.work, found)
         return found
 
     def copy_for_plan(self) -> Ints:
-        """A state to be used up by a plan, without the log: nobody listens."""
+        """Copy the state for a plan, which changes the copy. The copy has no log."""
         self._ensure_instant_room()
         log = self[layout.LOG]
         twin = self.state[:log].copy()

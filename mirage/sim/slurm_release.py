@@ -1,7 +1,5 @@
-"""Tells which release's backfill the simulator plans with.
-
-docs/reference/simulator.md 7, "By release", describes it.
-"""
+"""Chooses the Slurm release whose backfill the simulator uses for plans
+(docs/reference/simulator.md 7, "By release")."""
 
 import re
 from enum import IntEnum
@@ -11,7 +9,7 @@ _VERSION = re.compile(r"(\d{2})\.(\d{2})(?![\d])\S*", re.ASCII)
 
 
 class SlurmRelease(IntEnum):
-    """A release whose backfill the engine has, checked against its slurmctld."""
+    """A release whose backfill the engine has. Tests compared each with its slurmctld."""
 
     V22_05 = 2205
     V24_11 = 2411
@@ -23,7 +21,7 @@ class SlurmRelease(IntEnum):
 
 V24_11: Final = int(SlurmRelease.V24_11)
 V26_05: Final = int(SlurmRelease.V26_05)
-"""For kernels, which know no enumerations."""
+"""The releases as plain integers, since kernels cannot use enumerations."""
 
 
 def is_version(version: str) -> bool:
@@ -32,13 +30,15 @@ def is_version(version: str) -> bool:
 
 
 def find_release(version: str) -> SlurmRelease:
-    """The nearest older release that the engine has, the oldest of all where there is none."""
+    """Find the newest release of the engine that is not newer than this one; if all are newer, the
+    oldest."""
     number = _parse_number(version)
     return max((one for one in SlurmRelease if one <= number), default=SlurmRelease.V22_05)
 
 
 def describe_planner(version: str) -> str:
-    """Describe whose backfill plans, and whether that is not known to be the site's."""
+    """Describe the release whose backfill plans. Says also whether that release may differ from the
+    site's."""
     release = find_release(version)
     if not version:
         return f"planned as Slurm {release}, for SLURM_VERSION is missing"
@@ -48,7 +48,7 @@ def describe_planner(version: str) -> str:
 
 
 def is_unchecked(version: str) -> bool:
-    """Return whether nobody has compared this release with the one that plans for it."""
+    """Return whether this release has not been compared with the one that plans for it."""
     return bool(version) and _parse_number(version) != find_release(version)
 
 

@@ -1,7 +1,7 @@
-"""Types of what the simulator is given and what it tells: the site, its settings, jobs, events.
+"""The types of the simulator's input and output: the site, its settings, jobs, events.
 
-Every rule behind a field is in docs/reference/simulator.md. Times are epoch seconds, durations
-seconds.
+The rule behind each field is in docs/reference/simulator.md. Instants are epoch seconds, durations
+are seconds.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ OFF = -1
 
 
 class SelectType(StrEnum):
-    """slurm.conf's SelectType: the unit that jobs are given."""
+    """slurm.conf's SelectType: what a job is allocated."""
 
     LINEAR = "select/linear"
     """Whole nodes."""
@@ -56,12 +56,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qos:
-    """A quality of service and its limits; 0: no limit."""
+    """A quality of service and its limits. A limit of 0 is no limit."""
 
     name: str = DEFAULT_QOS
     priority: int = 0
     overrides_max_time: bool = False
-    """Flag PartitionTimeLimit: MaxTime of partitions does not bind its jobs."""
+    """The flag PartitionTimeLimit: the MaxTime of partitions does not bind jobs of this QOS."""
     max_jobs_pu: int = 0
     """Running jobs per user."""
     max_submit_pu: int = 0
@@ -70,12 +70,12 @@ class Qos:
     max_memory_mib_pu: int = 0
     max_gpus_pu: int = 0
     max_nodes_pu: int = 0
-    """The four of MaxTRESPU, over the user's running jobs."""
+    """The four limits of MaxTRESPU, summed over the user's running jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Nodes kept from jobs in [start, end)."""
+    """Nodes that jobs may not use in [start, end)."""
 
     start: int
     end: int
@@ -85,12 +85,12 @@ class Reservation:
 
 
 class Outage(StrEnum):
-    """The change that happens to a node."""
+    """A change of a node's state."""
 
     DOWN = "down"
-    """Its jobs end there and then, and are requeued where they may be."""
+    """The node's jobs end at once, and are requeued if they allow it."""
     DRAIN = "drain"
-    """Its jobs run on; no new ones."""
+    """The node's jobs run on; no new job starts there."""
     RESUME = "resume"
 
 
@@ -102,8 +102,7 @@ class NodeEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """A cluster and slurm.conf's settings for it. The file that gives one:
-    docs/admin/clusters.md."""
+    """A cluster and the settings of its slurm.conf. docs/admin/clusters.md describes the file."""
 
     name: str = "demo"
     slurm_version: str = ""
@@ -119,9 +118,9 @@ class Params:
     partitions: tuple[Partition, ...] = (Partition(),)
     """The first is the default."""
     qos: tuple[Qos, ...] = ()
-    """The first is the default. Empty: one, with `max_jobs_pu`."""
+    """The first QOS is the default. Empty: there is one QOS, with `max_jobs_pu`."""
     shares: tuple[tuple[str, int], ...] = ()
-    """Fair-share shares of accounts; 1 for those not named."""
+    """The fair-share shares of accounts; 1 for accounts not named."""
     reservations: tuple[Reservation, ...] = ()
     node_events: tuple[NodeEvent, ...] = ()
     select_type: SelectType = SelectType.LINEAR
@@ -135,28 +134,27 @@ class Params:
     priority_decay_half_life_s: int = 7 * DAY_S
     priority_calc_period_s: int = 300
     accrue_always: bool = False
-    """PriorityFlags=ACCRUE_ALWAYS: age counts from submission, dependent and held jobs included."""
+    """PriorityFlags=ACCRUE_ALWAYS: age counts from submission, also for dependent and held jobs."""
     max_jobs_pu: int = 0
-    """Running jobs per user; 0: no limit."""
+    """The most running jobs of one user; 0: no limit."""
     sched_interval_s: int = 60
-    """OFF: no main pass, also not after a change."""
+    """The seconds between main passes. OFF: no main pass at all."""
     default_queue_depth: int = 100
     bf_interval_s: int = 30
-    """OFF: no backfill pass, and no planned starts."""
+    """The seconds between backfill passes. OFF: no backfill pass, and no planned starts."""
     bf_window_s: int = 2 * DAY_S
     bf_resolution_s: int = 60
     bf_max_job_test: int = 500
     bf_max_job_user: int = 0
     over_time_limit_s: int = 0
-    """OverTimeLimit: how long a job may run beyond its limit. Plans go by the limit alone."""
+    """OverTimeLimit: the seconds that a job may run beyond its time limit. Plans ignore it."""
     cancelled_jobs_run: bool = False
-    """In a replay, a job that the log has cancelled while it waited may start before its
-    cancellation. True: it runs as long as its user had waited. False: it runs for no time, as
-    logged."""
+    """In a replay, a job that was cancelled while it waited may start before that instant. True: it
+    runs for as long as its user had waited. False: it runs for 0 s, as logged."""
 
 
 class DependencyKind(StrEnum):
-    """sbatch --dependency's words."""
+    """The words of sbatch --dependency."""
 
     AFTER = "after"
     AFTERANY = "afterany"
@@ -173,90 +171,92 @@ class Dependency(NamedTuple):
 
 
 def build_afterany(job_id: int) -> tuple[Dependency, ...]:
-    """The dependency of a chain's link."""
+    """Build the dependency of a chain's link on its predecessor."""
     return (Dependency(DependencyKind.AFTERANY, job_id),)
 
 
 def build_planned_release(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
-    """The dependency of a link with a planned release: `afterany:JOB?after:JOB+MINUTES`. One of
-    the two suffices (`any_dependency`)."""
+    """Build the dependency of a link with a planned release: `afterany:JOB?after:JOB+MINUTES`.
+
+    One met dependency suffices, so set `any_dependency` too.
+    """
     return (*build_afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
-    """A job as submitted, with what only its future knows: run time, failure, cancellation."""
+    """A job as submitted, with its future: run time, failure, cancellation."""
 
     job_id: int = 0
-    """0: the simulator gives one at injection."""
+    """The job id; 0: the simulator assigns one."""
     submit: int = 0
     nodes: int = 1
     cpus: int = 0
-    """CPUs per node if nodes are shared; 0: one."""
+    """CPUs per node if nodes are shared; 0 counts as 1."""
     memory_mib: int = 0
-    """Per node."""
+    """MiB per node."""
     gpus: int = 0
-    """Per node."""
+    """GPUs per node."""
     exclusive: bool = False
-    """Whole nodes, where nodes are shared."""
+    """Whether the job takes whole nodes where nodes are shared."""
     time_limit_s: int
     run_s: int
-    """Its run time without a time limit, in seconds."""
+    """The run time that the job would have without a time limit, seconds."""
     fails: bool = False
-    """Ends with a non-zero exit code."""
+    """Whether the job ends with a non-zero exit code."""
     user: str = ""
     account: str = ""
     partition: str = ""
-    """Empty: the default one."""
+    """The partition; empty: the default one."""
     qos: str = ""
-    """Empty: the default one."""
+    """The QOS; empty: the default one."""
     name: str = ""
     comment: str = ""
     nice: int = 0
     begin: int = 0
-    """--begin; 0: none."""
+    """--begin, epoch seconds; 0: none."""
     held: bool = False
-    """--hold: by its user."""
+    """--hold: a hold by the job's user."""
     dependencies: tuple[Dependency, ...] = ()
-    """All must be met, or one where `any_dependency` is set."""
+    """All must be met; with `any_dependency` one suffices."""
     any_dependency: bool = False
-    """`?` between the dependencies, in place of commas."""
+    """Whether `?` stands between the dependencies instead of commas."""
     node_list: tuple[int, ...] = ()
-    """--nodelist: exactly these nodes, as many as `nodes`; empty: any."""
+    """--nodelist: exactly these nodes, as many as `nodes`; empty: any nodes."""
     array_id: int = 0
-    """Tasks of one array have the same; 0: no array."""
+    """The number that all tasks of one array share; 0: no array."""
     array_limit: int = 0
-    """Running tasks of the array (`--array=...%N`); 0: no limit."""
+    """The most running tasks of the array (`--array=...%N`); 0: no limit."""
     requeue: bool = True
     cancel_at: int | None = None
-    """The instant at which its user cancels it if it still waits."""
+    """The instant at which the user cancels the job if it still waits; None: never."""
     priority: int | None = None
     """The priority that Slurm shows at the simulator's first instant, for jobs of a real queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job's life so far, as it stood when it was asked for."""
+    """A job's life up to the instant of the query."""
 
     job: SimJob
     job_id: int
     submit: int
     state: JobState
     dependencies: tuple[Dependency, ...] = ()
-    """Those not yet met."""
+    """The dependencies that are not yet met."""
     any_dependency: bool = False
-    """One of them is enough."""
+    """Whether one met dependency suffices."""
     held: bool = False
     held_by_admin: bool = False
     node_list: tuple[int, ...] = ()
-    """The nodes it asks for by number; empty: any."""
+    """The numbers of the nodes that the job asks for; empty: any nodes."""
     eligible: int | None = None
     start: int | None = None
     end: int | None = None
     allocated: tuple[int, ...] = ()
-    """The nodes it has or had."""
+    """The nodes that the job has or had."""
     priority: int = 0
-    """As squeue prints it; 0 where it is not pending or held."""
+    """The priority as squeue prints it; 0 for a job that is held or not pending."""
 
 
 class EventKind(StrEnum):
@@ -268,7 +268,7 @@ class EventKind(StrEnum):
 
 
 class Event(NamedTuple):
-    """Something that happened to a job."""
+    """An event of a job."""
 
     at: int
     kind: EventKind

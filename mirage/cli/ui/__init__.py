@@ -1,1 +1,2 @@
-"""What commands share on the terminal: progress, notes, signals, and the table of a log's rows."""
+"""Output that commands share on the terminal: progress, notes, signals, and the table of a log's
+rows."""

@@ -33,7 +33,7 @@ def _format_comment(mark: Mark) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChainUser:
-    """What a chain's link knows: the length of the chain, and its own job."""
+    """Holds what a chain's link knows: the length of the chain, and its own job."""
 
     links: int
     job: SimJob

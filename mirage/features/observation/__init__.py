@@ -1,3 +1,2 @@
-"""One row of numbers of the queue, the recent past and the handover at one instant: what a
-policy sees.
-"""
+"""Turns one instant into a row of numbers: the queue, the recent past and the handover, as a policy
+sees them."""

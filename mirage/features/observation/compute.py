@@ -1,7 +1,8 @@
-"""The arithmetic of an observation: arrays in, one row of raw numbers out.
+"""Computes one row of raw numbers of an observation from arrays.
 
-Compiled; called by `observe` for one link and fit for a loop over many. Each function fills one
-group of `spec.GROUPS`, in its order. Durations are seconds, node hours are hours.
+The functions are compiled. `feature_vector` calls them for one link; they also suit a loop over
+many links. Each function fills one group of `spec.GROUPS`, in the order of the group. Durations are
+seconds, node hours are hours.
 """
 
 import math
@@ -21,9 +22,9 @@ _HOUR_S = float(HOUR_S)
 _MONDAY_S = 3 * DAY_S
 """The epoch was a Thursday: three days after a Monday."""
 _FAR_S = float(WEEK_S)
-"""Stands for "not in sight" where a duration is asked for."""
+"""Stands for a duration that is longer than anything in sight; seconds."""
 _PRIOR_RUNS = 2.0
-"""Runs of everybody that count towards what is usual for one user."""
+"""The weight, in runs, that the average of all users has in the usual share of one user."""
 
 
 class PendingColumns(NamedTuple):
@@ -32,10 +33,10 @@ class PendingColumns(NamedTuple):
     nodes: Ints
     time_limit_s: Ints
     age_s: Ints
-    """Since eligible."""
+    """Seconds since the job became eligible."""
     user: Ints
     priority: Ints
-    """As squeue prints it."""
+    """The priority as squeue prints it."""
 
 
 class RunningColumns(NamedTuple):
@@ -45,7 +46,7 @@ class RunningColumns(NamedTuple):
     time_limit_s: Ints
     elapsed_s: Ints
     wait_s: Ints
-    """How long it waited: start - eligible."""
+    """How long the job waited: start - eligible, seconds."""
     user: Ints
 
 
@@ -53,17 +54,17 @@ class RecentPast(NamedTuple):
     """The contents of a `RunningStats` at an instant."""
 
     arrivals: Ints
-    """[n, 3]: instant, nodes, time limit, of the last 24 h."""
+    """[n, 3]: instant, nodes and time limit of the jobs submitted in the last 24 h."""
     starts: Ints
-    """[n, 4]: instant, wait, nodes, time limit, of the last 24 h."""
+    """[n, 4]: instant, wait, nodes and time limit of the jobs started in the last 24 h."""
     runs: Floats
-    """[users, 2]: decayed sum of run time / limit, and decayed count."""
+    """[users, 2]: decayed sum of run time / time limit, and decayed count of runs."""
     all_runs: Floats
-    """[2]: the same of all users."""
+    """[2]: the same two sums over all users."""
 
 
 class ScalarInputs(NamedTuple):
-    """The link and the cluster, in single numbers."""
+    """The link and the cluster as single numbers. Instants are epoch seconds."""
 
     now: int
     utc_offset_s: int
@@ -71,7 +72,7 @@ class ScalarInputs(NamedTuple):
     time_limit_s: int
     user: int
     priority: int
-    """That the successor would have, were it eligible now; as squeue prints it."""
+    """The priority that the successor would have if it were eligible now, as squeue prints it."""
     predecessor_nodes: int
     predecessor_submit: int
     predecessor_start: int
@@ -82,16 +83,19 @@ class ScalarInputs(NamedTuple):
     cpus_free_share: float
     gpus_free_share: float
     max_jobs_pu: int
-    """0: no limit."""
+    """MaxJobsPU of the successor's QOS; 0: no limit."""
     plan: int
-    """Planned start of the successor, -1: none within the horizon."""
+    """The planned start of the successor; -1: no start within the horizon."""
     usual_plan: int
     horizon_s: int
 
 
 @kernel
 def find_rows_between(rows: Ints, after: int, until: int) -> tuple[int, int]:
-    """First and last row, exclusive, of those with an instant in (after, until]; they ascend."""
+    """Find the rows with an instant in (after, until].
+
+    The rows ascend by instant. Returns the first of these rows, and the row after the last.
+    """
     last = len(rows)
     while last > 0 and rows[last - 1, 0] > until:
         last -= 1
@@ -103,7 +107,7 @@ def find_rows_between(rows: Ints, after: int, until: int) -> tuple[int, int]:
 
 @kernel
 def compute_usual_share(past: RecentPast, user: int) -> float:
-    """The share of its limit that a job of this user usually runs, in [0, 1]."""
+    """Compute the share of its time limit that a job of this user usually runs, in [0, 1]."""
     everybody = float(past.all_runs[0] / past.all_runs[1])
     if user >= len(past.runs):
         return everybody
@@ -113,7 +117,7 @@ def compute_usual_share(past: RecentPast, user: int) -> float:
 
 @kernel
 def compute_quantile(ascending: Floats, q: float) -> float:
-    """Linear between neighbours, as numpy's default; 0 of nothing."""
+    """Compute a quantile, linear between neighbours as in numpy's default. Of no values it is 0."""
     if len(ascending) == 0:
         return 0.0
     at = q * (len(ascending) - 1)
@@ -133,7 +137,8 @@ def _fill_spread(values: Ints, out: Floats) -> None:
 def _fill_paper(
     s: ScalarInputs, pending: PendingColumns, running: RunningColumns, out: Floats
 ) -> None:
-    """The 42 numbers of the paper's code; those that are always 0 there are 0 here."""
+    """Fill the 42 numbers of the code of the Mirage paper (SC'23). The numbers that the paper's
+    code leaves at 0 are 0 here too."""
     out[:] = 0.0
     out[0] = len(pending.nodes)
     out[1] = pending.nodes.sum()
@@ -165,7 +170,8 @@ def _fill_nodes(s: ScalarInputs, out: Floats) -> None:
 
 @kernel
 def _compute_room_wait(needed: int, nodes: Ints, left_s: Floats) -> float:
-    """Until jobs that end have freed `needed` nodes, nobody else taking them."""
+    """Compute the time until ending jobs have freed `needed` nodes, if no other job takes them;
+    seconds."""
     if needed <= 0:
         return 0.0
     for i in np.argsort(left_s, kind="mergesort"):
@@ -199,7 +205,10 @@ def _fill_profile(
 def _fill_ahead(
     s: ScalarInputs, pending: PendingColumns, running_of: Ints, past: RecentPast, out: Floats
 ) -> None:
-    """Work that the successor would stand behind. Equal priority is ahead: it has the lower id."""
+    """Fill the work that the successor would stand behind.
+
+    A job of equal priority is ahead, since it has the lower id.
+    """
     out[:] = 0.0
     for i in range(len(pending.nodes)):
         hours = pending.nodes[i] * (pending.time_limit_s[i] / _HOUR_S)
@@ -260,7 +269,8 @@ def _fill_waits(waits: Ints, out: Floats) -> None:
 
 @kernel
 def _select_like_waits(starts: Ints, nodes: int, time_limit_s: int) -> Ints:
-    """Waits of jobs whose nodes and time limit are within a factor of two of these."""
+    """Select the waits of jobs whose nodes and time limit differ from these by a factor of two at
+    most."""
     out = np.empty(len(starts), dtype=np.int64)
     n = 0
     for i in range(len(starts)):
@@ -306,7 +316,8 @@ def _fill_predecessor(s: ScalarInputs, out: Floats) -> None:
 
 @kernel
 def _fill_plan(s: ScalarInputs, planned: int, out: Floats) -> None:
-    """Fill `out` with the planned start. If there is no plan, the start is taken at the horizon."""
+    """Fill the numbers of a planned start. Without a plan, the start counts as if it were at the
+    horizon."""
     start = planned if planned >= 0 else s.now + s.horizon_s
     out[0] = max(0, start - s.now)
     out[1] = 0.0 if planned >= 0 else 1.0
@@ -322,10 +333,11 @@ def compute_numbers(
     past: RecentPast,
     table: tuple[Ints, Ints, Ints],
 ) -> Floats:
-    """One row of raw numbers, float64[F].
+    """Compute one row of raw numbers, float64[F].
 
-    `everywhere`: the user of every running job of the cluster, in other partitions too.
-    `table`: first place of each group, the profile's horizons, the arrival windows (`spec`).
+    `everywhere`: the user of every running job of the cluster, in other partitions too. `table`:
+    the first place of each group, the horizons of the profile, and the windows of arrivals
+    (`spec`).
     """
     at, horizons_h, arrivals_h = table
     running_of = _count_by_user(everywhere)
@@ -345,7 +357,7 @@ def compute_numbers(
 
 @kernel
 def scale_numbers(raw: Floats, scales: Ints) -> NDArray[np.float32]:
-    """`spec.Scaling` applied to each number: float32[F]."""
+    """Scale each number as `spec.Scaling` says: float32[F]."""
     out = np.empty(len(raw), dtype=np.float32)
     for i in range(len(raw)):
         x = raw[i]

@@ -1,7 +1,7 @@
-"""The observation: one function for live and for simulated snapshots.
+"""Builds the observation, in one way for live and for simulated snapshots.
 
-Nothing after the instant enters: a view holds what the queue shows, a memory what has happened,
-and a plan what the scheduler would plan from time limits.
+Nothing after the instant enters an observation. A view holds the queue, a memory holds the past,
+and a plan holds the starts that the scheduler would plan from time limits.
 """
 
 from collections.abc import Hashable
@@ -28,10 +28,10 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Qos
 
 Plans = tuple[int | None, int | None]
-"""By time limits, and by what is usual."""
+"""The planned start by time limits, and the planned start by usual run times; epoch seconds."""
 
 _NOT_YET: Final = -1
-"""Eligible since then: a job that is there and is not in line."""
+"""Eligible since: the value for a job that is in the queue but not eligible."""
 
 TABLE: tuple[Ints, Ints, Ints] = (
     spec.STARTS,
@@ -47,10 +47,11 @@ def build_observation(
     plan: int | None,
     usual_plan: int | None,
 ) -> Observation:
-    """The numbers of `spec.NAMES`, scaled: float32[F].
+    """Build the numbers of `spec.NAMES`, scaled: float32[F].
 
-    `plan`: when the scheduler would start the successor were it eligible now, by time limits;
-    `usual_plan`: were all jobs to run as long as is usual for their users. None: no plan.
+    `plan`: the instant at which the scheduler would start the successor if it were eligible now, by
+    time limits. `usual_plan`: the same if all jobs ran as long as is usual for their users. Both
+    are epoch seconds; None: no plan.
     """
     return scale_numbers(compute_raw_numbers(view, link, memory, plan, usual_plan), spec.SCALES)
 
@@ -62,7 +63,7 @@ def compute_raw_numbers(
     plan: int | None,
     usual_plan: int | None,
 ) -> NDArray[np.float64]:
-    """The same before scaling: seconds, counts, node hours, shares; float64[F]."""
+    """Compute the numbers before scaling: seconds, counts, node hours and shares; float64[F]."""
     past = memory.get_past(view.now)
     standing = _build_scalars(view, link, memory, plan, usual_plan)
     return compute_numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
@@ -79,18 +80,20 @@ def observe_simulator(
 def observe_snapshot(
     snapshot: Snapshot, params: Params, link: HandoverInput, memory: RunningStats
 ) -> Observation:
-    """Return the observation of a live cluster; its plans come from a simulator of it.
+    """Return the observation of a live cluster: float32[F].
 
-    The simulator is built from the snapshot.
+    A simulator built from the snapshot computes the plans. Raises InputError if the cluster file
+    and the queue contradict each other.
     """
     return SnapshotObserver(snapshot, params, memory).observe_link(link)
 
 
 class SnapshotObserver:
-    """A live cluster at one instant, seen by many links: what they share is worked out once."""
+    """Observes a live cluster at one instant for many links. Work that all links share is done
+    once."""
 
     def __init__(self, snapshot: Snapshot, params: Params, memory: RunningStats) -> None:
-        """Raises InputError where the cluster file and the queue do not go together."""
+        """Raises InputError if the cluster file and the queue contradict each other."""
         self._memory = memory
         self._shown = ObservedQueue(snapshot.queue, snapshot.nodes, params, memory.users)
         self.stood = build_queue_simulator(params, snapshot.queue, snapshot.nodes).simulator
@@ -98,25 +101,25 @@ class SnapshotObserver:
         self._planned: dict[Hashable, Plans] = {}
 
     def observe_link(self, link: HandoverInput) -> Observation:
-        """float32[F]."""
+        """Return the observation for this link: float32[F]."""
         view = self.build_view(link)
         return build_observation(view, link, self._memory, *self._get_plans(view, link))
 
     def build_view(self, link: HandoverInput) -> LinkQueueView:
-        """Build the view of the queue that this link has."""
+        """Build this link's view of the queue."""
         return LinkQueueView.from_observed_queue(self._shown, link)
 
     def _get_plans(self, view: LinkQueueView, link: HandoverInput) -> Plans:
-        """Links that differ in nothing that counts have the same plans."""
+        """Get the plans of a link. Links that are alike to the scheduler share their plans."""
         eligible, _ = find_eligible_and_start(self.stood.arena.state, link.job_id)
         if eligible != _NOT_YET:
-            # It stands in line by itself, or is not there at all.
+            # The successor is eligible in the queue, or is not in the queue at all.
             return _compute_plans(self.stood, view, link, self._memory, stands_in=True)
         peers = view.pending_id[view.pending.priority == view.priority]
         key = (
             (link.nodes, link.cpus, link.gpus, link.exclusive, link.time_limit_s),
             (link.partition, link.qos, (link.account, link.user) if self._per_user else ""),
-            # Of equals the lower id is first.
+            # Of jobs with equal priority, the one with the lower id is first.
             (view.priority, int((peers < link.job_id).sum())),
         )
         if key not in self._planned:
@@ -127,7 +130,7 @@ class SnapshotObserver:
 
 
 def _has_user_limits(params: Params) -> bool:
-    """Return whether a plan may depend on whose job it is, besides the job's priority."""
+    """Return whether a plan may depend on the job's user beyond the job's priority."""
     limited = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
     return limited or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
 
@@ -143,7 +146,7 @@ def _compute_plans(
     """Compute the instants at which the scheduler would start the successor.
 
     A simulator built from a snapshot (`stands_in`) does not know users' fair share. No simulator
-    knows the age of a job that it does not have. In both cases the view's priority counts.
+    knows the age of a job that is not in its queue. In both cases the view's priority is used.
     """
     job_id = link.job_id
     eligible, start = find_eligible_and_start(simulator.arena.state, job_id)

@@ -32,18 +32,18 @@ class Capacity:
     nodes: int
     up: int
     free: int
-    """Up, and no job on them."""
+    """Nodes that are up and have no job."""
     cpus_free_share: float
     gpus_free_share: float
-    """Of the nodes that are up; 0 where there are none."""
+    """The free share of the CPUs and GPUs of nodes that are up; 0 if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkQueueView:
-    """Eligible and running jobs of the link's pool, and its nodes.
+    """The eligible and running jobs of the link's pool, and the nodes of its partition.
 
-    The pool is the jobs of every partition that has nodes in common with the link's. Held and
-    dependent jobs, and the successor itself, are left out.
+    The pool has the jobs of every partition that shares nodes with the link's partition. Held jobs,
+    dependent jobs and the successor itself are left out.
     """
 
     now: int
@@ -55,11 +55,11 @@ class LinkQueueView:
     """The user of every running job of the cluster, int64[n]."""
     capacity: Capacity
     max_jobs_pu: int
-    """Running jobs per user; 0: no limit."""
+    """MaxJobsPU, the most running jobs of one user; 0: no limit."""
     priority: int
-    """The successor's, were it eligible now (`successor_priority`)."""
+    """The priority that the successor would have if it were eligible now (`successor_priority`)."""
     horizon_s: int
-    """How far the scheduler plans: bf_window."""
+    """How far ahead the scheduler plans (bf_window), seconds."""
 
     @classmethod
     def from_queue(
@@ -75,7 +75,7 @@ class LinkQueueView:
 
     @classmethod
     def from_observed_queue(cls, shown: "ObservedQueue", link: HandoverInput) -> Self:
-        """The same, where one queue is looked at for many links."""
+        """Build the view from a queue that was read once for many links."""
         params, now = shown.params, shown.now
         pool = shown.get_pool(link.partition or params.partitions[0].name, link.job_id)
         share = 0
@@ -96,7 +96,7 @@ class LinkQueueView:
 
     @classmethod
     def from_simulator(cls, simulator: Simulator, link: HandoverInput, users: UserNumbers) -> Self:
-        """The same from the simulator's state."""
+        """Build the view from the state of a simulator."""
         params = simulator.params
         state, site = simulator.arena.state, simulator.arena.site
         number = users.map_associations(simulator.arena.names.associations)
@@ -129,7 +129,7 @@ class LinkQueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPool:
-    """The columns of one partition's pool, one job left out."""
+    """The columns of one partition's pool, without one job."""
 
     pending_id: Ints
     rivals: Rivals
@@ -139,7 +139,7 @@ class PartitionPool:
 
 
 class ObservedQueue:
-    """A queue and its nodes, read once for all links that look at them."""
+    """A queue and its nodes, prepared once for all links that observe it."""
 
     def __init__(
         self, queue: Queue, nodes: tuple[Node, ...], params: Params, users: UserNumbers
@@ -155,7 +155,7 @@ class ObservedQueue:
     def get_pool(self, partition: str, own: int) -> PartitionPool:
         """Return the pool of a partition, without the job `own`.
 
-        The job `own` is mostly not in line: then all views share the same pool.
+        The job `own` is seldom eligible. If it is not, all views share one pool.
         """
         if partition not in self._of_all:
             counted = self._in_line | self._queue.running_mask
@@ -189,13 +189,14 @@ class ObservedQueue:
 
 
 def get_partition_number(params: Params, partition: str) -> int:
-    """Its number; the default one's where the cluster file does not know it."""
+    """Get the number of a partition; the default partition's if the cluster file does not have
+    it."""
     names = [p.name for p in params.partitions]
     return names.index(partition) if partition in names else 0
 
 
 def _mark_pool_partitions(params: Params, partition: int) -> Ints:
-    """Mark each partition of the cluster file: 1 if it has nodes in common with `partition`."""
+    """Mark each partition of the cluster file: 1 if it shares nodes with `partition`."""
     if len(params.partitions) == 1:
         return np.ones(1, dtype=np.int64)
     members = [frozenset(p.nodes or range(params.nodes)) for p in params.partitions]
@@ -215,7 +216,7 @@ def _build_rivals(
 
 
 def get_max_jobs_pu(params: Params, qos: str) -> int:
-    """MaxJobsPU of the link's QOS, else of the default one."""
+    """Get MaxJobsPU of the link's QOS; of the default QOS if the cluster file does not have it."""
     if not params.qos:
         return params.max_jobs_pu
     return next((q for q in params.qos if q.name == qos), params.qos[0]).max_jobs_pu
@@ -233,7 +234,7 @@ def _build_running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> RunningC
 
 
 def _fill_missing_limits(time_limit_s: Ints) -> Ints:
-    """A limit that Slurm does not tell is taken for none."""
+    """Replace a missing time limit by UNLIMITED."""
     return np.where(time_limit_s == UNKNOWN, UNLIMITED, time_limit_s)
 
 
@@ -242,14 +243,14 @@ def _assign_numbers(names: Iterable[str], users: UserNumbers) -> Ints:
 
 
 def _filter_by_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node, ...]:
-    """Its nodes; all of them where no node names it."""
+    """Keep the partition's nodes. If no node names the partition, keep all nodes."""
     return tuple(n for n in nodes if partition in n.partitions) or nodes
 
 
 def _mark_in_pool(
     partitions: Iterable[str], nodes: tuple[Node, ...], partition: str
 ) -> NDArray[np.bool_]:
-    """Mark each job whose partition, or one of several (`a,b`), has nodes in common with ours."""
+    """Mark each job that has a partition (one of several in `a,b`) which shares nodes with ours."""
     pool = {name for node in _filter_by_partition(nodes, partition) for name in node.partitions}
     known = {name for node in nodes for name in node.partitions}
 

@@ -1,6 +1,6 @@
-"""Keeps statistics of the recent past: arrivals, waits, and how users use their limits.
+"""Keeps statistics of the recent past: arrivals, waits, and how users use their time limits.
 
-The statistics are fed only with past events, from a simulator's events or from accounting alike.
+The statistics learn from past events only: from those of a simulator, or from accounting.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +17,20 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord
 
 KEPT_S = 86400
-"""The longest window looked back over."""
+"""The length of the longest window, seconds."""
 STARTS_KEPT = 256
-"""Waits are told from so many of the latest starts at most."""
+"""The most starts, the latest ones, from which the numbers about waits are computed."""
 
 _FORGET_OWN = 0.95
-"""Weight that an older run of the same user keeps when a new one ends: some 20 runs count."""
+"""The weight that an older run of the same user keeps when a new run ends. About 20 runs count."""
 _FORGET_ALL = 0.999
 _AT_FIRST = 0.5
-"""The share of the limit that is expected before anything has ended."""
+"""The expected share of the time limit before any job has ended."""
 
 
 class UserNumbers:
-    """Numbers for user names, given at first sight and never changed. Forks share one."""
+    """Numbers for user names. A name gets its number when it is first met, and keeps the number.
+    Forks share the numbers."""
 
     __slots__ = ("_known", "_numbers")
 
@@ -38,7 +39,10 @@ class UserNumbers:
         self._known: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
 
     def map_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
-        """The number of each (account, user), in the mapping's order, which only grows."""
+        """Return the user number of each (account, user), in the order of the mapping.
+
+        The mapping may only grow between calls.
+        """
         known, numbers = self._known
         if known is not associations or len(numbers) != len(associations):
             users = [self.assign_number(user) for _, user in associations]
@@ -54,7 +58,10 @@ class UserNumbers:
 
 
 class TimedRows:
-    """Rows of integers with an instant first, ascending; those older than `KEPT_S` may be gone."""
+    """Rows of integers, ascending by the instant in the first column.
+
+    Rows older than `KEPT_S` may have been dropped.
+    """
 
     __slots__ = ("_first", "_last", "_rows")
 
@@ -75,7 +82,7 @@ class TimedRows:
         if self._last == len(self._rows):
             self._make_room(row[0])
         rows, place = self._rows, self._last
-        # Accounting may tell late of what came earlier.
+        # Accounting may report an event after later events.
         while place > self._first and rows[place - 1, 0] > row[0]:
             rows[place] = rows[place - 1]
             place -= 1
@@ -83,7 +90,8 @@ class TimedRows:
         self._last += 1
 
     def slice_since(self, at: int, until: int) -> Ints:
-        """The rows in (at, until], oldest first: int64[n, columns], not to be written to."""
+        """Return the rows in (at, until], oldest first: int64[n, columns]. The result is a view: do
+        not write to it."""
         rows = self._rows[self._first : self._last]
         first, last = find_rows_between(rows, at, until)
         return rows[first:last]
@@ -95,7 +103,7 @@ class TimedRows:
         return twin
 
     def _make_room(self, now: int) -> None:
-        """Forget what is too old; still more than half full: twice the room."""
+        """Drop old rows. If the rest still fills more than half of the space, double the space."""
         kept = self._rows[self._first : self._last]
         kept = kept[kept[:, 0] > now - KEPT_S]
         room = max(len(self._rows), 4 * len(kept) if 2 * len(kept) > len(self._rows) else 0)
@@ -107,7 +115,7 @@ class TimedRows:
 class RunningStats:
     """The recent past of one cluster.
 
-    `utc_offset_s`: the cluster's local time less UTC, for the time of day.
+    `utc_offset_s`: local time on the cluster minus UTC, seconds, for the time of day.
     """
 
     __slots__ = ("_all", "_arrivals", "_runs", "_starts", "users", "utc_offset_s")
@@ -118,14 +126,15 @@ class RunningStats:
         self._arrivals = TimedRows(3)
         self._starts = TimedRows(4)
         self._runs: NDArray[np.float64] = np.zeros((64, 2))
-        """A row a user: decayed sum of run time / limit, decayed count."""
+        """One row for each user: decayed sum of run time / time limit, and decayed count."""
         self._all: NDArray[np.float64] = np.array([_AT_FIRST, 1.0])
 
     @classmethod
     def from_accounting(
         cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0
     ) -> "RunningStats":
-        """Build the statistics from accounting: all that had happened to each job by `now`."""
+        """Build the statistics from accounting, with the events of each job up to `now` (epoch
+        seconds)."""
         return cls.from_recent_history(RecentHistory.from_jobs(jobs, now), utc_offset_s)
 
     @classmethod
@@ -146,7 +155,7 @@ class RunningStats:
         self._arrivals.add_row((at, nodes, time_limit_s))
 
     def record_start(self, at: int, *, wait_s: int, nodes: int, time_limit_s: int) -> None:
-        """`wait_s`: start - eligible."""
+        """Record the start of a job. `wait_s`: start - eligible, seconds."""
         self._starts.add_row((at, wait_s, nodes, time_limit_s))
 
     def record_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
@@ -164,7 +173,7 @@ class RunningStats:
         )
 
     def record_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
-        """Record the events of one call of a simulator, in its order."""
+        """Record the events that one call of a simulator returned, in their order."""
         ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
         for event in events:
             record = ended.get(event.job_id) or simulator.find(event.job_id)
@@ -189,7 +198,8 @@ class RunningStats:
             self.record_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
 
     def get_past(self, now: int) -> RecentPast:
-        """The arrays that the numbers are made from, at `now`; views, not to be written to."""
+        """Return the arrays at `now` (epoch seconds) from which the numbers are computed. They are
+        views: do not write to them."""
         return RecentPast(
             arrivals=self._arrivals.slice_since(now - KEPT_S, now),
             starts=self._starts.slice_since(now - KEPT_S, now)[-STARTS_KEPT:],
@@ -198,7 +208,7 @@ class RunningStats:
         )
 
     def fork(self) -> "RunningStats":
-        """An independent twin; the numbers of the users are shared."""
+        """Return an independent copy. The copy shares the user numbers."""
         twin = RunningStats.__new__(RunningStats)
         twin.users, twin.utc_offset_s = self.users, self.utc_offset_s
         twin._arrivals, twin._starts = self._arrivals.fork(), self._starts.fork()  # noqa: SLF001 - of its own kind
@@ -208,9 +218,10 @@ class RunningStats:
 
 @allocating_kernel
 def add_ended_runs(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
-    """Runs that ended, in order: int64[n], the users' numbers, and int64[n, 2], run time and limit.
+    """Add runs that have ended, in order, to the sums.
 
-    `runs` [users, 2] and `all_runs` [2] are changed.
+    `users` int64[n]: user numbers. `ended` int64[n, 2]: run time and time limit, seconds. Changes
+    `runs` [users, 2] and `all_runs` [2].
     """
     for i in range(len(ended)):
         run_s, limit_s = ended[i]

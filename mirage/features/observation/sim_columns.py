@@ -1,7 +1,8 @@
-"""Gathers the queue that a simulator's state shows into the columns of a view.
+"""Gathers the queue of a simulator's state into the columns of a view.
 
-Compiled; reads the state and the site of `mirage.sim.arrays.layout` and writes to neither. It takes
-of a job only the fields that squeue shows: never its run time, its cancellation, or how it ends.
+The functions are compiled. They read the state and the site of `mirage.sim.arrays.layout`, and
+write to neither. Of a job they read only fields that squeue shows: never its run time, its
+cancellation, or its end state.
 """
 
 import numpy as np
@@ -63,9 +64,10 @@ Working = tuple[Ints, RunningColumns, Ints]
 
 @allocating_kernel
 def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Waiting:
-    """Ids, columns, partitions and the age that counts, of eligible jobs of the pool but `own`.
+    """Gather the eligible jobs of the pool without the job `own`.
 
-    `number`: the user number of each association; `pool`: 1 for each partition that belongs to it.
+    Returns ids, columns, partitions, and the age that counts for priority (seconds). `number`: the
+    user number of each association; `pool`: 1 for each partition of the pool.
     """
     live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     now, fair = state[NOW], section(state, FAIR_VALUE)
@@ -91,7 +93,10 @@ def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) 
 
 @allocating_kernel
 def gather_running(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
-    """Ids and columns of running jobs of the pool but `own`; the user of each that runs at all."""
+    """Gather the running jobs of the pool without the job `own`.
+
+    Returns ids, columns, and the user of each running job of the whole cluster.
+    """
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     columns = np.empty((6, state[RUNNING]), dtype=np.int64)
     users = np.empty(state[RUNNING], dtype=np.int64)
@@ -140,7 +145,7 @@ def gather_capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, 
             sums[0] += cpus[node]
             sums[2] += gpus[node]
         elif site[SITE_SHARED]:
-            # Where all jobs take whole nodes, what is left of a node is not kept up.
+            # If all jobs take whole nodes, the simulator does not track the free part of a node.
             sums[0] += free_cpus[node]
             sums[2] += free_gpus[node]
     cpu_share = sums[0] / sums[1] if sums[1] else 0.0
@@ -150,9 +155,9 @@ def gather_capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, 
 
 @allocating_kernel
 def find_eligible_and_start(state: Ints, job_id: int) -> tuple[int, int]:
-    """Since when a pending or running job is eligible, and its start; -1: not yet.
+    """Find the instants at which a pending or running job became eligible and started; -1: not yet.
 
-    NOT_THERE for both where there is none of that id.
+    Both are NOT_THERE if no such job is in the queue.
     """
     live = section(state, LIVE)
     for at in range(0, len(live), RECORD):
@@ -163,7 +168,10 @@ def find_eligible_and_start(state: Ints, job_id: int) -> tuple[int, int]:
 
 @allocating_kernel
 def compute_usual_limits(state: Ints, number: Ints, past: RecentPast, own: int) -> Ints:
-    """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
+    """Compute the time limits of live jobs as if they ran as long as is usual for their users.
+
+    Returns int64[slots], seconds; 0 for the job `own`.
+    """
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
     slots = column(state, QUEUE_SLOT)

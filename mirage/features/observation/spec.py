@@ -1,7 +1,8 @@
-"""The numbers of an observation: names, order, unit and scale, and a fingerprint of all of them.
+"""The numbers of an observation: names, order, unit, scale, and a fingerprint of all of them.
 
-A model is trained on these numbers in this order; its card keeps `FINGERPRINT`, and a model whose
-fingerprint is another one is not loaded. docs/reference/features.md says what each number means.
+A model is trained on these numbers in this order. Its card keeps `FINGERPRINT`, and the service
+refuses a model with another fingerprint. docs/reference/features.md gives the meaning of each
+number.
 """
 
 import hashlib
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTATION = 1
-"""Counts up when a number is computed otherwise than before under the same name."""
+"""Increase this when a number is computed in a new way under its old name."""
 
 HORIZONS_H = (1, 2, 4, 8, 16, 24, 48)
-"""The profile of running jobs: nodes that come free within so many hours."""
+"""Horizons of the profile of running jobs, hours: how many nodes come free within each."""
 
 ARRIVALS_H = (1, 6, 24)
 """The windows over which arrivals are counted, hours."""
@@ -25,17 +26,17 @@ class Scaling(IntEnum):
     """The ways to turn a raw number into an input of order one. `invert_scaling` undoes each."""
 
     PLAIN = 0
-    """As it is: shares, sines, flags."""
+    """Unchanged: shares, sines, flags."""
     LOG = 1
-    """log(1 + x), of counts, nodes and node hours; x >= 0."""
+    """log(1 + x), for counts, nodes and node hours; x >= 0."""
     LOG_HOURS = 2
-    """log(1 + x / 3600), of seconds; x >= 0."""
+    """log(1 + x / 3600), for seconds; x >= 0."""
     SIGNED_LOG_HOURS = 3
-    """sign(x) log(1 + |x| / 3600), of seconds."""
+    """sign(x) log(1 + |x| / 3600), for seconds."""
 
 
 def _list_percentiles(name: str) -> tuple[tuple[str, Scaling], ...]:
-    """Percentiles 0, 25, 50, 75 and 100 of a duration."""
+    """List the names of the percentiles 0, 25, 50, 75 and 100 of a duration."""
     return tuple((f"{name}_p{p}", Scaling.LOG_HOURS) for p in (0, 25, 50, 75, 100))
 
 
@@ -124,10 +125,10 @@ GROUPS: dict[str, tuple[tuple[str, Scaling], ...]] = {
 
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name, _ in group)
 SCALES: NDArray[np.int64] = np.array([s for g in GROUPS.values() for _, s in g], dtype=np.int64)
-"""A `Scaling` a number."""
+"""The `Scaling` of each number."""
 
 PLACES: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
-"""Where each number stands."""
+"""The place of each number by name."""
 
 
 def _compute_starts() -> NDArray[np.int64]:
@@ -135,11 +136,12 @@ def _compute_starts() -> NDArray[np.int64]:
 
 
 STARTS: NDArray[np.int64] = _compute_starts()
-"""First place of each group, and the length of all: int64[groups + 1]."""
+"""The first place of each group, and the total length: int64[groups + 1]."""
 
 
 def get_group_slice(group: str) -> slice:
-    """The places of a group: `observations[:, part("plan")]`."""
+    """Return the places of a group: `observations[:, get_group_slice("plan")]`. KeyError if there
+    is no such group."""
     i = list(GROUPS).index(group)
     return slice(int(STARTS[i]), int(STARTS[i + 1]))
 
@@ -147,7 +149,7 @@ def get_group_slice(group: str) -> slice:
 def compute_fingerprint(
     groups: Mapping[str, tuple[tuple[str, Scaling], ...]], computation: int
 ) -> str:
-    """sha256 over groups, names, order, scales and the version of the computation."""
+    """Compute the sha256 of groups, names, order, scales and the version of the computation."""
     digest = hashlib.sha256(f"{computation}".encode())
     for group, numbers in groups.items():
         digest.update(f"\n{group}".encode())
@@ -157,11 +159,12 @@ def compute_fingerprint(
 
 
 FINGERPRINT = compute_fingerprint(GROUPS, COMPUTATION)
-"""Of this module, hexadecimal."""
+"""The fingerprint of this module, hexadecimal."""
 
 
 def invert_scaling(observations: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The numbers before scaling: seconds, counts, shares. Takes [..., F], gives the same shape."""
+    """Return the numbers before scaling: seconds, counts, shares. Input and result have the same
+    shape [..., F]."""
     x = observations.astype(np.float64)
     plain = Scaling.PLAIN == SCALES
     logs = np.sign(x) * np.expm1(np.where(plain, 0.0, np.abs(x)))

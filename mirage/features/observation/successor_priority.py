@@ -1,9 +1,9 @@
-"""The priority that the successor would have among the jobs that wait, were it eligible now.
+"""Computes the priority that the successor would have in the queue if it were eligible now.
 
-docs/reference/simulator.md section 3, in whole points as squeue prints them. Fair share is not
-shown by
-squeue for a job that is not there: what the user's waiting jobs have of it is taken, else what is
-usual among all that wait. Where nobody waits it makes no difference.
+The formulas are in docs/reference/simulator.md, section 3, in whole points as squeue prints them.
+squeue shows no fair share of a job that is not in the queue. The fair share is therefore taken from
+the user's waiting jobs, or else from the median of all waiting jobs. If nobody waits, fair share
+makes no difference.
 """
 
 from dataclasses import dataclass
@@ -19,22 +19,23 @@ from mirage.sim.types import Params
 _FRACTION_BITS = 24
 
 Whole = TypeVar("Whole", int, Ints)
-"""One job or a column of them."""
+"""A number of one job, or a column of many jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rivals:
-    """Eligible waiting jobs, and two more int64 columns of theirs."""
+    """The eligible waiting jobs, with two more int64 columns."""
 
     pending: PendingColumns
     age_s: Ints
-    """That counts: since eligible, or since submission under ACCRUE_ALWAYS."""
+    """The age that counts for priority, seconds: since eligible, or since submission under
+    ACCRUE_ALWAYS."""
     factor: Ints
     """PriorityJobFactor of the partition."""
 
 
 def compute_successor_points(params: Params, link: HandoverInput, now: int) -> int:
-    """Points of the successor at `now`, without fair share."""
+    """Compute the points of the successor at `now` (epoch seconds), without fair share."""
     since = link.submit if params.accrue_always and link.submit is not None else now
     age_s = min(max(0, now - since), params.priority_max_age_s)
     factor = find_job_factor(params, link.partition)
@@ -44,7 +45,7 @@ def compute_successor_points(params: Params, link: HandoverInput, now: int) -> i
 
 
 def estimate_fair_share(params: Params, rivals: Rivals, user: int) -> int:
-    """Points of fair share of a user's next job, 0 to PriorityWeightFairshare."""
+    """Estimate the fair-share points of a user's next job, 0 to PriorityWeightFairshare."""
     pending = rivals.pending
     if not len(pending.nodes):
         return 0
@@ -56,7 +57,8 @@ def estimate_fair_share(params: Params, rivals: Rivals, user: int) -> int:
 
 
 def find_job_factor(params: Params, partition: str) -> int:
-    """PriorityJobFactor; of the first of several partitions that is known, else of the default."""
+    """Find PriorityJobFactor of the job's first known partition; of the default partition if none
+    is known."""
     if len(params.partitions) == 1:
         return params.partitions[0].priority_job_factor
     by_name = {p.name: p.priority_job_factor for p in params.partitions}
@@ -65,7 +67,7 @@ def find_job_factor(params: Params, partition: str) -> int:
 
 
 def _compute_points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:
-    """Size, partition and age, in whole points."""
+    """Compute the points for size, partition and age, in whole points."""
     size = params.nodes - nodes if params.priority_favor_small else nodes
     scaled = (params.priority_weight_job_size << _FRACTION_BITS) * size // params.nodes
     largest = max(p.priority_job_factor for p in params.partitions)

@@ -1,1 +1,2 @@
-"""Policies of networks: DQN and policy gradient, learned from whole runs of predecessors."""
+"""Policies that are neural networks: DQN and policy gradient, trained on whole runs of
+predecessors."""

@@ -1,4 +1,4 @@
-"""Writes an agent's card, and loads a kept agent so that training goes on from it."""
+"""Writes an agent's card, and loads a saved agent so that training can continue from it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ from mirage.policy.models.onnx_session import ADVANTAGE
 
 @dataclass(frozen=True, slots=True)
 class StartingAgent:
-    """An agent that training goes on from."""
+    """A saved agent from which training continues."""
 
     weights: Weights
     card: Mapping[str, Any]
 
     @classmethod
     def from_folder(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
-        """Load a kept agent. `twin`: whether the new agent learns from the twin's forecasts.
+        """Load a saved agent. `twin`: whether the new agent learns from the twin's forecasts.
 
         Raises UnfitModel for an agent that is damaged or was trained on other features, InputError
         for another kind of model.
@@ -47,7 +47,8 @@ class StartingAgent:
 
     @property
     def until(self) -> int:
-        """The end of its training, epoch seconds: it learned from hand-overs submitted before."""
+        """Return the end of the agent's training data, epoch seconds: all its hand-overs were
+        submitted before."""
         return max(int(table["until"]) for table in self.card["trained_on"])
 
 

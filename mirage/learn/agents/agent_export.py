@@ -19,11 +19,12 @@ OPSET = 17
 """The first ONNX operator set with layer normalisation."""
 
 _MOST = 40
-"""Runs on which a graph is compared: their windows are held in memory."""
+"""The most runs over which the graph is compared with the network, since their windows are held in
+memory."""
 
 
 class _ServingNet(nn.Module):
-    """The network with the inputs that a service has."""
+    """Wraps the network so that it takes the inputs that a service has."""
 
     def __init__(self, net: Net, unit: AdvantageUnit, part: int) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class _ServingNet(nn.Module):
         window: Tensor | None = None,
         known: Tensor | None = None,
     ) -> Tensor:
-        """[R, 1]."""
+        """Return the advantage [R, 1]."""
         if window is None or known is None:
             past, there = now[:, None][:, :0], now[:, :0]
         else:
@@ -49,14 +50,18 @@ class _ServingNet(nn.Module):
 
 
 def export_net(net: Net, unit: AdvantageUnit, part: int) -> bytes:
-    """Inputs INPUT and PRICE, with `part` also WINDOW and KNOWN; output ADVANTAGE [R, 1]."""
+    """Export a network as an ONNX graph.
+
+    The inputs are INPUT and PRICE, and if `part` is not 0 also WINDOW and KNOWN. The output is
+    ADVANTAGE [R, 1].
+    """
     features = len(net.scaled.low)
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
     if part:
         shapes |= {WINDOW_INPUT: (WINDOW, len(spec.NAMES)), KNOWN: (WINDOW,)}
     data = io.BytesIO()
     with warnings.catch_warnings():
-        # The exporter that traces is called legacy; the new one needs a package more.
+        # torch calls this exporter legacy; the new one needs another package.
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
             _ServingNet(net, unit, part).eval(),
@@ -74,9 +79,10 @@ def export_net(net: Net, unit: AdvantageUnit, part: int) -> bytes:
 def measure_parity(
     data: bytes, net: Net, unit: AdvantageUnit, part: int, runs: Trajectories
 ) -> dict[str, float]:
-    """The largest difference between graph and network, at prices from all that it serves.
+    """Measure the largest difference between graph and network over the newest runs, at prices 0.1
+    to 2.
 
-    The graph is given windows as a service makes them, the network what it learned from.
+    The graph gets windows as a service makes them; the network gets the means it was trained on.
     """
     few = runs.select_episodes(np.arange(max(0, len(runs) - _MOST), len(runs)))
     sight = few.build_input(part)

@@ -1,8 +1,8 @@
-"""Trains agents from runs: the newest days say when to stop, then all days are learned from.
+"""Trains agents from runs. The newest days decide when to stop; then an agent learns from all days.
 
-A fit has four stages. It trains offline on the older days until the newest days say enough, then a
-few rounds of its algorithm likewise. Then it does both again, just as long, on all days. An agent
-that learned nothing of the newest days would not know a load that has only just risen.
+A fit has four stages. The first trains offline on the older days until the newest days no longer
+gain. The second adds rounds of the algorithm in the same way. The last two repeat both, for as
+long, on all days: otherwise the agent would not know a load that rose in the newest days.
 """
 
 import copy
@@ -30,23 +30,25 @@ from mirage.learn.trees import stopping, tree_training
 from mirage.policy.models.agent_model import AdvantageUnit
 
 STAGES = 4
-"""Of one fit."""
+"""The stages of one fit."""
 PRICES = tuple(price for price in operating_points.PRICES if price <= networks.PRICES[1])
-"""At which an agent is asked in each window: those that it learns from."""
+"""The overlap prices at which an agent is judged in each window: those within its training
+range."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """The kind of agent that is asked for."""
+    """Everything that defines an agent before its training: family, encoder, settings, seed and
+    start."""
 
     family: str
     encoder: str
     settings: Mapping[str, Hyperparameters]
     seed: int
     start: Weights | None = None
-    """Of an agent of the same kind that it goes on from."""
+    """The weights of an agent of the same kind from which training continues."""
     start_until: int = 0
-    """What that one has learned from was submitted before; epoch seconds."""
+    """The end of that agent's training data, epoch seconds."""
 
     def __post_init__(self) -> None:
         """Raises InputError for settings that do not fit together."""
@@ -61,7 +63,7 @@ class AgentPlan:
         if own.get("algorithm", "ppo") not in ALGORITHMS:
             raise InputError(f"`algorithm` must be one of {', '.join(ALGORITHMS)}")
         offline = self.settings["offline"]
-        # One that goes on from another has learned something before.
+        # An agent that continues from another one has weights already.
         if self.start is None and offline["epochs"] < max(1, offline["least"]):
             raise InputError(
                 f"[offline] epochs is {offline['epochs']}: it should be at least 1, and at least"
@@ -74,16 +76,16 @@ class AgentPlan:
 
     @property
     def part(self) -> int:
-        """Instants in one part of the window; 0 where the encoder looks back on nothing."""
+        """Return the instants in one part of the window; 0 if the encoder sees no past."""
         return int(self.settings[self.encoder].get("part", 0))
 
     @property
     def used_settings(self) -> dict[str, Hyperparameters]:
-        """The tables of settings that matter."""
+        """Return the tables of settings that this agent uses."""
         return {name: self.settings[name] for name in (self.encoder, "offline", self.family)}
 
     def create_net(self, features: int) -> Net:
-        """A network that has learned nothing."""
+        """Create a network with random weights."""
         torch.manual_seed(self.seed)
         left_out = ("part", "balance")
         shape = {k: v for k, v in self.settings[self.encoder].items() if k not in left_out}
@@ -92,13 +94,13 @@ class AgentPlan:
         return Net(self.encoder, features, blind=self.settings["offline"]["blind"], **shape)
 
     def create_algorithm(self, net: Net, learned: TrainingTensors) -> Dqn | PolicyGradient:
-        """Its algorithm, at work on a copy of the network."""
+        """Create the agent's algorithm, which trains a copy of the network."""
         return AGENTS[self.family][0](net, learned, self.settings[self.family], self.seed)
 
     def prepare_net(self, runs: Trajectories) -> Net:
-        """Build the network that learning from these runs begins with.
+        """Build the network with which training on these runs begins.
 
-        Raises UnfitModel for weights of another network.
+        Raises UnfitModel if the starting weights belong to another network.
         """
         net = self.create_net(runs.rows.observations.shape[2])
         net.fit_scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
@@ -113,12 +115,15 @@ class AgentPlan:
 class Agent:
     net: Net
     untuned: Net
-    """As it was before its algorithm."""
+    """The network before its algorithm, after offline training."""
     facts: dict[str, Any]
 
 
 def fit_agent(runs: Trajectories, plan: AgentPlan, stages: TrainingCheckpoints, name: str) -> Agent:
-    """Raises InputError for too few runs."""
+    """Fit an agent in four stages, as the module describes.
+
+    Stages that `stages` has are loaded, not repeated. Raises InputError if there are too few runs.
+    """
     masks = time_splits.split_newest(runs.rows, plan.settings["offline"]["held_back"])
     earlier, newest = (
         TrainingTensors.from_trajectories(runs.select_episodes(which), plan.part) for which in masks
@@ -168,12 +173,13 @@ def _train_offline(
 def _train_until_best(
     net: Net, learned: TrainingTensors, plan: AgentPlan, judge: Callable[[Net], float]
 ) -> Stage:
-    """The net of the best round; of none, where none is better."""
+    """Train round by round. Returns the weights of the best round, or the weights at the beginning
+    if no round was better."""
     agent = plan.create_algorithm(net, learned)
     best, at, least = dump_weights(net), 0, judge(net)
     for done in range(1, plan.settings[plan.family]["rounds"] + 1):
         agent.train_round()
-        # A judge leaves a network as if nothing were learned any more.
+        # `judge` switches a network to evaluation mode, so it gets a copy.
         reached = judge(copy.deepcopy(agent.net))
         if reached < least:
             best, at, least = dump_weights(agent.net), done, reached
@@ -194,12 +200,10 @@ def judge_agent(
     stages: TrainingCheckpoints,
     heard: tree_training.WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
-    """Judge an agent by its windows, as `tree_training.judge_family` does for trees.
+    """Judge an agent on rolling windows, as `tree_training.judge_family` does for trees.
 
-    Beside the agent stands the agent as it was before its algorithm.
-
-    If the agent goes on from another one, windows that begin before that one's last day are left
-    out.
+    The result also has the agent as it was before its algorithm. If the agent continues from
+    another one, windows that begin before that one's last day are left out.
     """
     policies: dict[str, Any] = {}
     fits = []
@@ -241,7 +245,7 @@ def dump_weights(net: Net) -> Weights:
 
 
 def restore_weights(net: Net, weights: Weights) -> None:
-    """Raises UnfitModel for weights of another network."""
+    """Load weights into a network. Raises UnfitModel for weights of another network."""
     try:
         net.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     except RuntimeError as error:

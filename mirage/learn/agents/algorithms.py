@@ -1,7 +1,7 @@
 """DQN and policy gradient by Stable-Baselines3, on ChainEnv over tables.
 
-An observation of the environment is the number of an instant, and the price: the network looks up
-what is known then, so that a replay buffer holds numbers and not windows.
+An observation of the environment is the number of an instant, and the price. The network looks up
+the inputs of that instant. A replay buffer therefore holds numbers instead of windows.
 """
 
 import copy
@@ -29,7 +29,7 @@ _STEEPEST = 1.0
 
 
 class Dqn:
-    """Replay, a target network, returns of several steps."""
+    """DQN with replay, a target network, and returns over several steps."""
 
     def __init__(
         self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
@@ -47,7 +47,7 @@ class Dqn:
             train_freq=(max(1, self._steps // envs // _TURNS), "step"),
             gradient_steps=max(1, settings["updates"] // _TURNS),
             n_steps=settings["n_steps"],
-            # Counted in steps of all environments together.
+            # Stable-Baselines3 counts steps of all environments together.
             target_update_interval=settings["target_every"],
             exploration_initial_eps=settings["exploration"],
             exploration_final_eps=settings["exploration"],
@@ -67,11 +67,11 @@ class Dqn:
 
 
 _TURNS = 16
-"""Times a round in which a DQN learns from what it has stored."""
+"""How often in a round a DQN learns from its replay buffer."""
 
 
 class PolicyGradient:
-    """PPO, or A2C: the critic is the mean of both values under the policy."""
+    """PPO or A2C. The critic is the mean of both values, weighted by the policy."""
 
     def __init__(
         self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
@@ -107,12 +107,14 @@ ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
 
 
 def _create_silent_logger() -> Logger:
-    """Create a logger that writes nothing. Else SB3 leaves a folder in /tmp for each agent."""
+    """Create a logger that writes nothing. By default SB3 leaves a folder in /tmp for each
+    agent."""
     return Logger(None, [])
 
 
 def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> ChainVecEnv:
-    """Hand-overs of a lesson, an hour a step; each has its own price."""
+    """Create the environment: the hand-overs of a lesson, each with its own price. Rewards are in
+    units of `unit_h` hours."""
     outcome_h = lesson.outcome_h.numpy().astype(np.float64)
     rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
     library = TableLibrary(zip(rows, outcome_h, strict=True), ("row",))
@@ -120,7 +122,7 @@ def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> Cha
 
 
 def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:
-    """Build SB3's arguments for a policy, in which the network is an extractor of features."""
+    """Build SB3's arguments for a policy that uses the network as feature extractor."""
     return {
         "net_arch": [],
         "features_extractor_class": _NetExtractor,
@@ -129,7 +131,8 @@ def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:
 
 
 class _NetExtractor(BaseFeaturesExtractor):
-    """[B, 4]: of rows and prices [B, 2], the values of holding and freeing, preference, critic."""
+    """Maps rows and prices [B, 2] to [B, 4]: value of holding, value of freeing, preference,
+    critic."""
 
     def __init__(self, space: spaces.Box, net: Net, sight: NetInput) -> None:
         super().__init__(space, features_dim=4)
@@ -137,7 +140,7 @@ class _NetExtractor(BaseFeaturesExtractor):
         self._sight = sight
         for module in self.net.modules():
             if isinstance(module, nn.Dropout):
-                # What was decided and what is learned from it are then the same.
+                # Without dropout, learning sees the same outputs as the decision did.
                 module.p = 0.0
         self.net.blind = 0.0
 
@@ -146,7 +149,7 @@ class _NetExtractor(BaseFeaturesExtractor):
         answer = self.net(sight, observations[:, 1])
         chance = torch.sigmoid(answer.preference)
         critic = chance * answer.free + (1.0 - chance) * answer.hold
-        # Where it is held, nothing was learned of freeing.
+        # A decision to hold teaches nothing about freeing, so no gradient flows there.
         hold = answer.hold - answer.free + answer.free.detach()
         return torch.stack([hold, answer.free, answer.preference, critic], dim=1)
 
@@ -163,12 +166,13 @@ class _ActorCritic(ActorCriticPolicy):
         super()._build(lr_schedule)
         self.action_net = _PreferenceLogits()
         self.value_net = _Columns(3, 4)  # type: ignore[assignment]  # any module will do
-        # Of the weights that are left: those of SB3's own last layers are not.
+        # Optimise the remaining weights; SB3's own last layers were replaced.
         self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1))
 
 
 class _Columns(nn.Sequential):
-    """Some of `_NetExtractor`'s. (A Sequential: SB3 prints what it is made of.)"""
+    """Selects some of the columns of `_NetExtractor`. (A Sequential, since SB3 prints its
+    layers.)"""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__()
@@ -179,7 +183,7 @@ class _Columns(nn.Sequential):
 
 
 class _PreferenceLogits(nn.Module):
-    """Logits of holding and of freeing."""
+    """Turns the preference into the logits of holding and of freeing."""
 
     def forward(self, looked: Tensor) -> Tensor:
         preference = looked[:, 2]
@@ -195,4 +199,4 @@ AGENTS: dict[str, tuple[type[Dqn] | type[PolicyGradient], AdvantageUnit]] = {
     "dqn": (Dqn, AdvantageUnit.HOURS),
     "policy-gradient": (PolicyGradient, AdvantageUnit.LOG_ODDS),
 }
-"""By family, with the unit of its advantage."""
+"""The algorithm of each family, with the unit of its advantage."""

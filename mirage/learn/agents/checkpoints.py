@@ -1,6 +1,7 @@
-"""Stages of a long training, each kept until the whole is done.
+"""Saves each stage of a long training until the whole training is done.
 
-A stage begins with its own seed, so one that was kept is the one that would be made again.
+A stage begins with its own seed. A saved stage is therefore the same as the stage that would be
+trained again.
 """
 
 import hashlib
@@ -30,7 +31,8 @@ class TrainingCheckpoints:
 
     @classmethod
     def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "TrainingCheckpoints":
-        """Open checkpoints in a hidden folder beside `out`, named by all that decides it."""
+        """Open checkpoints in a hidden folder beside `out`. The folder's name is a hash of
+        `plan`."""
         mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
         return cls(out.with_name(f".{out.name}.{mark[:16]}"))
 
@@ -39,8 +41,8 @@ class TrainingCheckpoints:
         return len(list(self.folder.glob("*.safetensors")))
 
     def load_or_make(self, name: str, made: Callable[[], Stage]) -> Stage:
-        """Load the stage of that name, or make it if none is kept. Raises InputError if the file
-        cannot be written."""
+        """Load the stage of that name, or make and save it. Raises InputError if the file cannot be
+        written."""
         path = self.folder / f"{name}.safetensors"
         if path.is_file():
             found, told = safetensors_io.load_weights(path)

@@ -1,4 +1,4 @@
-"""The networks of agents: an encoder of what is known, and heads for what it is worth to free.
+"""The networks of agents: an encoder of the input, and heads for the values of holding and freeing.
 
 One network serves all overlap prices: the price is an input.
 """
@@ -16,12 +16,12 @@ from mirage.domain.arrays import Floats, Observations
 from mirage.features.observation import spec
 
 PRICES = (0.1, 2.0)
-"""Overlap prices that are learned from, drawn evenly in their logarithms."""
+"""The range of overlap prices in training, drawn evenly in their logarithms."""
 
 _MIDDLE = (log(PRICES[0]) + log(PRICES[1])) / 2
 _SPREAD = (log(PRICES[1]) - log(PRICES[0])) / 12**0.5
 _FAR = -1e4
-"""An attention score that is none."""
+"""An attention score so low that the place gets no weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class NetInput:
     """The inputs of a network at each of N instants."""
 
     now: Tensor
-    """[N, F], on the scale of `features.observation.spec`; what the twin foretold, if anything,
+    """[N, F], on the scale of `features.observation.spec`. The twin's forecast, if there is one,
     comes last."""
     past: Tensor
-    """[N, K, F]: means of parts of the run so far, the newest last; K may be 0. Nothing of the twin
-    is in it: its F is less by that."""
+    """[N, K, F]: means over parts of the run so far, the newest last; K may be 0. F is smaller than
+    in `now` by the twin's numbers, since the past has none."""
     known: Tensor
-    """[N, K]: 1 where the run had begun, else 0."""
+    """[N, K]: 1 if the run had begun by then, else 0."""
 
     def __len__(self) -> int:
         return len(self.now)
@@ -48,7 +48,7 @@ class NetInput:
 class NetOutput:
     """The outputs of a network for N instants, [N] each.
 
-    Values are of cost, negative, in the network's unit.
+    `hold` and `free` are values: negative costs in the network's unit.
     """
 
     hold: Tensor
@@ -56,13 +56,14 @@ class NetOutput:
     preference: Tensor
     """Log-odds that the policy frees."""
     late: Tensor
-    """Log-odds that the successor, freed now, would be late."""
+    """Log-odds that the successor, freed now, starts after its predecessor's end."""
     wait: Tensor
-    """log(1 + hours) that it would wait."""
+    """log(1 + hours) that the successor would wait."""
 
 
 class InputScaler(nn.Module):
-    """Cut to what was learned from, and standardised by it; as trees, it does not extrapolate."""
+    """Clips inputs to the range of the training data and standardises them. Like trees, it does not
+    extrapolate."""
 
     low: Tensor
     high: Tensor
@@ -75,24 +76,25 @@ class InputScaler(nn.Module):
             self.register_buffer(name, torch.full((features,), value))
 
     def fit_range(self, observations: Observations, cut: float) -> None:
-        """Fit the range from [R, F]; `cut` is the share of rows beyond each of the two ends."""
+        """Fit the range to observations [R, F]. `cut` is the share of rows beyond each of the two
+        ends."""
         rows = torch.from_numpy(observations)
         ends = torch.quantile(_thin_rows(rows), torch.tensor([cut, 1.0 - cut]), dim=0)
         inside = rows.clamp(ends[0], ends[1])
         self.low.copy_(ends[0])
         self.high.copy_(ends[1])
         self.mean.copy_(inside.mean(0))
-        # What does not vary tells nothing.
+        # A constant input carries no information, so it is scaled to 0.
         varies = inside.std(0) > _LEAST_DEVIATION
         self.deviation.copy_(torch.where(varies, inside.std(0), torch.inf))
 
     def extend_range(self, low: Tensor, high: Tensor) -> None:
-        """Cut no nearer than this, either."""
+        """Widen the range so that it contains [low, high], [F] each."""
         self.low.copy_(torch.minimum(self.low, low))
         self.high.copy_(torch.maximum(self.high, high))
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Scale the observations; the scale's first numbers are used if they hold fewer."""
+        """Scale observations [..., f]. If f is below F, the scale's first f numbers are used."""
         f = observations.shape[-1]
         cut = torch.minimum(torch.maximum(observations, self.low[:f]), self.high[:f])
         return (cut - self.mean[:f]) / self.deviation[:f]
@@ -100,7 +102,7 @@ class InputScaler(nn.Module):
 
 _LEAST_DEVIATION = 1e-4
 _ENOUGH = 100_000
-"""Numbers of which quantiles are taken: torch sorts at most 16 million."""
+"""The most rows from which quantiles are computed; torch sorts at most 16 million numbers."""
 
 
 def _thin_rows(rows: Tensor) -> Tensor:
@@ -108,7 +110,7 @@ def _thin_rows(rows: Tensor) -> Tensor:
 
 
 def build_layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
-    """Two of them, from `inputs` numbers to `width`."""
+    """Build two layers with ReLU and dropout, from `inputs` numbers to `width`."""
     return nn.Sequential(
         nn.Linear(inputs, width),
         nn.ReLU(),
@@ -120,7 +122,7 @@ def build_layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
 
 
 class Mlp(nn.Module):
-    """The present observation through two layers."""
+    """Encodes the present observation with two layers."""
 
     def __init__(self, features: int, *, width: int, dropout: float) -> None:
         super().__init__()
@@ -128,15 +130,16 @@ class Mlp(nn.Module):
         self.layers = build_layers(features, width, dropout)
 
     def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
-        """[N, width], and no imbalance."""
+        """Return the encoding [N, width] and an imbalance of 0."""
         return self.layers(sight.now), sight.now.new_zeros(())
 
 
 class Moe(nn.Module):
-    """Experts, of which a gate asks the likeliest; all are trained together.
+    """A mixture of experts. A gate asks the likeliest experts; all are trained together.
 
-    The imbalance is Switch's load-balancing loss (Fedus et al. 2021): experts x sum over experts
-    of the share of rows that ask it x its mean weight; 1 where all are asked alike.
+    The imbalance is the load-balancing loss of the Switch Transformer (Fedus et al. 2021): experts
+    x the sum over experts of (share of rows that ask the expert) x (its mean weight). It is 1 if
+    all experts are asked equally.
     """
 
     def __init__(
@@ -160,7 +163,8 @@ class Moe(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Attention over the parts of the run so far, beside the present observation."""
+    """Encodes the run so far with attention over its parts, and the present observation with two
+    layers."""
 
     def __init__(
         self, features: int, *, width: int, dropout: float, parts: int, heads: int, depth: int
@@ -174,7 +178,8 @@ class Transformer(nn.Module):
         self.layers = build_layers(features, width, dropout)
 
     def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
-        """[N, 2 width]; the last place is the present."""
+        """Return the encoding [N, 2 width] and an imbalance of 0. The last place of attention is
+        the present."""
         every = torch.cat([sight.past, sight.now[:, None]], dim=1)
         seen = torch.cat([sight.known, torch.ones_like(sight.known[:, :1])], dim=1)
         tokens = self.embed(every) + self.place
@@ -186,7 +191,7 @@ class Transformer(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention and a layer, each normalised before and added after."""
+    """One block of attention and a layer, each normalised before and added to its input."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -218,19 +223,20 @@ ENCODERS: Mapping[str, Callable[..., Mlp | Moe | Transformer]] = {
 
 
 class Net(nn.Module):
-    """Encoder and heads.
+    """An encoder and its heads.
 
-    To free costs I + price x O, whatever the price: the network gives I and O. What waiting is
-    worth stands beside it as a difference. The policy's preference starts at the newsvendor's
-    rule: free where the odds of being late are above the price. Those begin as the twin's, where it
-    was asked: they stand beside what was encoded, and no row is blind to them.
+    Freeing costs I + price x O, at any price: the network predicts I (interruption) and O
+    (overlap). The value of holding is predicted as a difference to the value of freeing. The
+    policy's preference starts at the newsvendor's rule: free if the odds of being late exceed the
+    price. With a twin, these odds start as the twin's odds. The twin's odds bypass the encoder, and
+    training never hides them.
     """
 
     unit_h: Tensor
-    """Of its values, hours; a number."""
+    """The unit of the network's values: a scalar, hours."""
 
     def __init__(self, encoder: str, features: int, *, blind: float, **shape: Any) -> None:
-        """`blind`: share of the numbers that it does not see, in training; a row's own."""
+        """`blind`: the share of the input numbers that training hides, drawn anew for each row."""
         super().__init__()
         self.scaled = InputScaler(features)
         self.register_buffer("unit_h", torch.tensor(1.0))
@@ -239,7 +245,7 @@ class Net(nn.Module):
         self._twin = features > len(spec.NAMES)
         width = self.encoder.width + self._twin
         self.told = nn.Linear(width, 4)
-        """I, O, late, wait."""
+        """The heads: I, O, late, wait."""
         if self._twin:
             with torch.no_grad():
                 self.told.weight[:, -1] = torch.tensor([0.0, 0.0, 1.0, 0.0])
@@ -249,19 +255,23 @@ class Net(nn.Module):
         self.worth = nn.Sequential(nn.Linear(width + 2, 32), nn.Tanh(), last)
 
     def fit_scale(self, observations: Observations, outcome_h: Floats, cut: float) -> None:
-        """To rows [R, F] and outcomes that are to be learned from (`InputScaler.fit_range`)."""
+        """Fit the input range and the unit to rows [R, F] and outcomes in hours
+        (`InputScaler.fit_range`)."""
         self.scaled.fit_range(observations, cut)
         self.unit_h.fill_(max(float(abs(outcome_h).mean()) / _OF_MEAN, _LEAST_UNIT_H))
 
     def forward(self, sight: NetInput, price: Tensor) -> NetOutput:
-        """`price` [N]."""
+        """Return the outputs for N instants at the prices `price` [N]."""
         return self.apply_heads(self.encode(sight)[0], price)
 
     def encode(self, sight: NetInput) -> tuple[Tensor, Tensor]:
-        """[N, width], for whatever price; and how unevenly experts were asked, 0 where none are."""
+        """Encode N instants for all prices.
+
+        Returns the encoding [N, width], and the imbalance among experts (0 without experts).
+        """
         hidden, imbalance = self.encoder(self._prepare_input(sight))
         if self._twin:
-            # The last of `twin_features.NAMES`, between 0 and 1.
+            # P(late), the last of `twin_features.NAMES`; it is never 0 or 1.
             late = sight.now[:, -1:]
             hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance
@@ -278,7 +288,7 @@ class Net(nn.Module):
 
     def _prepare_input(self, sight: NetInput) -> NetInput:
         now, past = self.scaled(sight.now), self.scaled(sight.past)
-        # What the twin foretold in the past is not known: 0 is the mean.
+        # The twin's past forecasts are not kept: 0, the mean, stands for them.
         past = functional.pad(past, (0, now.shape[-1] - past.shape[-1]))
         if self.training and self.blind:
             kept = torch.rand_like(now) >= self.blind
@@ -288,6 +298,7 @@ class Net(nn.Module):
 
 
 _OF_MEAN, _LEAST_UNIT_H = 4.0, 0.1
-"""Outcomes are mostly those of freeing far too early: near the right instant they are smaller."""
+"""The unit is a quarter of the mean outcome, and at least this many hours. Most outcomes come from
+freeing far too early; near the best instant they are smaller."""
 _SHARP = 2.0
-"""Of the preference: an hour's chance of freeing adds up over the hours of a run."""
+"""The steepness of the preference: small chances of freeing add up over the hours of a run."""

@@ -1,9 +1,10 @@
-"""Learning from tables alone: their outcomes are exact, so nothing need be tried out.
+"""Trains an agent from tables alone. Their outcomes are exact, so nothing has to be tried out.
 
-First what freeing brings: late or not, and the wait. Then what it is worth: the value of freeing is
-regressed on its outcome, that of waiting on what the network's own decisions later come to (fitted
-value iteration, on every instant at once). A policy besides descends the expected cost of whole
-hand-overs, which is known in closed form: the policy gradient without its sampling.
+The warm epochs learn the result of freeing: late or not, and the wait. Later epochs also learn both
+values. The value of freeing is regressed on its outcome. The value of holding is regressed on the
+cost of the network's own later decisions: fitted value iteration, at every instant at once. A
+policy also descends the expected cost of whole hand-overs, which has a closed form: the policy
+gradient without sampling.
 """
 
 import copy
@@ -22,13 +23,13 @@ from mirage.learn.settings import Hyperparameters
 from mirage.policy.models.agent_model import AdvantageUnit
 
 _SLOW = 0.99
-"""Of the mean of weights over steps that is kept."""
+"""The share of the averaged weights that one step keeps."""
 _BESIDE = 0.3
-"""Weight of late and wait, once there is more to learn."""
+"""The weight of the losses of late and wait after the warm epochs."""
 _FEWEST = 12
-"""Steps in an epoch, where there are so many hand-overs."""
+"""The fewest steps in an epoch, if there are as many hand-overs."""
 _STEEPEST = 1.0
-"""Norm of a gradient, at most."""
+"""The largest norm of a gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class OfflineResult:
     net: Net
     epochs: int
     score: float
-    """On the held-back days, where there were some."""
+    """The score on the held-back days; infinite without a judge."""
 
 
 def train_offline(  # noqa: PLR0913 - each is another thing
@@ -51,13 +52,15 @@ def train_offline(  # noqa: PLR0913 - each is another thing
     epochs: int | None = None,
     told: Callable[[], None] = lambda: None,
 ) -> OfflineResult:
-    """The mean of the weights over the last steps; of the best epoch, where `judge` scores them.
+    """Train a network. Returns the mean of its weights over the last steps, of the best epoch by
+    `judge` if there is one.
 
-    `net` itself is trained on, and not what is to be used.
+    `net` itself changes during training; use the returned network instead. Raises InputError if no
+    epoch had a finite score.
     """
     torch.manual_seed(seed)
     student = _OfflineLearner(net, lesson, settings, unit, balance)
-    # Only what has learned something before can be good already.
+    # Only a network that was trained before can be good at epoch 0.
     best = OfflineResult(
         copy.deepcopy(net), 0, judge(net) if judge and not settings["least"] else inf
     )
@@ -82,7 +85,7 @@ def train_offline(  # noqa: PLR0913 - each is another thing
 
 
 class _OfflineLearner:
-    """A network, its optimiser, and the mean of its weights."""
+    """A network, its optimiser, and the running mean of its weights."""
 
     def __init__(
         self,
@@ -128,14 +131,15 @@ class _OfflineLearner:
         spent = compute_cost(outcome_h, price) / self._net.unit_h
         loss = _BESIDE * loss + _compute_value_loss(answer, spent, self._unit)
         if self._unit is AdvantageUnit.LOG_ODDS:
-            # Prices weigh alike: hand-overs cost about so much more where overlap is dear.
+            # Let all prices weigh alike: where overlap is dear, hand-overs cost more by about this
+            # factor.
             loss = loss + compute_expected_cost(
                 answer.preference.reshape(shape), spent / (0.5 + price) ** 0.5
             )
         return loss
 
     def _update_average(self) -> None:
-        """Fewer steps are averaged at first."""
+        """Update the running mean of weights. The first steps average over fewer steps."""
         self._steps += 1
         kept = min(_SLOW, self._steps / (self._steps + 9.0))
         with torch.no_grad():
@@ -162,7 +166,8 @@ def _compute_value_loss(answer: NetOutput, spent: Tensor, unit: AdvantageUnit) -
 
 
 def compute_cost_of_waiting(spent: Tensor, frees: Tensor) -> Tensor:
-    """[B, D + 1]: what waiting at each instant comes to, if `frees` decides from the next on."""
+    """Compute the cost [B, D + 1] of waiting at each instant, if `frees` decides from the next
+    instant on."""
     found = torch.empty_like(spent)
     later = spent[:, -1]
     for k in range(spent.shape[1] - 1, -1, -1):
@@ -172,9 +177,10 @@ def compute_cost_of_waiting(spent: Tensor, frees: Tensor) -> Tensor:
 
 
 def compute_expected_cost(preference: Tensor, spent: Tensor) -> Tensor:
-    """Mean over hand-overs of what the policy is expected to spend; log-odds [B, D + 1].
+    """Compute the policy's expected cost, mean over hand-overs. `preference` [B, D + 1]: log-odds
+    of freeing.
 
-    What it prefers at the end does not matter: there the successor goes by itself.
+    The preference at the end does not matter: there the successor starts without a decision.
     """
     held = functional.logsigmoid(-preference[:, :-1]).cumsum(1)
     reached = torch.cat([torch.zeros_like(held[:, :1]), held], dim=1)

@@ -1,4 +1,4 @@
-"""Runs as an agent learns from them and is asked about them: tensors, outcomes and their costs."""
+"""Runs of predecessors as tensors for training and judging, with outcomes and their costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,23 +16,25 @@ from mirage.learn.trees import stopping
 from mirage.policy.models.agent_model import AdvantageUnit
 
 PRICES = (0.15, 0.5, 1.5)
-"""At which agents are compared while they learn."""
+"""The overlap prices at which agents are compared during training."""
 
 _AT_ONCE = 8192
 _LEAST_COST_H = 0.5
-"""What an idle cluster's hand-over is taken to cost: nothing would divide by nothing."""
+"""The least cost of plain Slurm, hours: on an idle cluster it is 0, and other costs are divided by
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingTensors:
-    """E runs of D decisions and their ends."""
+    """E runs, each with D decisions and its end."""
 
     sight: NetInput
-    """Of the E x (D + 1) instants."""
+    """The inputs at the E x (D + 1) instants."""
     outcome_h: Tensor
-    """[E, D + 1], signed hours."""
+    """[E, D + 1]: outcome of freeing at each instant, hours; above 0 interruption, below 0
+    overlap."""
     left_h: Tensor
-    """[D + 1], 0 at the end."""
+    """[D + 1]: hours left until the predecessor's end; 0 at the end."""
 
     @classmethod
     def from_trajectories(cls, runs: Trajectories, part: int) -> Self:
@@ -44,20 +46,21 @@ class TrainingTensors:
         return len(self.outcome_h)
 
     def index_rows(self, episodes: Tensor) -> Tensor:
-        """[B x (D + 1)]: their instants among all."""
+        """Return the rows [B x (D + 1)] of these episodes among all instants."""
         instants = self.outcome_h.shape[1]
         return (episodes[:, None] * instants + torch.arange(instants)).reshape(-1)
 
 
 def compute_cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
-    """Interruption + price x overlap, hours."""
+    """Compute interruption + price x overlap, hours."""
     return outcome_h.clamp(min=0.0) + price * (-outcome_h).clamp(min=0.0)
 
 
 def compute_advantages(
     net: Net, lesson: TrainingTensors, prices: Sequence[float], unit: AdvantageUnit
 ) -> Floats:
-    """[P, E, D]: above 0 where the agent frees; the ends are no decisions."""
+    """Compute the advantages [P, E, D] of freeing; above 0 the agent frees. The ends are left out,
+    since they are no decisions."""
     net.eval()
     found: list[Tensor] = []
     with torch.no_grad():
@@ -75,12 +78,12 @@ def compute_advantages(
 def choose_instants(
     net: Net, lesson: TrainingTensors, price: float, unit: AdvantageUnit
 ) -> NDArray[np.int64]:
-    """[E]: the instant at which it frees each successor; D for never."""
+    """Choose the instant [E] at which the agent frees each successor; D for never."""
     return stopping.find_first_free(compute_advantages(net, lesson, (price,), unit)[0] > 0.0)
 
 
 def score_net(net: Net, lesson: TrainingTensors, unit: AdvantageUnit) -> float:
-    """Return the net's cost as a share of plain Slurm's cost, mean of PRICES; less is better."""
+    """Compute the net's cost as a share of plain Slurm's cost, mean over PRICES; less is better."""
     cost_h = stopping.compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
     episodes = np.arange(len(lesson))

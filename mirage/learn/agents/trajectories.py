@@ -1,4 +1,4 @@
-"""Runs of predecessors, at every instant: what an agent sees at each of its decisions."""
+"""Runs of predecessors at every instant, for agents that look back on the run so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,25 +13,26 @@ from mirage.learn.agents.networks import NetInput
 from mirage.learn.dataset import Rows, build_twin_features, list_decision_instants
 
 WINDOW = 144
-"""Observations that an agent may look back on: a day."""
+"""The most observations that an agent may look back on: one day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectories:
-    """E runs of T instants, the last one the predecessor's end."""
+    """E runs of T instants; the last instant is the predecessor's end."""
 
     rows: Rows
-    """Of the decisions."""
+    """The rows of the decisions."""
     taken: Ints
-    """[D + 1]: the decisions' instants, and the end."""
+    """[D + 1]: the instants of the decisions, and the end."""
     observations: Observations
-    """[E, T, F], without what the twin foretold: the past is looked back on as it was seen."""
+    """[E, T, F], without the twin's numbers."""
     foretold: Observations | None = None
-    """[E, D + 1, len(twin_features.NAMES)], where agents learn from the twin."""
+    """[E, D + 1, len(twin_features.NAMES)]: the twin's numbers, if agents learn from the twin."""
 
     @classmethod
     def from_tables(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
-        """`twin` and InputError as `Rows.from_tables`."""
+        """Build the runs from tables, with one decision every `every` instants. `twin` and
+        InputError as in `Rows.from_tables`."""
         rows = Rows.from_tables(tables, every, twin=twin)
         taken = list_decision_instants(len(tables[0].instant_s), every)
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
@@ -45,16 +46,16 @@ class Trajectories:
         return len(self.rows)
 
     def select_episodes(self, which: Flags | Ints) -> Self:
-        """Some of the episodes."""
+        """Return the runs of some episodes only."""
         told = None if self.foretold is None else self.foretold[which]
         return type(self)(
             self.rows.select_episodes(which), self.taken, self.observations[which], told
         )
 
     def build_input(self, part: int) -> NetInput:
-        """Build the network's input of the E x (D + 1) decisions, ends included.
+        """Build the network's input for the E x (D + 1) decisions, ends included.
 
-        `part`: how many instants make one part of the day looked back on, 0 for none.
+        `part`: the number of instants in one part of the past day; 0: no past.
         """
         now = self.observations[:, self.taken]
         if self.foretold is not None:
@@ -64,7 +65,8 @@ class Trajectories:
         return NetInput(*(torch.from_numpy(a) for a in (now, past, known)))
 
     def _summarize_past(self, part: int) -> tuple[Observations, Observations]:
-        """[N, K, F]: means over `part` instants each, the last of which is the decision's own."""
+        """Summarise the past as means over `part` instants: [N, K, F]. The last part ends with the
+        decision's own instant."""
         episodes, _, features = self.observations.shape
         parts = WINDOW // part if part else 0
         ends = self.taken[:, None] - part * np.arange(parts)[::-1]
@@ -81,7 +83,7 @@ class Trajectories:
 
 
 def split_windows(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
-    """`NetInput.past` and `NetInput.known` of windows [R, WINDOW, F] and [R, WINDOW]."""
+    """Compute `NetInput.past` and `NetInput.known` from windows [R, WINDOW, F] and [R, WINDOW]."""
     parts = window.shape[1] // part
     there = known.reshape(-1, parts, part)
     count = there.sum(2)

@@ -1,3 +1,2 @@
-"""Policies of trees: forest and xgboost fitted to the dataset, their boundary, and their ONNX
-graph.
-"""
+"""Policies that are trees: random forest and xgboost, their threshold for freeing, and their ONNX
+graph."""

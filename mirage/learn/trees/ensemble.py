@@ -1,4 +1,4 @@
-"""Combines both tree families, which err in different ways."""
+"""Combines both families of trees, since they make different errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from mirage.learn.trees.tree_families import Boosted, Family, FittedForecast, Fo
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """P(late) is the mean of a forest's and of xgboost's; the forecast of the wait is xgboost's,
-    which takes a tenth of the room."""
+    """Both families together. P(late) is the mean of the forest's and of xgboost's. The forecast of
+    the wait is xgboost's alone, which is a tenth of the size."""
 
     forest: Forest = field(default_factory=Forest)
     boosted: Boosted = field(default_factory=Boosted)
@@ -44,7 +44,8 @@ class EnsembleTrees:
 
 
 def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
-    """Create the family of this name; `settings` by kind of trees (learn/settings.py)."""
+    """Create the family of this name. `settings`: hyper-parameters by kind of trees
+    (learn/settings.py). Raises StopIteration for an unknown name."""
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))

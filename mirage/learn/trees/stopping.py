@@ -1,11 +1,11 @@
-"""Chooses when to free: the boundary on P(late) that costs least over whole hand-overs.
+"""Chooses the instant to free: the threshold on P(late) that costs least over whole hand-overs.
 
-A forecast says how likely the successor, freed now, would start after its predecessor's end. If its
-wait were the same at every instant, the newsvendor's rule would be right: free as soon as the odds
-of being late reach the overlap price. The wait is not the same, and freeing cannot be taken back.
-So the boundary is odds = factor x price. The factor, one number for all prices, is searched for
-over the tables, which have the cost of every stopping. docs/research/train.md says what was tried
-beside it.
+A forecast gives P(late): the probability that the successor, freed now, would start after its
+predecessor's end. If the wait were the same at every instant, the newsvendor's rule would be right:
+free as soon as the odds of being late reach the overlap price. But waits change, and freeing cannot
+be undone. The threshold is therefore odds = factor x price. The factor is one number for all
+prices, found by search over the tables, which have the cost of freeing at every instant.
+docs/research/train.md describes the alternatives that were tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from mirage.learn.trees.tree_families import Family, Trees
 from mirage.policy.rules.late_threshold import is_late_enough
 
 FACTORS = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4)
-"""The factors that are tried. 1 is the newsvendor's."""
+"""The factors that the search tries. 1 is the newsvendor's rule."""
 BLOCKS = 4
-"""Of cross-fitting."""
+"""The blocks of cross-fitting."""
 LEAST_COST_H = 0.1
-"""Of plain Slurm, where other costs are told as shares of it."""
+"""The least cost of plain Slurm by which other costs are divided, hours."""
 
 StepCallback = Callable[[], None]
 
@@ -35,7 +35,7 @@ def label_late(rows: Rows) -> Floats:
 
 
 def compute_costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
-    """Interruption + price x overlap, hours: [..., P]."""
+    """Compute interruption + price x overlap, hours: [..., P]."""
     interruption = np.maximum(outcome_h, 0.0)[..., None]
     overlap = np.maximum(-outcome_h, 0.0)[..., None]
     found: Floats = interruption + np.asarray(prices) * overlap
@@ -49,9 +49,9 @@ def find_first_free(frees: Flags) -> Ints:
 
 
 def predict_cross_fitted(rows: Rows, family: Family, told: StepCallback = lambda: None) -> Floats:
-    """[E, D]: P(late) from trees that have seen nothing of an episode's time.
+    """Predict P(late) [E, D], each episode by trees that saw no hand-over of its block of time.
 
-    Trees that know the outcomes would think themselves surer than they are.
+    Trees that know the outcomes would be too sure of themselves.
     """
     found = np.zeros((len(rows), len(rows.left_h)))
     for learned, judged in time_splits.split_into_blocks(rows, BLOCKS):
@@ -62,15 +62,15 @@ def predict_cross_fitted(rows: Rows, family: Family, told: StepCallback = lambda
 
 
 def fit_late_trees(rows: Rows, family: Family) -> Trees:
-    """P(late) on the observation."""
+    """Fit trees that predict P(late) from the observation."""
     return family.fit_mean(rows.flat, label_late(rows)[:, None])
 
 
 def choose_factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
-    """Choose the factor of FACTORS that costs least over all prices; of equals the one nearest to
-    1.
+    """Choose the factor of FACTORS with the least cost over all prices. Of equals, choose the one
+    nearest to 1.
 
-    Costs are shares of what plain Slurm costs at each price.
+    Costs are shares of plain Slurm's cost at each price.
     """
     shares = compute_cost_shares(rows, probability, prices).mean(axis=1)
     ranked = sorted(zip(shares, FACTORS, strict=True), key=lambda s: (s[0], abs(log(s[1]))))
@@ -78,7 +78,7 @@ def choose_factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> f
 
 
 def compute_cost_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Floats:
-    """[factors, P]: mean cost at each factor and price over that of plain Slurm."""
+    """Compute the mean cost at each factor and price, divided by plain Slurm's: [factors, P]."""
     cost_h = compute_costs(rows.outcome_h, prices)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), LEAST_COST_H)
     means = [compute_costs_at_factor(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
@@ -89,9 +89,9 @@ def compute_cost_shares(rows: Rows, probability: Floats, prices: Sequence[float]
 def compute_costs_at_factor(
     cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float
 ) -> Floats:
-    """[E, P]: what each hand-over costs, freed at that boundary; hours.
+    """Compute the cost [E, P] of each hand-over, freed at this threshold; hours.
 
-    `cost_h` as `compute_costs`.
+    `cost_h` as from `compute_costs`.
     """
     chosen = [find_first_free(is_late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))

@@ -1,4 +1,5 @@
-"""Fitted trees as one ONNX graph: an observation in, P(late) and the forecast of the wait out."""
+"""Converts fitted trees to one ONNX graph: an observation in, P(late) and the forecast of the wait
+out."""
 
 from typing import Any
 
@@ -20,7 +21,7 @@ OPSET, OPSET_ML, IR = 15, 3, 8
 
 
 def export_trees(late: Trees, wait: Trees, features: int) -> bytes:
-    """One model with the outputs LATE [R, 1] and WAIT [R, Q or J]."""
+    """Export both models as one ONNX graph with the outputs LATE [R, 1] and WAIT [R, Q or J]."""
     nodes: list[Any] = []
     initializers: list[Any] = []
     for name, trees in ((LATE, late), (WAIT, wait)):
@@ -43,7 +44,7 @@ def export_trees(late: Trees, wait: Trees, features: int) -> bytes:
 def measure_parity(
     data: bytes, late: Trees, wait: Trees, observations: Observations
 ) -> dict[str, float]:
-    """The largest difference between graph and trees over some observations, by output."""
+    """Measure the largest difference between graph and trees over some observations, by output."""
     found = open_session(data).run([LATE, WAIT], {INPUT: observations})
     wanted = late.predict(observations), wait.predict(observations)
     pairs = zip((LATE, WAIT), found, wanted, strict=True)
@@ -51,7 +52,8 @@ def measure_parity(
 
 
 def _convert_trees(trees: Trees, features: int) -> list[Any]:
-    """ONNX models that give its columns, left to right."""
+    """Convert trees to ONNX models that give the columns of the prediction, left to right. Raises
+    TypeError for other trees."""
     if isinstance(trees, ForestTrees):
         row = [(INPUT, SklearnInput([None, features]))]
         opset = {"": OPSET, "ai.onnx.ml": OPSET_ML}
@@ -63,7 +65,7 @@ def _convert_trees(trees: Trees, features: int) -> list[Any]:
 
 
 def _rename_nodes(model: Any, prefix: str) -> Any:
-    """Its graph with names of its own, but for the input that all share."""
+    """Return the model's graph with a prefix on all its names except the shared input."""
     part = compose.add_prefix(model, prefix).graph
     given = part.input[0].name
     for node in part.node:

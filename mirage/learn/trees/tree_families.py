@@ -17,7 +17,8 @@ _FOREST, _XGBOOST = load_defaults()["forest"], load_defaults()["xgboost"]
 
 
 def _compute_thresholds() -> tuple[float, ...]:
-    """Hours, from ten minutes to eight days, closer together where waits are short."""
+    """Compute thresholds from 0 and ten minutes to eight days, hours. They are closer together
+    where waits are short."""
     steps = np.expm1(np.linspace(np.log1p(1 / 6), np.log1p(LONGEST_H), 19))
     return (0.0, *np.round(steps, 3).tolist())
 
@@ -26,21 +27,22 @@ THRESHOLDS_H = _compute_thresholds()
 
 
 class Trees(Protocol):
-    """The trees that were fitted."""
+    """Fitted trees."""
 
     def predict(self, observations: Observations) -> Floats:
-        """[R, number of targets]."""
+        """Predict the targets [R, M]."""
 
 
 class FittedForecast(Trees, Protocol):
     """A fitted forecast of the wait."""
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
-        """[R, Q]: at `LEVELS`, log(1 + hours); not in order, not adjusted."""
+        """Predict quantiles [R, Q] of log(1 + hours) at `LEVELS`. They are neither sorted nor
+        adjusted."""
 
 
 class Family(Protocol):
-    """A kind of trees: the fits that it can be asked for."""
+    """A kind of trees that can be fitted."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +52,7 @@ class Family(Protocol):
         """The thresholds t of the forecast's P(wait <= t); empty if it predicts log quantiles."""
 
     def list_settings(self) -> dict[str, Any]:
-        """Its hyper-parameters, for the card."""
+        """List the hyper-parameters, for the card."""
 
     def fit_mean(self, observations: Observations, target: Floats) -> Trees:
         """Fit trees to the mean of targets [R, M]."""
@@ -61,9 +63,9 @@ class Family(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Its forecast is a whole distribution: the mean of threshold indicators.
+    """A random forest. Its forecast is a whole distribution: the mean of indicators of thresholds.
 
-    settings.toml says what the numbers are, and their defaults.
+    settings.toml describes the hyper-parameters and has their defaults.
     """
 
     seed: int = 0
@@ -86,7 +88,7 @@ class Forest:
             random_state=self.seed,
             n_jobs=1,
         )
-        # scikit-learn warns about a column of one number.
+        # scikit-learn warns about a column vector.
         wanted = target if target.shape[1] > 1 else target[:, 0]
         return ForestTrees(forest.fit(observations, wanted))
 
@@ -110,7 +112,8 @@ class ForestTrees:
 
 @dataclass(frozen=True, slots=True)
 class Boosted:
-    """xgboost, one model a number: several quantiles in one model convert wrongly to ONNX."""
+    """Boosted trees, one model for each number, since several quantiles in one model convert
+    wrongly to ONNX."""
 
     seed: int = 0
     trees: int = _XGBOOST["trees"]
@@ -155,7 +158,7 @@ class Boosted:
 
 @dataclass(frozen=True, slots=True)
 class BoostedTrees:
-    """One model a number."""
+    """Fitted boosted trees, one model for each number."""
 
     models: tuple[xgboost.XGBRegressor, ...]
 
@@ -174,5 +177,5 @@ def _list_settings(family: Forest | Boosted) -> dict[str, Any]:
 
 
 def _limit_leaf(asked: int, target: Floats) -> int:
-    """A small table still has more than one leaf."""
+    """Limit the leaf size so that a small table still gets more than one leaf."""
     return min(asked, max(1, len(target) // 50))

@@ -1,4 +1,5 @@
-"""Makes a policy from rows: fits, chooses the boundary, calibrates, judges on later weeks."""
+"""Makes a policy from rows: fits trees, chooses the threshold, calibrates, and judges on later
+weeks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +26,11 @@ from mirage.policy.models.conformal import QuantileShifts
 from mirage.policy.rules.late_threshold import is_late_enough
 
 PRICES = (0.15, 0.5, 1.5)
-"""At which the boundary's factor is chosen: it serves all prices."""
+"""The overlap prices for which the threshold's factor is chosen; one factor serves them all."""
 HELD_BACK = 0.2
-"""Share of the hand-overs, the newest, on which the forecast's adjustment is found."""
+"""The share of the hand-overs, the newest, on which the forecast's adjustment is found."""
 STEPS = stopping.BLOCKS + 3
-"""Fits of one policy."""
+"""The number of fits for one policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class TreePolicy:
     wait: FittedForecast
     factor: float
     shifts: QuantileShifts
-    """The conformal adjustment."""
+    """The conformal adjustment of the forecast."""
 
     def choose_instants(
         self, rows: Rows, prices: Sequence[float]
@@ -50,13 +51,13 @@ class TreePolicy:
         return {p: stopping.find_first_free(is_late_enough(late, p, self.factor)) for p in prices}
 
     def predict_wait_h(self, rows: Rows) -> Floats:
-        """[E x D, Q]: quantiles of the wait."""
+        """Predict quantiles of the wait, hours: [E x D, Q]."""
         shift = self.shifts.select_by_nodes(conformal.decode_nodes(rows.flat))
         return quantiles.to_hours_after_shift(self.wait.predict_log_quantiles(rows.flat), shift)
 
 
 def fit_policy(rows: Rows, family: Family, told: StepCallback = lambda: None) -> TreePolicy:
-    """Fit a policy. `told` is called STEPS times."""
+    """Fit a policy. Calls `told` STEPS times."""
     probability = stopping.predict_cross_fitted(rows, family, told)
     factor = stopping.choose_factor(rows, probability, PRICES)
     late = stopping.fit_late_trees(rows, family)
@@ -74,7 +75,8 @@ def _fit_shifts(rows: Rows, family: Family) -> QuantileShifts:
 
 
 def compute_newest_residuals(rows: Rows, family: Family) -> tuple[Rows, Floats]:
-    """The newest hand-overs, and the residuals [E, D, Q] of a forecast that has not seen them."""
+    """Compute the residuals [E, D, Q] of a forecast on the newest hand-overs, which it has not
+    seen."""
     earlier, newest = (
         rows.select_episodes(which) for which in time_splits.split_newest(rows, HELD_BACK)
     )
@@ -94,11 +96,12 @@ def judge_family(
     told: StepCallback = lambda: None,
     heard: WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
-    """Rolling origin: what policies fitted on the past come to on the weeks after it.
+    """Judge policies on rolling windows: each learns from the past and decides in the weeks after
+    it.
 
-    `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
-    in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
-    window and price of `operating_points.PRICES`.
+    `policies` has the figures of `mirage evaluate`; `fixed-lead` is the constant lead that was best
+    in the past. `forecast` has one entry for each window. Calls `told` STEPS times for each window,
+    and `heard` for each window and price of `operating_points.PRICES`.
     """
     policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts, factors = [], []
@@ -133,7 +136,7 @@ def _measure_window_forecast(
 
 
 def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
-    """Return the instants [E] that policies choose later which learn nothing, or one number."""
+    """Return the instants [E] chosen by policies that learn nothing, or only one number."""
     cost_h = stopping.compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
@@ -144,13 +147,13 @@ def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
 
 
 def find_best_constant(rows: Rows, price: float) -> int:
-    """Return the instant that costs least on average; of equals the last."""
+    """Find the instant with the least mean cost; of equals the last."""
     mean = stopping.compute_costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 
 def build_handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
-    """Build the results of the hand-overs, freed at these instants [E]."""
+    """Build the results of the hand-overs, each freed at its instant of `chosen` [E]."""
     left_h = np.append(rows.left_h, 0.0)
     x_h = rows.outcome_h[np.arange(len(rows)), chosen]
     return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
@@ -166,5 +169,5 @@ def summarize_windows(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
 
 
 def measure_ranges(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:
-    """The least and the greatest of each number learned from: [F] each."""
+    """Return the least and the greatest value of each number in the training data: [F] each."""
     return rows.flat.min(axis=0).tolist(), rows.flat.max(axis=0).tolist()

@@ -1,10 +1,11 @@
-"""What an hour of overlap costs a chain by default, which depends on its style.
+"""Works out the default price of an hour of overlap, which depends on the chain's style.
 
-Where the links of a chain *switch*, nothing runs twice. An hour that a link is released too early
-only makes more hand-overs, and each has its start-up and its interruption. So the price is
+In a *switch* chain nothing runs twice. A release that is an hour too early only causes more
+hand-overs, and each hand-over has its start-up and its interruption. The price is therefore
 (start-up + expected interruption) / time limit, within two bounds. slurm_plugin/mirage_forecast.py
 has the same formula for the links' own plans. A link measures the start-up up to its lease
-(`mirage_waits.compute_start_up`). The service sees no lease: it takes the predecessor's end.
+(`mirage_waits.compute_start_up`). The service does not see leases, so it measures up to the
+predecessor's end.
 """
 
 from collections.abc import Iterable

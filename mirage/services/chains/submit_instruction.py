@@ -22,7 +22,8 @@ MOST_S = 600
 
 
 class SubmitInstruction(NamedTuple):
-    """Whether to submit the successor now, and after how many seconds to ask again."""
+    """Answers a link: whether to submit the successor now, and after how many seconds to ask
+    again."""
 
     submit_now: bool
     ask_again_s: int

@@ -1,3 +1,2 @@
-"""The flat integer arrays of a simulator: where values stand, how they move, and how functions
-over them are compiled.
-"""
+"""The flat integer arrays of a simulator: their layout, their changes, and the compiler of the
+functions that use them."""

@@ -1,4 +1,4 @@
-"""Moving the entries of an array by one place."""
+"""Moves the entries of an array by one place."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel

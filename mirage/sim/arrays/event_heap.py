@@ -1,4 +1,4 @@
-"""The events to come: a binary heap by (instant, rank)."""
+"""The future events of a simulator: a binary heap ordered by (instant, rank)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import kernel

@@ -1,7 +1,8 @@
-"""Compiles the simulator's functions: once, cached on disk, without the interpreter's lock.
+"""Compiles the simulator's functions once, caches them on disk, and releases the interpreter's
+lock.
 
-numba's cache looks only at the file of the function itself, and would go on with a stale callee. So
-the cache's folder is named after the contents of all files that hold kernels.
+numba's cache checks only the file of the function itself, so it would keep using a changed callee.
+The folder of the cache is therefore named after the contents of all files with kernels.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Names where everything stands in the flat integer arrays that the kernels work on.
+"""Names the places of all values in the flat integer arrays that the kernels work on.
 
-A kernel of numba takes an array in a few registers, but a structure of arrays only by copying each
-header at each call. So a simulator's whole state is one int64 array, the *state*: a header of
-scalars, then sections, found through the header. A fork is one copy. The machine and its settings
-never change: they are another array of the same form, the *site*. The trace is a table with one row
-a job, the *feed*.
+numba passes an array in a few registers, but copies each header of a structure of arrays at each
+call. A simulator's whole state is therefore one int64 array, the *state*: a header of scalars, then
+sections, whose places stand in the header. A fork is one copy. The machine and its settings never
+change; they are another array of the same form, the *site*. The trace is a table with one row for
+each job, the *feed*.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The live jobs as columns, read from the state. Observations are computed from them."""
+"""Reads the live jobs from the state as columns. Observations are computed from these columns."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,11 @@ from mirage.sim.arrays.layout import RECORD, get_section
 
 @dataclass(frozen=True, slots=True)
 class LiveColumns:
-    """One row a job, one column a field of layout.py's record (`ID`, `NODES`, `LIMIT`, ...).
+    """The live jobs: one row for each job, one column for each field of layout.py's record (`ID`,
+    `NODES`, `LIMIT`, ...).
 
-    int64[jobs, RECORD]. Users are association numbers (`ASSOCIATION`), partitions their place in
-    Params. CPUS and GPUS are per node.
+    int64[jobs, RECORD]. Users are association numbers (`ASSOCIATION`), partitions are places in
+    `Params.partitions`. CPUS and GPUS are counted per node.
     """
 
     queued: Ints
@@ -26,9 +27,9 @@ class LiveColumns:
 
 
 def list_queue_places(state: Ints) -> Ints:
-    """List where jobs stand in the queue's columns: the old, then the young.
+    """List the places of jobs in the queue's columns: first the old jobs, then the young ones.
 
-    priority_queue.py tells old from young.
+    priority_queue.py defines old and young.
     """
     k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
     found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
@@ -36,7 +37,7 @@ def list_queue_places(state: Ints) -> Ints:
 
 
 def copy_live_columns(state: Ints, queued: Ints) -> LiveColumns:
-    """A copy of the live records; `queued`: the slots of the queue in order."""
+    """Copy the live records. `queued`: the slots of the queue's jobs, in order."""
     live = get_section(state, layout.LIVE).reshape(-1, RECORD)
     running = get_section(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
     waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)

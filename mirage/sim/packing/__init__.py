@@ -1,1 +1,1 @@
-"""Turns parameters, names and jobs into arrays, and makes those arrays large enough."""
+"""Packs parameters, names and jobs into arrays, and gives these arrays enough room."""

@@ -1,4 +1,4 @@
-"""Making the state and the scratch, and making them larger."""
+"""Allocates the state and the scratch, and enlarges them."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Names as the numbers that kernels use: users, accounts, arrays, shapes of jobs."""
+"""Numbers for names, since kernels know only numbers: users, accounts, arrays, shapes of jobs."""
 
 from collections.abc import Hashable
 from typing import Self

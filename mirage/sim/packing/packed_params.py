@@ -1,4 +1,4 @@
-"""Params as the flat array that kernels read."""
+"""Packs `Params` into the flat array that kernels read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

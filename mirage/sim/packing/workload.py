@@ -1,4 +1,4 @@
-"""A workload as arrays: one row a job, made once and shared by every simulator and fork."""
+"""Packs a workload into arrays, one row for each job. All simulators and forks share the arrays."""
 
 from array import array
 from collections.abc import Hashable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Slurm's backfill pass (docs/reference/simulator.md 7)."""
+"""Runs Slurm's backfill pass (docs/reference/simulator.md 7)."""
 
 from typing import Final
 

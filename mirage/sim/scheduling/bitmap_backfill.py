@@ -1,8 +1,8 @@
-"""Planning by name, after Slurm's backfill over node bitmaps (docs/reference/simulator.md 7, "By
+"""Plans by name, as Slurm's backfill does over bitmaps of nodes (docs/reference/simulator.md 7, "By
 name").
 
-Planned jobs stand in *maps*: spans of time with the nodes not promised in them, in order. What
-running jobs leave, and when, is in tables.py.
+Planned jobs are kept in *maps*. A map is a span of time with the nodes that no plan has taken in
+it; maps are in order of time. fit_tables.py has the nodes that running jobs free, and when.
 """
 
 from typing import Final

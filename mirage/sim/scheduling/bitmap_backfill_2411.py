@@ -1,8 +1,7 @@
-"""Planning by name as slurmctld 24.11 and later do it (docs/reference/simulator.md 7, "By
-release").
+"""Plans by name as slurmctld 24.11 and later does (docs/reference/simulator.md 7, "By release").
 
-The search for a start begins anew at each `later`, looks at once at what is free there, and goes
-no further than the next `later`.
+The search for a start begins again at each `later`. It first tests the nodes that are free then,
+and ends at the next `later`.
 """
 
 from mirage.domain.arrays import Ints

@@ -1,7 +1,7 @@
-"""Planning by number: nodes are alike, so a plan is a step function of how many are free.
+"""Plans by number: all nodes are alike, so a plan is a step function of the number of free nodes.
 
-docs/reference/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until
-`times[i + 1]`; the last step lasts for ever.
+docs/reference/simulator.md 7, "By number". `free[i]` nodes are free from `times[i]` until `times[i
++ 1]`; the last step has no end.
 """
 
 from typing import Final

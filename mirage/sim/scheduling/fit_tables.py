@@ -1,8 +1,8 @@
-"""Tells which nodes would fit a kind of job once running jobs have ended.
+"""Finds the nodes that would fit a kind of job once running jobs have ended.
 
-docs/reference/simulator.md 7 describes it. Running jobs are looked through in the order of their
-ends; a *table* has a bitmap of nodes for each end. There is one table a kind of job, built when
-first asked for.
+docs/reference/simulator.md 7 describes the method. Running jobs are taken in the order of their
+ends. A *table* has one bitmap of nodes for each end. Each kind of job has one table, built when it
+is first needed.
 """
 
 from mirage.domain.arrays import Ints

@@ -1,4 +1,4 @@
-"""Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
+"""Runs Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import kernel, ones

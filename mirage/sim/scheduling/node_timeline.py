@@ -1,7 +1,7 @@
-"""Maps: spans of time with the nodes not promised in them (docs/reference/simulator.md 7, "By
-name").
+"""Maps: spans of time, each with the nodes that no plan has taken in it
+(docs/reference/simulator.md 7, "By name").
 
-In order: map m is of [at[m], at[m + 1]); two that follow each other differ.
+Map m covers [at[m], at[m + 1]). Two maps in a row are never equal.
 """
 
 from mirage.domain.arrays import Ints

@@ -1,4 +1,5 @@
-"""Down the queue in order: a pass takes turns from its two parts (queue.py), merged as it goes."""
+"""Walks down the queue in order of priority. The queue has two parts (priority_queue.py); a walk
+merges them."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel

@@ -1,7 +1,5 @@
-"""Tells whether a pending job is eligible: dependencies, holds, begin times.
-
-docs/reference/simulator.md 2 describes it.
-"""
+"""Decides whether a pending job is eligible: dependencies, holds, begin times
+(docs/reference/simulator.md 2)."""
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.event_heap import push_event

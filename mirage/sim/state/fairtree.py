@@ -1,7 +1,7 @@
 """Slurm's fair tree over accounts and users (docs/reference/simulator.md 3, "Fair share").
 
-Usage grows in weight instead of decaying, which leaves every comparison as it would be and costs
-nothing for those who do not run.
+Slurm lets usage decay. Here new usage gains weight instead. Comparisons give the same results, and
+users without running jobs cost nothing.
 """
 
 from typing import Final

@@ -1,8 +1,7 @@
-"""Nodes: which a job fits on, which it is given, and taking and giving back
-(docs/reference/simulator.md 5).
+"""Selects, takes and gives back the nodes of jobs (docs/reference/simulator.md 5).
 
-A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of it. A job's own nodes are
-a chain of cells, so that their room grows with the jobs and not with the machine.
+A set of nodes is a bitmap with 63 nodes in a word; the sign bit is not used. The nodes of one job
+are a linked chain of cells, so memory grows with the jobs and not with the machine.
 """
 
 from typing import Final

@@ -1,14 +1,16 @@
-"""The eligible pending jobs in priority order, packed for the passes
+"""Keeps the eligible pending jobs in priority order, packed for the passes
 (docs/reference/simulator.md 3).
 
-The order of two jobs whose ages still grow never changes, nor that of two whose ages are at their
-maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*,
-whose key is what of priority does not depend on age, negated, then the *young*, whose key also
-counts since when they age. A walk merges the two: an old job's key at an instant is its own plus
-what a job would have that reached the maximum there and then. The tier stands above everything.
+The order of two jobs whose ages still grow never changes. Nor does the order of two jobs whose ages
+have reached the maximum. The queue therefore has two parts, each ascending by a key that does not
+change. The *old* jobs, with ages at the maximum, come first: their key is the negative of the
+priority without age. The key of the *young* jobs also counts the instant from which they age. A
+walk merges both parts: it adds to an old job's key the priority of an age that reaches the maximum
+just then. The tier stands above everything.
 
-Both parts lie in the same columns, the old before the young, with room ahead, between and behind:
-who comes or goes moves only those between its place and the nearer end of its part.
+Both parts lie in the same columns, the old before the young, with free places ahead, between and
+behind. A job that comes or goes moves only the jobs between its place and the nearer end of its
+part.
 """
 
 from mirage.domain.arrays import Ints

@@ -1,4 +1,4 @@
-"""Limits per user and QOS, of arrays, and of tests in a pass (docs/reference/simulator.md 4 and
+"""Limits per user and QOS, of arrays, and of the tests in a pass (docs/reference/simulator.md 4 and
 7)."""
 
 from mirage.domain.arrays import Ints

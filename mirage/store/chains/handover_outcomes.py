@@ -41,7 +41,7 @@ Parted = tuple[int, int]
 
 
 class OutcomeKind(StrEnum):
-    """Who brought the outcome about."""
+    """The actor behind an outcome."""
 
     ACT = "act"
     """Mirage, which was free to move the standby."""
@@ -57,7 +57,7 @@ class OutcomeRow:
     index: int
     """The index of the successor."""
     at: int
-    """When the hand-over was complete."""
+    """The instant at which the hand-over was complete, epoch seconds."""
     partition: str
     account: str
     user: str
@@ -66,7 +66,7 @@ class OutcomeRow:
     kind: OutcomeKind
     actual: Parted
     while_away: bool = False
-    """Whether Slurm released the successor by a plan while Mirage was away."""
+    """True if Slurm released the successor by a plan while Mirage was away."""
     under: Mapping[str, Parted]
     """The outcome by policy, with Mirage; empty: not known."""
 

@@ -49,7 +49,7 @@ def test_every_fault_of_a_configuration_at_once(tmp_path: Path, words: tuple[str
         "  line 4: unknown key 'service.prot': is 'service.port' meant?",
         "  line 6: polling.queue_s = 'often': Input should be a valid integer, "
         "unable to parse string as an integer (allowed: > 0, <= 2678400)",
-        f"  line 8: provision.policy = 'best': there are {names} (allowed: {names})",
+        f"  line 8: provision.policy = 'best': no policy has this name (allowed: {names})",
     ]
 
 

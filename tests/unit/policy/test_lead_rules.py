@@ -212,5 +212,5 @@ def test_each_policy_is_found_by_its_name_and_an_unknown_one_is_told_the_names()
     names += ["pin", "pin-then-free"]
     assert [registry.get_policy(name).name for name in names] == names
     assert sorted(registry.POLICIES) == sorted(names)
-    with pytest.raises(NotFound, match=r"no policy 'oracle': there are reactive, average"):
+    with pytest.raises(NotFound, match=r"no policy 'oracle': use reactive, average"):
         registry.get_policy("oracle")
