@@ -147,20 +147,23 @@ def _plan_by_service(link, before, environ, lead_s):
     import mirage_forecast
     import mirage_planned
 
-    seen = _look_at_jobs(link, before, environ)
+    choice = mirage_forecast.Choice(lead_s, None, mirage_forecast.SERVICE)
+    seen = _look_at_jobs(link, before, environ, choice)
     if seen is None:
         return 0
-    choice = mirage_forecast.Choice(min(lead_s, seen.own.limit_s), None, mirage_forecast.SERVICE)
     return mirage_planned.write_plan(link, seen, before, choice, None, environ)
 
 
-def _look_at_jobs(link, before, environ):
-    """Ask Slurm about the jobs; None if nothing is to be planned, which is written down."""
+def _look_at_jobs(link, before, environ, by_service=None):
+    """Ask Slurm about the jobs; None if nothing is to be planned, which is written down.
+
+    `by_service`: the Choice that the service names.
+    """
     import mirage_planned
 
     seen = link.look_at_jobs(environ)
     link.record_handover(seen)
-    why = mirage_planned.find_hindrance(link, seen, before)
+    why = mirage_planned.find_hindrance(link, seen, before, by_service)
     if why is None:
         return seen
     if seen.company:

@@ -304,8 +304,11 @@ def format_dependency(job, minutes):
     return plain if minutes is None else "%s?after:%d+%d" % (plain, job, minutes)
 
 
-def find_hindrance(link, seen, before):
-    """Why the successor's dependency is not to be touched now; None where it may be."""
+def find_hindrance(link, seen, before, by_service=None):
+    """Why the successor's dependency is not to be touched now; None where it may be.
+
+    `by_service`: the Choice that the service names; the service may have written that plan itself.
+    """
     own, successor = seen.own, seen.successor
     if own.state != RUNS:
         return "job %d is %s" % (link.job, own.state)
@@ -317,14 +320,20 @@ def find_hindrance(link, seen, before):
         return "the next link has already started too early once"
     if successor.state != "PENDING":
         return "the next link, job %d, is %s" % (link.successor, successor.state)
-    stands = successor.dependency.replace("(unfulfilled)", "")
-    if stands not in [
-        format_dependency(link.job, minutes) for minutes in (before.minutes,) + before.was
-    ]:
-        return "somebody else changed the dependency of job %d, so Mirage leaves it alone" % (
-            link.successor,
-        )
-    return None
+    if any(is_planned_so(link, seen, minutes) for minutes in (before.minutes,) + before.was):
+        return None
+    if by_service is not None and is_planned_so(link, seen, compute_minutes(own, by_service)):
+        return None
+    return (
+        "somebody else changed the dependency of job %d (you, an admin, or the service),"
+        " so the link leaves it alone" % (link.successor,)
+    )
+
+
+def is_planned_so(link, seen, minutes):
+    """Return whether the successor's dependency reads as a link with this plan writes it."""
+    stands = seen.successor.dependency.replace("(unfulfilled)", "")
+    return stands == format_dependency(link.job, minutes)
 
 
 def compute_minutes(own, choice):
@@ -342,7 +351,8 @@ def write_plan(link, seen, before, choice, forecast, environ):
     own, minutes = seen.own, compute_minutes(seen.own, choice)
     said = describe_plan(link, choice, forecast, minutes, own)
     again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
-    if is_near(minutes, before.minutes):
+    is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
+    if is_services or is_near(minutes, before.minutes):
         return link.record_outcome(Planned(None, before.minutes, 0, "", own), again, said)
     # First, so that what stands is known as this link's own whatever ends it now.
     Planned(link.successor, minutes, again, said, own, (before.minutes,)).save(link)

@@ -68,7 +68,7 @@ def test_a_dependency_that_its_owner_changed_stays(alice: Alice) -> None:
     first, second = alice.job(1), alice.job(2)
     own = f"afterany:{first}?after:{first}+4"
     alice.run("scontrol", "update", f"JobId={second}", f"Dependency={own}")
-    alice.until(lambda: "so Mirage leaves it alone" in log(alice), "the look")
+    alice.until(lambda: "so the link leaves it alone" in log(alice), "the look")
     assert alice.testbed.job(second)["Dependency"].replace("(unfulfilled)", "") == own
 
 

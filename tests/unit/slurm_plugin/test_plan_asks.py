@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.slurm_plugin.answering import Service
-from tests.support.slurm_plugin.planning import HOUR, Planning
+from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
 
 DAY = 24 * HOUR
 Ask = Callable[..., None]
@@ -46,6 +46,21 @@ def test_the_services_plan_is_written_as_it_is(
     assert asking_planning.asked_sacct() == []
     ask(says("act", 3 * HOUR), 2)
     assert asking_planning.lead_minutes() == 180
+
+
+def test_a_plan_that_the_service_has_moved_itself_is_its_plan_and_nobody_elses(
+    asking_planning: Planning, ask: Ask
+) -> None:
+    ask(says("act", 2 * HOUR))
+    moved = f"afterany:{OWN}(unfulfilled)?after:{OWN}+{21 * 60}(unfulfilled)"
+    asking_planning.slurm.job_in_full(NEXT, "PENDING", dependency=moved)
+    ask(says("act", 3 * HOUR), 2)
+    last = asking_planning.log().splitlines()[-1]
+    assert last.endswith("180 min before its end: by the service's lead")
+    assert len(asking_planning.updates()) == 1
+    asking_planning.plan(3)  # nobody answers any more
+    assert len(asking_planning.updates()) == 1, "the service would take it for the owner's"
+    assert "(you, an admin, or the service)" in asking_planning.log()
 
 
 @pytest.mark.parametrize("lead_s", [None, "7200", -5, True, [], 1e300])
