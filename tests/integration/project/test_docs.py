@@ -50,15 +50,23 @@ def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path) 
         assert [url for url in parser.found if re.match(r"(https?:)?//", url)] == []
 
 
+_CALL = r"mirage(?:-as-service)? [a-z-][^`\n]*"
+_BLOCK_CALL = re.compile(rf"^ *(?:\$ )?({_CALL})$", re.MULTILINE)
+_INLINE_CALL = re.compile(rf"(?<!`)`({_CALL})`")
+
+
 def commands() -> Iterator[tuple[str, str]]:
-    """(page, line) of every line of a code block that calls mirage."""
+    """(page, call) of every call of mirage: in a block of code, indented, or in backquotes."""
     for page in PAGES:
-        inside = False
-        for line in page.read_text(encoding="utf-8").splitlines():
-            if line.startswith("```"):
-                inside = not inside
-            elif inside and line.startswith("mirage ") and " -> " not in line:
-                yield page.name, line.split("  #")[0].split(" # ")[0].split("|")[0].strip()
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```.*?^```", text, re.DOTALL | re.MULTILINE)
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        indented = "\n".join(re.findall(r"^ {4,}.*$", prose, re.MULTILINE))
+        calls = [c for code in (*blocks, indented) for c in _BLOCK_CALL.findall(code)]
+        for call in calls + _INLINE_CALL.findall(prose):
+            line = re.split(r" #|\||&&|;|[<>]|\[--|\.\.\.| -> ", call)[0].strip()
+            if " " in line:
+                yield page.name, line
 
 
 def test_what_a_page_says_shows_something_is_there() -> None:
