@@ -38,7 +38,7 @@ class Deaf(SimulatedCluster):
         super().hold_job(standby, owner=owner)
 
 
-class Scene:
+class RequestScene:
     """A chain of three links of an hour on a cluster of four nodes, and the worker."""
 
     def __init__(self, store: Store, policy: str = "reactive") -> None:
@@ -101,12 +101,12 @@ class Scene:
 
 
 @pytest.fixture
-def scene(sqlite_store: Store) -> Scene:
+def scene(sqlite_store: Store) -> RequestScene:
     """Overrides the room's scene: this one has its own verbs."""
-    return Scene(sqlite_store)
+    return RequestScene(sqlite_store)
 
 
-def test_no_further_link_of_a_paused_chain_starts(scene: Scene) -> None:
+def test_no_further_link_of_a_paused_chain_starts(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
     assert (scene.state(1), scene.held(2)) == (JobState.RUNNING, True)
@@ -114,7 +114,7 @@ def test_no_further_link_of_a_paused_chain_starts(scene: Scene) -> None:
     assert (scene.state(2), scene.chain.state) == (JobState.PENDING, ChainState.PAUSED)
 
 
-def test_a_resumed_chain_goes_on(scene: Scene) -> None:
+def test_a_resumed_chain_goes_on(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.tick(2 * HOUR)
@@ -125,14 +125,14 @@ def test_a_resumed_chain_goes_on(scene: Scene) -> None:
     assert scene.events()[1:] == ["asked: paused", "suspend", "asked: resumed", "resume"]
 
 
-def test_a_pause_is_told_once(scene: Scene) -> None:
+def test_a_pause_is_told_once(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     for _ in range(3):
         scene.tick()
     assert scene.events().count("suspend") == 1
 
 
-def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
+def test_a_hold_that_is_not_mirages_is_not_lifted(scene: RequestScene) -> None:
     scene.cluster.hold_by_hand(scene.job_id(2))
     scene.tick()
     scene.ask(ChainState.PAUSED)
@@ -143,7 +143,7 @@ def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
     assert "resume" not in scene.events()
 
 
-def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: Scene) -> None:
+def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
@@ -155,7 +155,9 @@ def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: Scene) -> N
     assert "hold gone" in scene.events()
 
 
-def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(scene: Scene) -> None:
+def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(
+    scene: RequestScene,
+) -> None:
     """It is the owner's to release then, not Mirage's."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -169,7 +171,7 @@ def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(scene:
 
 @pytest.mark.parametrize("admin", [True, False])
 def test_a_hold_that_came_after_a_pause_was_undone_by_hand_is_not_lifted(
-    scene: Scene, *, admin: bool
+    scene: RequestScene, *, admin: bool
 ) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -187,7 +189,7 @@ def test_a_hold_that_came_after_a_pause_was_undone_by_hand_is_not_lifted(
     assert (scene.events()[4], "resume" in scene.events()) == ("hold gone", False)
 
 
-def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: Scene) -> None:
+def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: RequestScene) -> None:
     """And that hold is Mirage's again."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -201,7 +203,7 @@ def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: Scen
 
 
 def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
-    scene: Scene,
+    scene: RequestScene,
 ) -> None:
     scene.ask(ChainState.PAUSED)
     queue = scene.cluster.fetch_queue()
@@ -217,7 +219,9 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
     assert not scene.held(2)
 
 
-def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scene: Scene) -> None:
+def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(
+    scene: RequestScene,
+) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.ask(ChainState.ACTIVE)
@@ -227,7 +231,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scen
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
 
 
-def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: Scene) -> None:
+def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: RequestScene) -> None:
     scene.cluster.error = ClusterUnavailable("no answer")
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -239,7 +243,7 @@ def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: Scene) -> None:
     assert scene.held(2)
 
 
-def test_a_hold_that_was_refused_is_not_mirages(scene: Scene) -> None:
+def test_a_hold_that_was_refused_is_not_mirages(scene: RequestScene) -> None:
     scene.cluster.error = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -252,7 +256,7 @@ def test_a_hold_that_was_refused_is_not_mirages(scene: Scene) -> None:
 
 def test_what_slurm_itself_gave_no_priority_is_not_released(sqlite_store: Store) -> None:
     """Its nodes do not fit, say: a release would have slurmctld look at it again and again."""
-    scene = Scene(sqlite_store)
+    scene = RequestScene(sqlite_store)
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.ask(ChainState.ACTIVE)
@@ -266,7 +270,7 @@ def _given_up(job: Job) -> Job:
     return reread_queue_job(job, reason="BadConstraints") if job.state.is_waiting else job
 
 
-def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:
+def test_what_one_worker_held_the_next_one_releases(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.worker = scene.new_worker(Rules(policy=lambda _: Reactive(), default="reactive"))
@@ -275,7 +279,7 @@ def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:
     assert not scene.held(2)
 
 
-def test_a_cancelled_chain_leaves_nothing_behind(scene: Scene) -> None:
+def test_a_cancelled_chain_leaves_nothing_behind(scene: RequestScene) -> None:
     scene.ask(ChainState.CANCELLED)
     scene.tick()
     assert (scene.state(1), scene.state(2)) == (JobState.CANCELLED, JobState.CANCELLED)
@@ -284,7 +288,7 @@ def test_a_cancelled_chain_leaves_nothing_behind(scene: Scene) -> None:
 
 
 def test_both_running_links_of_a_cancelled_chain_are_ended(sqlite_store: Store) -> None:
-    scene = Scene(sqlite_store, policy="at-once")
+    scene = RequestScene(sqlite_store, policy="at-once")
     scene.mode(Mode.ACT)
     scene.tick()
     scene.tick()
@@ -296,7 +300,7 @@ def test_both_running_links_of_a_cancelled_chain_are_ended(sqlite_store: Store) 
 
 def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(sqlite_store: Store) -> None:
     """scancel of the early successor: the predecessor works on, and nothing stands behind it."""
-    scene = Scene(sqlite_store, policy="at-once")
+    scene = RequestScene(sqlite_store, policy="at-once")
     scene.mode(Mode.ACT)
     scene.tick()
     scene.tick()
@@ -308,7 +312,7 @@ def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(sqlite_store: Store) 
 
 @pytest.mark.parametrize(("mode", "obeyed"), [(Mode.SHADOW, True), (Mode.OBSERVE, False)])
 def test_an_owner_is_obeyed_in_any_mode_but_observe(
-    scene: Scene, mode: Mode, *, obeyed: bool
+    scene: RequestScene, mode: Mode, *, obeyed: bool
 ) -> None:
     scene.mode(mode)
     scene.ask(ChainState.PAUSED)
@@ -318,7 +322,7 @@ def test_an_owner_is_obeyed_in_any_mode_but_observe(
 
 @pytest.mark.parametrize(("mode", "obeyed"), [(Mode.SHADOW, False), (Mode.ACT, True)])
 def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
-    scene: Scene, mode: Mode, *, obeyed: bool
+    scene: RequestScene, mode: Mode, *, obeyed: bool
 ) -> None:
     scene.mode(mode)
     with scene.store.begin() as tx:
@@ -331,7 +335,7 @@ def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
     assert not scene.held(2)
 
 
-def test_a_silent_slurm_is_told_again(scene: Scene) -> None:
+def test_a_silent_slurm_is_told_again(scene: RequestScene) -> None:
     scene.cluster.error = ClusterUnavailable("no answer")
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -342,7 +346,7 @@ def test_a_silent_slurm_is_told_again(scene: Scene) -> None:
 
 
 def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an_hour(
-    scene: Scene,
+    scene: RequestScene,
 ) -> None:
     scene.ask(ChainState.PAUSED)
     for _ in range(10):
@@ -356,7 +360,7 @@ def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an
 
 def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(sqlite_store: Store) -> None:
     """bob's jobs all bear the mark of his own chain's second link."""
-    scene = Scene(sqlite_store)
+    scene = RequestScene(sqlite_store)
     bobs = ChainId("bobs1234")
     scene.cluster.submit_chain(bobs, links=2, time_limit_s=HOUR, user="bob")
     for _ in range(100):
@@ -374,7 +378,7 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(sqlite_store: Store)
     assert sum(row.chain_id == bobs for row in rows) == request_enforcement.MOST_OF_ONE
 
 
-def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None:
+def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: RequestScene) -> None:
     scene.cluster.error = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     for _ in range(3):
@@ -391,6 +395,6 @@ def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(sqlite_store: 
         cluster_id = clusters.ensure_cluster(tx, "lab")
         new = chain_service.Registration(chain_id=CHAIN, links=3, job_id=JobId(1))
         chain_service.register_chain(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
-    scene = Scene(sqlite_store)
+    scene = RequestScene(sqlite_store)
     assert scene.chain.user == "chain-abcd1234"
     assert scene.events() == ["registered", "adopted"]

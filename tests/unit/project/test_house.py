@@ -154,6 +154,26 @@ def _last_name(value: ast.expr) -> str:
 MIRAGE = [path for path in SOURCES if path.is_relative_to(CHECKOUT / "mirage")]
 
 
+def _fixtures(path: Path) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            if "pytest.fixture" in decorators:
+                yield node
+
+
+def test_each_fixture_is_made_once() -> None:
+    """Fixtures of one name may differ, as one overrides another; the same fixture has one place."""
+    places: dict[str, list[str]] = {}
+    for path in sorted((CHECKOUT / "tests").rglob("*.py")):
+        for fixture in _fixtures(path):
+            body = fixture.body[1:] if ast.get_docstring(fixture) else fixture.body
+            made = "\n".join(map(ast.unparse, [fixture.args, *body]))
+            places.setdefault(made, []).append(f"{shown(path)}: {fixture.name}")
+    assert len(places) > 100
+    assert [found for found in places.values() if len(found) > 1] == []
+
+
 def test_no_note_is_asked_how_it_begins() -> None:
     found = {
         shown(path)
