@@ -96,7 +96,7 @@ def generate_workload(
 ) -> list[SimJob]:
     """Jobs submitted in `days` days from `start` to a machine of `nodes`, in that order."""
     if preset not in PRESETS:
-        raise InputError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise InputError(f"no preset {preset!r}: use one of {', '.join(PRESETS)}")
     return _Generator(PRESETS[preset], nodes, seed).generate_jobs(days, start)
 
 

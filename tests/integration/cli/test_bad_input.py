@@ -247,7 +247,7 @@ def test_a_script_that_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("--preset gigantic", "no preset 'gigantic'; there are light, medium, heavy"),
+        ("--preset gigantic", "no preset 'gigantic': use one of light, medium, heavy"),
         ("--preset light --trace jobs.psv", "--trace replays a log, and --preset and --seed make"),
         ("--nodes 5", "--nodes 5 is too many: cluster lab has 4 nodes"),
         ("--from 2030-01-01", "--from 2030-01-01 00:00:00 lies outside the load"),

@@ -77,5 +77,5 @@ def test_no_job_is_wider_than_the_machine() -> None:
 
 
 def test_an_unknown_preset_is_named() -> None:
-    with pytest.raises(InputError, match="no preset 'calm'; there are light, medium, heavy"):
+    with pytest.raises(InputError, match="no preset 'calm': use one of light, medium, heavy"):
         synthetic.generate_workload("calm")
