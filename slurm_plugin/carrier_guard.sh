@@ -93,8 +93,9 @@ mirage_is_passed() { # was its job cancelled by a link that took over, or before
     mirage_passed=$(mirage_get "passed.$1") && [ "$mirage_passed" = "$(mirage_get "jobs/$1")" ]
 }
 
-mirage_ask_state() {
-    mirage_query "$1"
+mirage_ask_state() { # but for the answer that ended a wait a moment ago
+    [ "$1" = "$mirage_answered" ] || mirage_query "$1"
+    mirage_answered=
     mirage_state=${mirage_word#forgotten} mirage_began=$mirage_word_start mirage_ends=$mirage_word_end
     mirage_silent=
     [ -z "$mirage_word" ] || return 0

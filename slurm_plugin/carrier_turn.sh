@@ -96,7 +96,7 @@ mirage_await_end() { # of that job; also until nobody's word is to be had and it
 
 mirage_begin_looking() { # what Slurm said as the guard asked counts as the first answer
     mirage_warned=$mirage_early$mirage_warned mirage_early=
-    mirage_unasked=0 mirage_still=0 mirage_asks=0 mirage_own_end= mirage_last_end=
+    mirage_unasked=0 mirage_still=0 mirage_asks=0 mirage_own_end= mirage_last_end= mirage_answered=
     [ "$mirage_behind" != "$MIRAGE_PREV_JOBID" ] || mirage_last_end=$mirage_ends
     mirage_read "beat/$mirage_rank"
     mirage_seen_beat=$mirage_line
@@ -149,7 +149,7 @@ mirage_is_over() { # has that job ended in Slurm, or been put back into the queu
     mirage_query "$mirage_behind"
     if [ -n "$mirage_word" ]; then
         [ -z "$mirage_word_end" ] || mirage_last_end=$mirage_word_end
-        mirage_is_settled "$mirage_word"
+        mirage_is_settled "$mirage_word" && mirage_answered=$mirage_behind
         return
     fi
     mirage_silent=yes

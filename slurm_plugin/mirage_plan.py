@@ -124,16 +124,10 @@ def _plan_by_waits(link, before, environ):
     import mirage_planned
 
     rows = link.fetch_like_jobs(environ)
-    if link.turn == 2 and before.own is not None:  # a question to Slurm only where the plan moves
+    if before.own is not None:
         forecast = link.forecast_wait(rows, before.own)
-        choice = link.choose_lead(forecast, before.own)
-        minutes = mirage_planned.compute_minutes(before.own, choice)
-        if mirage_planned.is_near(minutes, before.minutes):
-            release = before.own.end if minutes is None else before.own.start + 60 * minutes
-            said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)
-            return link.record_outcome(
-                before, link.schedule_before(release), "the plan stays: " + said
-            )
+        if _keep_plan(link, before, link.choose_lead(forecast, before.own), forecast):
+            return 0
     seen = _look_at_jobs(link, before, environ)
     if seen is None:
         return 0
@@ -148,10 +142,25 @@ def _plan_by_service(link, before, environ, lead_s):
     import mirage_planned
 
     choice = mirage_forecast.Choice(lead_s, None, mirage_forecast.SERVICE)
+    if before.own is not None and _keep_plan(link, before, choice, None):
+        return 0
     seen = _look_at_jobs(link, before, environ, choice)
     if seen is None:
         return 0
     return mirage_planned.write_plan(link, seen, before, choice, None, environ)
+
+
+def _keep_plan(link, before, choice, forecast):
+    """Return whether the second turn leaves the plan as it is: then Slurm is not asked."""
+    import mirage_planned
+
+    minutes = mirage_planned.compute_minutes(before.own, choice)
+    if link.turn != 2 or not mirage_planned.is_near(minutes, before.minutes):
+        return False
+    release = before.own.end if minutes is None else before.own.start + 60 * minutes
+    said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)
+    link.record_outcome(before, link.schedule_before(release), "the plan stays: " + said)
+    return True
 
 
 def _look_at_jobs(link, before, environ, by_service=None):

@@ -4,6 +4,7 @@ Standard library, Python 3.6.
 """
 
 import os
+import re
 import subprocess
 import time
 
@@ -28,10 +29,18 @@ ENDED = frozenset(
     "COMPLETED FAILED TIMEOUT PREEMPTED NODE_FAIL CANCELLED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
 )
 WAITS = frozenset(["PENDING"])
-# What is no word of the site's, but of the moment.
 LEAST_LEAD_S = 60
 MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
-PASSING = ("contact", "timed out", "onnection", "pending execution", "nvalid job id", "completed")
+# Slurm was not reached: the words of mirage/slurm/text/command_errors.py.
+NO_ANSWER = (
+    r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
+    r"|send failure|receive failure|unexpected message|message received"
+    r"|temporarily|presently disabled|try again|rate limit|standby mode"
+    r"|authentication|credential|munge|slurmdbd|database|configuration file"
+    r"|can't find an address|resolve|cannot allocate memory|plugin"
+)
+# What is no word of the site's, but of the moment.
+PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
 ASK_S = 20
 
 
@@ -377,7 +386,7 @@ def update_dependency(link, minutes, environ):
     if code == 0:
         return None
     why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
-    if code != 124 and not any(word in why for word in PASSING):
+    if code != 124 and PASSING.search(why) is None:
         mirage_waits.replace_file(
             link.get_path("unplanned"), "the site refuses plans: %s\n" % (why,)
         )

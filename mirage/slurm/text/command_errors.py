@@ -7,7 +7,7 @@ import re
 
 from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
 
-_NO_ANSWER = re.compile(
+NO_ANSWER = re.compile(
     r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
     r"|send failure|receive failure|unexpected message|message received"
     r"|temporarily|presently disabled|try again|rate limit|standby mode"
@@ -16,7 +16,7 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 """Texts of errors in which Slurm was not reached. "Unexpected message" is what `scontrol update` of
-22.05.8 prints when slurmctld does not listen."""
+22.05.8 prints when slurmctld does not listen. slurm_plugin/mirage_planned.py has the same texts."""
 
 _NO_ACCOUNTING = re.compile(r"accounting storage is disabled", re.IGNORECASE)
 _NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)
@@ -25,7 +25,7 @@ _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MU
 
 def is_unreachable(said: str) -> bool:
     """Return whether Slurm's message means that it was not reached, rather than that it refused."""
-    return _NO_ANSWER.search(said) is not None
+    return NO_ANSWER.search(said) is not None
 
 
 def is_accounting_off(said: str) -> bool:

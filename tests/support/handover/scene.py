@@ -92,20 +92,24 @@ class Scene:
         run_s: int | None,
         limit_min: int,
         policy: str | None = None,
+        style: str | None = None,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        script: Path | None = None,
     ) -> int:
         """alice types sbatch, the wrapped one; returns the first link's job id.
 
-        Without `run_s` a link's work lasts until `let_end`.
+        Without `run_s` a link's work lasts until `let_end`. Without `style` links run beside each
+        other for four hours at most; with a style its own bound on overlap stands.
         """
         words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
         words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
         words += [f"--mirage-policy={policy}"] if policy else []
         # A link's start is read from what its script writes, and links last minutes.
-        words += ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
+        beside = ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
+        words += beside if style is None else [f"--mirage-style={style}"]
         words += options
-        words += [str(self.root / "train.sh"), str(self.log(name))]
+        words += [str(script or self.root / "train.sh"), str(self.log(name))]
         words += ["until-told" if run_s is None else str(run_s)]
         environment = {
             "MIRAGE_URL": _URL,
@@ -154,6 +158,20 @@ class Scene:
         """bob keeps `backlog` jobs waiting, after a first batch that fills the nodes at once."""
         self._load = Load(self.testbed, backlog=backlog, gpus=gpus, run_s=run_s)
         self._load.start()
+
+    def let_jobs_wait(self, wait_min: int, *, jobs: int) -> None:
+        """bob's jobs of partition gpu wait so long, behind jobs of another one on all nodes."""
+        sbatch = "sbatch -Q -o /dev/null --gres=gpu:4"
+        blocker = f"{sbatch} -p long --exclusive -t {2 * wait_min} --wrap 'sleep {60 * wait_min}'"
+        waiting = f"{sbatch} -p gpu -t 5 --wrap 'sleep 30'"
+        self.testbed.run(["sh", "-ec", "\n".join([blocker] * 8)], user="bob")
+        running = ["squeue", "-h", "-u", "bob", "-t", "R", "-o", "%A"]
+        self.testbed.wait_until(
+            lambda: len(self.testbed.run(running).stdout.split()) == 8, 60 * wait_min, "full nodes"
+        )
+        self.testbed.run(["sh", "-ec", "\n".join([waiting] * jobs)], user="bob")
+        left = ["squeue", "-h", "-u", "bob", "-o", "%A"]
+        self.testbed.wait_until(lambda: not self.testbed.run(left).stdout, 7200, "bob's jobs' ends")
 
     def submitted(self) -> int:
         """Filler jobs so far."""
@@ -206,6 +224,11 @@ class Scene:
         self._configure(policy, more, cluster)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
+        self.launch_service(path)
+        self.testbed.wait_until(self.is_ready, 1200, "mirage serve to be ready")
+
+    def launch_service(self, path: str | None = None) -> None:
+        """Start a service that was started before once more; return before the service is ready."""
         python, environment = python_for_users()
         with (self.root / "mirage" / "serve.log").open("a") as log:
             self.service = self.testbed.popen(
@@ -217,7 +240,6 @@ class Scene:
                 cwd=self.root / "mirage",
                 output=log,
             )
-        self.testbed.wait_until(self._is_ready, 1200, "mirage serve to be ready")
 
     def stop_service(self, sign: signal.Signals = signal.SIGTERM) -> None:
         if self.service is not None and self.service.poll() is None:
@@ -246,7 +268,8 @@ class Scene:
             rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
         return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Return whether the service answers and is ready; fails where the service has ended."""
         assert self.service is not None
         assert self.service.poll() is None, self.service_log()
         try:

@@ -44,6 +44,10 @@ def test_the_services_plan_is_written_as_it_is(
     assert service.asked[0][0] == "/api/v1/chains/0f0000000000000000ab/next?link=1"
     assert asking_planning.lead_minutes() == 120
     assert asking_planning.asked_sacct() == []
+    looks = len(asking_planning.questions())
+    ask(says("act", 2 * HOUR + 60), 2)
+    assert asking_planning.lead_minutes() == 120
+    assert len(asking_planning.questions()) == looks, "Slurm is asked only where the plan moves"
     ask(says("act", 3 * HOUR), 2)
     assert asking_planning.lead_minutes() == 180
 

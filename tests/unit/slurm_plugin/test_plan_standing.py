@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from mirage.slurm.text import command_errors
+from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
 
 
@@ -135,15 +139,31 @@ def test_a_site_that_refuses_is_asked_once_in_the_chains_life(planning: Planning
     assert "the site refuses plans: slurm_update error: Access/permission denied" in planning.log()
 
 
-def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurm_update error: Unable to contact slurm controller (connect failure)",
+        "Unexpected message received for job 42",
+        "slurm_update error: Zero Bytes were transmitted or received",
+        "slurm_update error: Job/step already completing or completed",
+    ],
+)
+def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning, said: str) -> None:
     planning.waited([HOUR] * 30)
     trouble = planning.slurm.root / "scontrol.err"
-    trouble.write_text("slurm_update error: Unable to contact slurm controller\n")
+    trouble.write_text(f"{said}\n")
     planning.plan()
     assert planning.minutes() is None
     trouble.unlink()
     planning.plan(2)
     assert planning.lead_minutes() == 60
+
+
+def test_the_plugin_and_the_service_know_the_same_words_of_a_slurm_that_does_not_answer() -> None:
+    source = (PLUGIN / "mirage_planned.py").read_text()
+    words = re.search(r"^NO_ANSWER = \(\n(.*?)^\)", source, re.MULTILINE | re.DOTALL)
+    assert words is not None
+    assert ast.literal_eval(f"({words[1]})") == command_errors.NO_ANSWER.pattern
 
 
 # --- the cache -----------------------------------------------------------------------

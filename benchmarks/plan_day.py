@@ -1,0 +1,107 @@
+"""A day of chains on a real Slurm with the service up in one hour of four, drawn at random.
+
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plan_day [--hours 24] [--seed 1]
+
+The cluster's day takes 24 minutes. The service runs in mode `act` and is killed (kill -9) at the
+end of each of its hours; bob's jobs keep the cluster full. Exit code 1: a chain was lost, two
+standbys of a link waited at once, a link started early beyond its bound, or two links wrote
+at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.plan_scene import HOUR, open_scene
+from benchmarks.plan_watch import ChainSpec, Watch, summarize
+from tests.support.handover.scene import Scene
+
+UP_SHARE = 4  # one hour of so many
+WARM_UP_S = 2 * HOUR
+CHAINS = (
+    ChainSpec(name="sequential", style="sequential", limit_min=60, links=60),
+    ChainSpec(name="longer", style="sequential", limit_min=120, links=40),
+    ChainSpec(name="short-end", style="sequential", limit_min=40, links=8),
+    ChainSpec(name="concurrent", style="concurrent", limit_min=60, links=60),
+    ChainSpec(
+        name="never",
+        style="sequential",
+        limit_min=60,
+        links=60,
+        options=("--mirage-never-overlap",),
+        max_overlap_s=0,
+    ),
+    ChainSpec(
+        name="presubmitted",
+        style="sequential",
+        limit_min=60,
+        links=40,
+        options=("--mirage-presubmit=all",),
+    ),
+)
+
+
+def draw_hours(hours: int, seed: int) -> list[int]:
+    """Draw the hours in which the service is up: one in four, at least one."""
+    drawn = random.Random(seed).sample(range(hours), max(1, hours // UP_SHARE))  # noqa: S311
+    return sorted(drawn)
+
+
+def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> None:
+    """Let the hours pass; the service runs in those of `up`."""
+    began = scene.testbed.now()
+    for hour in range(hours):
+        if hour in up:
+            scene.launch_service()
+        _let_pass(scene, watch, began + (hour + 1) * HOUR)
+        scene.stop_service(signal.SIGKILL)
+
+
+def _let_pass(scene: Scene, watch: Watch, until: float) -> None:
+    def is_over() -> bool:
+        watch.look()
+        return scene.testbed.now() >= until
+
+    scene.testbed.wait_until(is_over, 2 * (until - scene.testbed.now()), "time")
+
+
+def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
+    """Return the offences of such a day; prints what happened."""
+    up = draw_hours(hours, seed)
+    print(f"seed {seed}: the service is up in the hours {up} of {hours}", flush=True)
+    with open_scene() as scene:
+        scene.start_service()  # makes the database
+        scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
+        scene.testbed.wait_until(lambda: scene.submitted() > 16, WARM_UP_S, "bob's jobs")
+        watch = Watch(scene, {})
+        _let_pass(scene, watch, scene.testbed.now() + WARM_UP_S)
+        scene.stop_service(signal.SIGKILL)
+        watch.chains = {spec.submit(scene): spec for spec in CHAINS}
+        live_through(scene, watch, up, hours)
+        offences, records = watch.find_offences(evidence)
+        print("\n".join(summarize(records, watch.chains)))
+        print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
+        releases = [event for event, _, _ in scene.audit() if event in ("free: done", "plan: done")]
+        print(f"the service released {releases.count('free: done')} links and planned "
+              f"{releases.count('plan: done')}")  # fmt: skip
+    return offences
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evidence", type=Path, help="where chains and service leave their files")
+    options = parser.parse_args(words)
+    offences = measure(options.hours, options.seed, options.evidence)
+    print("\n".join(offences) or "no offence")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

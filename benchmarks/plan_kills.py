@@ -1,0 +1,217 @@
+"""kill -9 of the service, of links and of slurmctld, between any two steps of real hand-overs.
+
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plan_kills [--kills 36] [--seed 1]
+
+A step is a file that a link writes into its chain's folder, or a moment before or after a command
+of the service or of a link that changes something in Slurm. After steps drawn by the seed the next
+victim is killed. The service comes back within 20 minutes, slurmctld within 5. A link that is
+killed before it has submitted its successor ends its chain: `mirage-link resume` then mends it.
+
+With --evidence DIR what alice's chains and the service wrote stays there. Exit code 1: a chain was
+lost, two standbys of a link waited at once, a link started early beyond its bound, or two links
+wrote at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+from benchmarks.plan_scene import HOUR, MINUTE, CommandLog, open_scene
+from benchmarks.plan_watch import ChainSpec, Watch, summarize
+from tests.support.handover.scene import Scene
+
+VICTIMS = ("service", "link", "slurmctld")
+AWAY_S = {"service": 20 * MINUTE, "slurmctld": 5 * MINUTE}
+"""How long a victim stays away at most, in the cluster's time."""
+EVERY = 5  # a kill after a step of one to twice so many, less one
+WAIT_MIN = 15
+AFTERWARDS_S = 2 * HOUR
+_OPTIONS = ("--mirage-min-runtime=0", "--mirage-overlap-price=0.1")  # a killed link is no failure
+_LIMIT = {"limit_min": 30, "links": 500}
+CHAINS = (
+    ChainSpec(name="sequential", style="sequential", options=_OPTIONS, **_LIMIT),
+    ChainSpec(name="concurrent", style="concurrent", options=_OPTIONS, **_LIMIT),
+    ChainSpec(name="by-hand", style="sequential", options=(*_OPTIONS, "--mirage-lead=6"), **_LIMIT),
+    ChainSpec(
+        name="alone", style="sequential", options=(*_OPTIONS, "--mirage-service=none"), **_LIMIT
+    ),
+)
+KINDS = ("jobs", "plans", "waits", "started", "began", "ends", "requeued", "waited")
+"""The folders of a chain in which a new file is a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What has just happened, and the job that did it; None: the service, or nobody known."""
+
+    what: str
+    job: int | None
+
+
+@dataclass
+class Steps:
+    """The steps of chains and of the service, as they come."""
+
+    scene: Scene
+    log: CommandLog
+    _files: set[Path] = field(default_factory=set)
+    _lines: int = 0
+
+    def read_new(self) -> list[Step]:
+        """Return the steps since the last call."""
+        calls = self.log.read_steps()
+        new = [Step(what, job) for what, job in calls[self._lines :]]
+        self._lines = len(calls)
+        for kind in KINDS:
+            for path in (self.scene.root / "alice" / "state").glob(f"*/{kind}/*"):
+                if path.name.isdigit() and path not in self._files:
+                    self._files.add(path)
+                    new.append(Step(f"{kind}/{path.name}", _find_writer(path)))
+        return new
+
+
+def _find_writer(path: Path) -> int | None:
+    """The job that wrote this file: the link's own, of `jobs` the link's before."""
+    link = int(path.name) - (path.parent.name == "jobs")
+    told = path.parent.parent / "jobs" / str(link)
+    return int(told.read_text()) if told.exists() else None
+
+
+@dataclass
+class Killer:
+    """Kills the next victim after the steps that its dice choose, and brings victims back."""
+
+    scene: Scene
+    steps: Steps
+    dice: random.Random
+    kills: list[str] = field(default_factory=list)
+    _back_at: dict[str, float] = field(default_factory=dict)
+    _next: int = 1
+
+    def __post_init__(self) -> None:
+        self._victims = cycle(VICTIMS)
+
+    def look(self) -> None:
+        """Bring back who is due; kill the next victim where the dice say so."""
+        now = self.scene.testbed.now()
+        for victim in [name for name, at in self._back_at.items() if at <= now]:
+            self._bring_back(victim)
+        new = self.steps.read_new()
+        self._next -= len(new)
+        if new and self._next <= 0 and self._kill(new[-1]):
+            self._next = self.dice.randrange(1, 2 * EVERY)
+
+    def bring_all_back(self) -> None:
+        for victim in list(self._back_at):
+            self._bring_back(victim)
+
+    def _bring_back(self, victim: str) -> None:
+        del self._back_at[victim]
+        if victim == "service":
+            self.scene.launch_service(self.steps.log.find_path(self.scene, "mirage"))
+        else:
+            self.scene.testbed.start_ctld()
+
+    def _kill(self, step: Step) -> bool:
+        victim = next(self._victims)
+        if victim in self._back_at:
+            return False
+        if victim == "service":
+            self.scene.stop_service(signal.SIGKILL)
+        elif victim == "slurmctld":
+            self.scene.testbed.stop_ctld(kill=True)
+        elif not self._kill_link(step):
+            return False
+        if victim in AWAY_S:
+            away_s = self.dice.uniform(0, AWAY_S[victim])
+            self._back_at[victim] = self.scene.testbed.now() + away_s
+        told = "" if step.job is None else f" of job {step.job}"
+        self.kills.append(victim)
+        print(f"{self.scene.testbed.now():.0f} kill {len(self.kills)}: {victim} "
+              f"after {step.what}{told}", flush=True)  # fmt: skip
+        return True
+
+    def _kill_link(self, step: Step) -> bool:
+        """Kill the processes of the job that took the step, else of any."""
+        carriers = _find_carriers()
+        job = step.job if step.job in carriers else None
+        if job is None and (step.job is not None or not carriers):
+            return False
+        pid = carriers[job if job is not None else self.dice.choice(sorted(carriers))]
+        # With its script: where Slurm has cgroups, that ends with the carrier too.
+        os.killpg(os.getpgid(pid), signal.SIGKILL)
+        return True
+
+
+def _find_carriers() -> dict[int, int]:
+    """The batch scripts of links that run, by job."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            parent = (folder / "stat").read_text().rpartition(") ")[2].split()[1]
+            above = (Path("/proc") / parent / "comm").read_text()
+        except OSError:
+            continue
+        job = next((word for word in words if word.endswith(b"/slurm_script")), None)
+        if job is not None and b"mirage:" in b" ".join(words) and above.startswith("slurmstepd"):
+            found[int(job.split(b"/")[-2].removeprefix(b"job"))] = int(folder.name)
+    return found
+
+
+def measure(kills: int, seed: int, evidence: Path | None) -> list[str]:
+    """Return the offences; prints the kills and the table of chains."""
+    print(f"seed {seed}", flush=True)
+    with open_scene() as scene:
+        log = CommandLog.lay_out(scene, step_s=6)
+        scene.let_jobs_wait(WAIT_MIN, jobs=32)
+        scene.start_service(policy="at-once", path=log.find_path(scene, "mirage"))
+        watch = Watch(scene, {})
+        env = {"PATH": log.find_path(scene, "alice")}
+        watch.chains = {spec.submit(scene, env): spec for spec in CHAINS}
+        steps = Steps(scene, log)
+        steps.read_new()  # those of the first sbatch are alice's own
+        killer = Killer(scene, steps, random.Random(seed))  # noqa: S311
+
+        def is_over() -> bool:
+            watch.look()
+            killer.look()
+            return len(killer.kills) >= kills
+
+        scene.testbed.wait_until(is_over, kills * HOUR, f"{kills} kills")
+        killer.bring_all_back()
+        until = scene.testbed.now() + AFTERWARDS_S
+        scene.testbed.wait_until(
+            lambda: watch.look() or scene.testbed.now() >= until, 2 * AFTERWARDS_S, "two hours"
+        )
+        offences, records = watch.find_offences(evidence)
+        print("\n".join(summarize(records, watch.chains)))
+        told = ", ".join(f"{name} {count}" for name, count in Counter(killer.kills).items())
+        print(f"kills: {told}; {watch.looks} looks at the queue")
+    return offences
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=36)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evidence", type=Path)
+    options = parser.parse_args(words)
+    offences = measure(options.kills, options.seed, options.evidence)
+    print("\n".join(offences) or "no offence")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

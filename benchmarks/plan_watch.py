@@ -1,0 +1,264 @@
+"""What must never happen to chains, whoever planned: found in Slurm's words and the scripts' own.
+
+Chains are lost, double standbys and too early links are rows of text; none of them is right.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.plan_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
+from tests.support.handover.scene import Ran, Scene
+
+DEFAULT_OVERLAP_S = 4 * 3600
+ROUNDING_S = MINUTE
+"""Slurm counts time limits, and the minutes of a plan, in whole minutes."""
+_LOOK_S = 1.0
+_LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSpec:
+    """A chain of alice's, as she submits it."""
+
+    name: str
+    style: str
+    limit_min: int
+    links: int
+    options: tuple[str, ...] = ()
+    max_overlap_s: int | None = None
+    """As `options` say; None: by default."""
+
+    @property
+    def bound_s(self) -> int:
+        """How long before its predecessor's end a link may start."""
+        if self.max_overlap_s is not None:
+            return self.max_overlap_s
+        return min(DEFAULT_OVERLAP_S, self.limit_min * MINUTE // 4)
+
+    def submit(self, scene: Scene, env: Mapping[str, str] | None = None) -> str:
+        """Submit the chain; return its id, which Slurm shows in the first job's comment."""
+        job = scene.submit_chain(
+            self.name,
+            links=self.links,
+            run_s=self.limit_min * MINUTE,
+            limit_min=self.limit_min,
+            style=self.style,
+            options=self.options,
+            env=env,
+        )
+        return read_chain_id(scene, job)
+
+
+@dataclass
+class Watch:
+    """Looks at alice's queue again and again, and keeps what is wrong in it."""
+
+    scene: Scene
+    chains: dict[str, ChainSpec]
+    looks: int = 0
+    doubles: dict[str, list[float]] = field(default_factory=dict)
+    """The instants at which two jobs of one link waited."""
+    live: set[str] = field(default_factory=set)
+    """The chains with a link in the queue, or running, at the last look."""
+    _looked: float = 0.0
+
+    def look(self) -> None:
+        """Once a second at most. A slurmctld that does not answer is no look."""
+        if time.monotonic() - self._looked < _LOOK_S:
+            return
+        self._looked = time.monotonic()
+        words = ["squeue", "-h", "-u", "alice", "-o", "%A|%T|%k"]
+        done = self.scene.testbed.run(words, check=False)
+        if done.returncode != 0:
+            return
+        self.looks += 1
+        jobs = [line.split("|", 2) for line in done.stdout.splitlines()]
+        marked = [(job, state, MARK.search(comment)) for job, state, comment in jobs]
+        links = [(job, state, mark[1], int(mark[2])) for job, state, mark in marked if mark]
+        self.live = {chain for _, state, chain, _ in links if state in _LIVE}
+        waiting = [(chain, link, job) for job, state, chain, link in links if state == "PENDING"]
+        for told in find_double_standbys(waiting, self.chains):
+            self.doubles.setdefault(told, []).append(self.scene.testbed.now())
+
+    def find_offences(self, evidence: Path | None) -> tuple[list[str], list[LinkRecord]]:
+        """Look a last time, cancel what is left, and judge: (offences, all runs of links).
+
+        A chain whose last link had no time to submit a successor is resumed first, as its owner
+        would do it. `evidence`: a folder for all that chains and service have written.
+        """
+        self._look_now()
+        for chain, spec in self.chains.items():
+            if chain not in self.live and self._has_no_successor(chain):
+                print(f"{spec.name}: the last link ended before it had submitted the next one; "
+                      f"mirage-link resume: {self._resume(chain)}")  # fmt: skip
+        self._look_now()
+        ran = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
+        self.scene.testbed.cancel_all()
+        time.sleep(1)  # accounting hears of it
+        records = read_links(self.scene)
+        if evidence is not None:
+            self._keep(evidence, records)
+        found = [
+            f"double standby: {told}, at {len(at)} looks from {at[0]:.0f} on"
+            for told, at in self.doubles.items()
+        ]
+        for chain, spec in self.chains.items():
+            own = [record for record in records if record.chain == chain]
+            if chain not in self.live and not has_ended(ran[chain], spec):
+                found.append(f"chain lost: {spec.name} ({chain}) after link {count_links(own)}")
+            found += find_early_links(own, spec)
+            found += find_two_writers(ran[chain], own, spec)
+        return found, records
+
+    def _look_now(self) -> None:
+        self._looked = 0.0
+        self.look()
+
+    def _has_no_successor(self, chain: str) -> bool:
+        folder = self._find_folder(chain)
+        links = [int(path.name) for path in (folder / "started").iterdir() if path.name.isdigit()]
+        return bool(links) and not (folder / "jobs" / str(max(links) + 1)).exists()
+
+    def _resume(self, chain: str) -> str:
+        words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]
+        env = {"MIRAGE_STATE_DIR": str(self._find_folder(chain).parent)}
+        done = self.scene.testbed.run(words, user="alice", env=env, check=False)
+        return " ".join(f"{done.stdout} {done.stderr}".split())
+
+    def _find_folder(self, chain: str) -> Path:
+        return self.scene.root / "alice" / "state" / chain
+
+    def _keep(self, folder: Path, records: Sequence[LinkRecord]) -> None:
+        shutil.copytree(self.scene.root / "alice", folder / "alice", dirs_exist_ok=True)
+        shutil.copy(self.scene.root / "mirage" / "serve.log", folder)
+        shutil.copy(self.scene.root / "mirage" / "mirage.db", folder)
+        (folder / "links").write_text("\n".join(map(str, records)) + "\n")
+
+
+def find_double_standbys(
+    waiting: Sequence[tuple[str, int, str]], chains: Mapping[str, ChainSpec]
+) -> list[str]:
+    """Return, in words, two waiting jobs of one link, and two waiting links of a chain.
+
+    `waiting`: (chain, link, job). A chain that was submitted as a whole has many waiting links.
+    """
+    found = []
+    for one, other in pairwise(sorted(waiting)):
+        spec = chains.get(one[0])
+        if spec is None or one[0] != other[0]:
+            continue
+        if one[1] == other[1] or "--mirage-presubmit=all" not in spec.options:
+            jobs = f"jobs {one[2]} and {other[2]} of links {one[1]} and {other[1]}"
+            found.append(f"{spec.name} ({one[0]}): {jobs}")
+    return found
+
+
+def has_ended(ran: Sequence[Ran], spec: ChainSpec) -> bool:
+    """Return whether the last link's script has begun; the link is not in the queue any more."""
+    return any(run.link == spec.links for run in ran)
+
+
+def count_links(records: Sequence[LinkRecord]) -> int:
+    """Return the number of the last link that ran."""
+    return max((record.link for record in records if record.start), default=0)
+
+
+def find_early_links(records: Sequence[LinkRecord], spec: ChainSpec) -> list[str]:
+    """Return, in words, the links that began work or held nodes earlier than the bound allows.
+
+    A link that started too early and went back into the queue is as the bound has it: about one in
+    ten of those released for a long wait (docs/reference/chains.md).
+    """
+    return [
+        f"too early: link {record.link} of {spec.name} ({record.chain}, job {record.job}) "
+        f"started {early_s} s before the end of its predecessor, bound {spec.bound_s} s"
+        for record, early_s in list_early_links(records, spec)
+        if not was_sent_back(record, records)
+    ]
+
+
+def list_early_links(
+    records: Sequence[LinkRecord], spec: ChainSpec
+) -> list[tuple[LinkRecord, int]]:
+    """Return the runs that started too early, and how long before their predecessor's end."""
+    found = []
+    for record in records:
+        left_s = compute_time_left(record, records)
+        if left_s > spec.bound_s + ROUNDING_S:
+            found.append((record, left_s))
+    return found
+
+
+def compute_time_left(record: LinkRecord, records: Sequence[LinkRecord]) -> int:
+    """Return what was left of the predecessor's time limit as the link started; 0: it was over.
+
+    The predecessor is the latest earlier link that ran at that moment.
+    """
+    if record.start is None:
+        return 0
+    beside = [
+        other
+        for other in records
+        if other.link < record.link
+        and other.start is not None
+        and other.start <= record.start < (other.end or record.start)
+        and not was_sent_back(other, records)
+    ]
+    if not beside:
+        return 0
+    before = max(beside, key=lambda other: (other.link, other.start or 0))
+    return (before.start or 0) + before.limit_s - record.start
+
+
+def was_sent_back(record: LinkRecord, records: Sequence[LinkRecord]) -> bool:
+    """Return whether another job of the same link was submitted while this one ran."""
+    return any(
+        other.link == record.link
+        and other.job != record.job
+        and None not in (record.start, record.end, other.submit)
+        and (record.start or 0) <= (other.submit or 0) <= (record.end or 0)
+        for other in records
+    )
+
+
+def find_two_writers(
+    ran: Sequence[Ran], records: Sequence[LinkRecord], spec: ChainSpec
+) -> list[str]:
+    """Return, in words, the links whose script ran twice, or beside the one before (sequential)."""
+    ends = {record.job: record.end for record in records}
+    jobs: dict[int, set[int]] = {}
+    for run in ran:
+        jobs.setdefault(run.link, set()).add(run.job_id)
+    found = [
+        f"two runs: link {link} of {spec.name} as jobs {sorted(ids)}"
+        for link, ids in jobs.items()
+        if len(ids) > 1
+    ]
+    if spec.style != "sequential":
+        return found
+    for before, after in pairwise(ran):
+        end = before.end or ends.get(before.job_id)
+        if end is not None and after.job_id != before.job_id and after.start < end:
+            found.append(
+                f"two writers: link {after.link} of {spec.name} began {end - after.start} s "
+                f"before the end of link {before.link}"
+            )
+    return found
+
+
+def summarize(records: Sequence[LinkRecord], chains: Mapping[str, ChainSpec]) -> list[str]:
+    """Return a table of Markdown, a row for each chain: links, waits, overlaps, links sent back."""
+    rows = ["| chain | links run | started early | sent back | failed |", "|---|---|---|---|---|"]
+    for chain, spec in chains.items():
+        own = [record for record in records if record.chain == chain and record.start]
+        early = sum(compute_time_left(record, own) > 0 for record in own)
+        back = sum(was_sent_back(record, own) for record, _ in list_early_links(own, spec))
+        failed = sum(record.state in ("FAILED", "NODE_FAIL") for record in own)
+        rows.append(f"| {spec.name} | {count_links(own)} | {early} | {back} | {failed} |")
+    return rows

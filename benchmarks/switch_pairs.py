@@ -1,0 +1,222 @@
+"""A switch chain beside a sequential one on a real Slurm, at the prices that Mirage works out.
+
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.switch_pairs [--handovers 6]
+
+Both chains run the same program with the same work at the same time; bob's jobs keep the cluster
+full, and a service decides by the rule `quantile`. The table has a row for each hand-over of both
+chains. Exit code 1: a step of the training was lost or done twice, a chain did not finish its work,
+or there were too few hand-overs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from benchmarks.plan_scene import HOUR, MINUTE, LinkRecord, open_scene, read_chain_id, read_links
+from tests.support.handover.scene import Scene
+from tests.support.paths import SUPPORT
+from tests.support.slurm_testbed import python_for_users
+
+STYLES = ("sequential", "switch")
+STEP_S = 60
+POLICY = "quantile"
+WARM_UP_S = 2 * HOUR
+_SCRIPT = """#!/bin/bash
+#SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M
+export PLUGIN={plugin} PYTHONPATH={path} PYTHONDONTWRITEBYTECODE=1
+exec {python} {program} "$2" {step_s} "$1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    number: int
+    link: int
+    job: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a chain: its links in the order they started, and its steps."""
+
+    style: str
+    links: list[LinkRecord]
+    steps: list[Step]
+
+    @property
+    def interruptions_s(self) -> list[int]:
+        return [max(0, (b.start or 0) - (a.end or 0)) for a, b in pairwise(self.links)]
+
+    @property
+    def overlaps_s(self) -> list[int]:
+        """The time in which two links held nodes."""
+        return [max(0, (a.end or 0) - (b.start or 0)) for a, b in pairwise(self.links)]
+
+    @property
+    def pauses_s(self) -> list[int]:
+        """The time without a step at each hand-over, above that of a step."""
+        turns = [(a, b) for a, b in pairwise(self.steps) if a.link != b.link]
+        return [max(0, b.at - a.at - STEP_S) for a, b in turns]
+
+    @property
+    def doubled_node_h(self) -> float:
+        nodes = [link.nodes for link in self.links[1:]]
+        return sum(n * s for n, s in zip(nodes, self.overlaps_s, strict=True)) / HOUR
+
+    @property
+    def used_node_h(self) -> float:
+        return sum(link.nodes * ((link.end or 0) - (link.start or 0)) for link in self.links) / HOUR
+
+    @property
+    def duration_h(self) -> float:
+        """From the first link's start to the last step."""
+        return (self.steps[-1].at - (self.links[0].start or 0)) / HOUR
+
+    def find_lost_steps(self, work: int) -> list[str]:
+        """Return, in words, the steps that were not done, or more than once."""
+        done = Counter(step.number for step in self.steps)
+        missing = [number for number in range(1, work + 1) if not done[number]]
+        twice = [number for number, count in done.items() if count > 1]
+        found = [f"{self.style}: steps {missing[:5]} ... ({len(missing)}) were not done"]
+        found = found if missing else []
+        return found + [f"{self.style}: steps {twice[:5]} ... ({len(twice)}) twice"] * bool(twice)
+
+
+def submit_chain(scene: Scene, style: str, links: int, limit_min: int, work: int) -> str:
+    """Submit a chain of so many links at most for `work` steps; return the chain's id."""
+    python, environment = python_for_users()
+    script = scene.root / "paced.sh"
+    script.write_text(
+        _SCRIPT.format(
+            plugin=scene.root / "slurm_plugin",
+            path=environment["PYTHONPATH"],
+            python=python,
+            program=SUPPORT / "slurm_plugin" / "paced_link.py",
+            step_s=STEP_S,
+        )
+    )
+    job = scene.submit_chain(
+        style, links=links, run_s=work, limit_min=limit_min, style=style, script=script
+    )
+    return read_chain_id(scene, job)
+
+
+def _read_saved_step(scene: Scene, style: str) -> int:
+    path = scene.log(style).with_suffix(".step")
+    return int(path.read_text()) if path.exists() else 0
+
+
+def read_steps(scene: Scene, style: str) -> list[Step]:
+    path = scene.log(style)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Step(*map(int, line.split()[1:])) for line in lines if line.startswith("step ")]
+
+
+def measure(handovers: int, limit_min: int) -> list[Outcome]:
+    """Let both chains do the work of `handovers` + 1 links of the sequential one."""
+    work = count_work(handovers, limit_min)
+    with open_scene() as scene:
+        scene.start_service(policy=POLICY)
+        scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
+        warm = scene.testbed.now() + WARM_UP_S
+        scene.testbed.wait_until(lambda: scene.testbed.now() >= warm, 2 * WARM_UP_S, "warm up")
+        links = 6 * (handovers + 1)
+        ids = {style: submit_chain(scene, style, links, limit_min, work) for style in STYLES}
+
+        def is_over() -> bool:
+            return all(_read_saved_step(scene, style) >= work for style in STYLES)
+
+        scene.testbed.wait_until(is_over, 4 * work * STEP_S, "the end of the work")
+        prices = [explain_price(scene, chain) for chain in ids.values()]
+        scene.testbed.cancel_all()
+        records = read_links(scene)
+        for style, line in zip(STYLES, prices, strict=True):
+            print(f"{style}: {line}")
+        return [Outcome(style, _list_runs(records, ids[style]), read_steps(scene, style))
+                for style in STYLES]  # fmt: skip
+
+
+def explain_price(scene: Scene, chain: str) -> str:
+    """Return what the service says of the price."""
+    shown = scene.api(f"/api/v1/chains/{chain}")
+    return f"overlap price {shown['overlap_price']} ({shown['overlap_price_why']})"
+
+
+def count_work(handovers: int, limit_min: int) -> int:
+    """The steps that keep so many links busy, and half of another one.
+
+    A link ends a minute before its limit, and needs a moment to begin.
+    """
+    return (limit_min - 3) * handovers + limit_min // 2
+
+
+def _list_runs(records: Sequence[LinkRecord], chain: str) -> list[LinkRecord]:
+    runs = [record for record in records if record.chain == chain and record.start]
+    return sorted(runs, key=lambda record: record.start or 0)
+
+
+def format_rows(outcomes: Sequence[Outcome]) -> list[str]:
+    """Format two tables of Markdown: each hand-over, and the sums."""
+    one, other = outcomes
+    rows = [
+        "| hand-over | interrupted, min: sequential | switch "
+        "| nodes held twice, min: sequential | switch "
+        "| without a step, min: sequential | switch |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for number in range(max(len(outcome.overlaps_s) for outcome in outcomes)):
+        cells = [
+            _format_minutes(series, number)
+            for name in ("interruptions_s", "overlaps_s", "pauses_s")
+            for series in (getattr(one, name), getattr(other, name))
+        ]
+        rows.append(f"| {number + 1} | {' | '.join(cells)} |")
+    rows += [
+        "",
+        "| chain | hand-overs | interrupted, mean min | node-hours used twice "
+        "| node-hours in all | hours to the end of the work |",
+        "|---|---|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        mean = sum(outcome.interruptions_s) / max(1, len(outcome.interruptions_s)) / MINUTE
+        rows.append(
+            f"| {outcome.style} | {len(outcome.overlaps_s)} | {mean:.1f} | "
+            f"{outcome.doubled_node_h:.2f} | {outcome.used_node_h:.1f} | {outcome.duration_h:.1f} |"
+        )
+    return rows
+
+
+def _format_minutes(series: Sequence[int], number: int) -> str:
+    return f"{series[number] / MINUTE:.0f}" if number < len(series) else ""
+
+
+def find_offences(outcomes: Sequence[Outcome], handovers: int, limit_min: int) -> list[str]:
+    work = count_work(handovers, limit_min)
+    found = [line for outcome in outcomes for line in outcome.find_lost_steps(work)]
+    return found + [
+        f"{outcome.style}: {len(outcome.overlaps_s)} hand-overs, {handovers} were asked for"
+        for outcome in outcomes
+        if len(outcome.overlaps_s) < handovers
+    ]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--handovers", type=int, default=6)
+    parser.add_argument("--limit", type=int, default=120, help="minutes")
+    options = parser.parse_args(words)
+    outcomes = measure(options.handovers, options.limit)
+    print("\n".join(format_rows(outcomes)))
+    offences = find_offences(outcomes, options.handovers, options.limit)
+    print("\n".join(offences) or "no step lost")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
