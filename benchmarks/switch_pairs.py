@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.plan_scene import HOUR, MINUTE, LinkRecord, open_scene, read_chain_id, read_links
+from benchmarks.plans_scene import HOUR, MINUTE, LinkRecord, open_scene, read_chain_id, read_links
 from tests.support.handover.scene import Scene
 from tests.support.paths import SUPPORT
 from tests.support.slurm_testbed import python_for_users

@@ -113,7 +113,7 @@ def test_while_its_predecessor_is_suspended_nothing_is_planned(scene: Scene) -> 
 
 def _start_planning(scene: Scene) -> None:
     """Start the service, which plans releases by what jobs of the partition have waited."""
-    _let_jobs_wait(scene)
+    scene.let_jobs_wait(WAITED_MIN, jobs=16)
     scene.start_service(policy="average")
 
 
@@ -175,28 +175,6 @@ def _await_plain(scene: Scene, chain: Chain, *, before: float) -> None:
         lambda: scene.testbed.now() > before + LATE_S, 2 * LIMIT_MIN * MINUTE, "the instant"
     )
     assert scene.testbed.job(chain.second)["Dependency"] == plain
-
-
-def _let_jobs_wait(scene: Scene) -> None:
-    """Sixteen jobs of the partition wait `WAITED_MIN`, behind jobs of another one on all nodes."""
-    words = ["-p", "long", "--exclusive", f"--time={2 * WAITED_MIN}"]
-    blockers = [
-        scene.testbed.sbatch(*words, user="bob", run=f"sleep {WAITED_MIN * MINUTE}")
-        for _ in range(8)
-    ]
-    scene.testbed.wait_until(
-        lambda: all(scene.testbed.state(job) == "RUNNING" for job in blockers), 600, "full nodes"
-    )
-    waiting = [
-        scene.testbed.sbatch("-p", "gpu", "--gres=gpu:4", "--time=5", user="bob", run="sleep 30")
-        for _ in range(16)
-    ]
-    for job in blockers + waiting:
-        scene.testbed.wait_until(
-            lambda job=job: scene.testbed.state(job) == "COMPLETED",  # type: ignore[misc]
-            3600,
-            f"the end of job {job}",
-        )
 
 
 def _minutes(scene: Scene, chain: Chain) -> int | None:

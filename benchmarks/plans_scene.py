@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.plans_alone_site import give_patience
 from tests.support.handover.scene import Scene
+from tests.support.paths import PLUGIN
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 SPEED = 60
@@ -42,6 +44,10 @@ def open_scene() -> Iterator[Scene]:
     testbed = Testbed()
     testbed.up(TestbedSettings(speed=SPEED), fresh=True)
     scene = Scene.set_up(testbed)
+    plugin = scene.root / "slurm_plugin"
+    shutil.rmtree(plugin)
+    shutil.copytree(PLUGIN, plugin, ignore=shutil.ignore_patterns("__pycache__"))
+    give_patience(plugin, SPEED)
     try:
         yield scene
     finally:

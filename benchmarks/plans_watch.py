@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.plan_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
+from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
 from tests.support.handover.scene import Ran, Scene
 
 DEFAULT_OVERLAP_S = 4 * 3600
@@ -66,6 +66,8 @@ class Watch:
     """The instants at which two jobs of one link waited."""
     live: set[str] = field(default_factory=set)
     """The chains with a link in the queue, or running, at the last look."""
+    held: dict[str, str] = field(default_factory=dict)
+    """The chains of which a link was held at the last look, and why."""
     _looked: float = 0.0
 
     def look(self) -> None:
@@ -73,16 +75,19 @@ class Watch:
         if time.monotonic() - self._looked < _LOOK_S:
             return
         self._looked = time.monotonic()
-        words = ["squeue", "-h", "-u", "alice", "-o", "%A|%T|%k"]
+        words = ["squeue", "-h", "-u", "alice", "-o", "%A|%T|%r|%k"]
         done = self.scene.testbed.run(words, check=False)
         if done.returncode != 0:
             return
         self.looks += 1
-        jobs = [line.split("|", 2) for line in done.stdout.splitlines()]
-        marked = [(job, state, MARK.search(comment)) for job, state, comment in jobs]
-        links = [(job, state, mark[1], int(mark[2])) for job, state, mark in marked if mark]
-        self.live = {chain for _, state, chain, _ in links if state in _LIVE}
-        waiting = [(chain, link, job) for job, state, chain, link in links if state == "PENDING"]
+        links = _parse_queue(done.stdout)
+        self.live = {link.chain for link in links if link.state in _LIVE}
+        self.held = {
+            link.chain: f"link {link.link}, job {link.job}: {link.reason}"
+            for link in links
+            if "held" in link.reason.lower()
+        }
+        waiting = [(link.chain, link.link, link.job) for link in links if link.state == "PENDING"]
         for told in find_double_standbys(waiting, self.chains):
             self.doubles.setdefault(told, []).append(self.scene.testbed.now())
 
@@ -108,6 +113,7 @@ class Watch:
             f"double standby: {told}, at {len(at)} looks from {at[0]:.0f} on"
             for told, at in self.doubles.items()
         ]
+        found += [f"held: {self.chains[chain].name}, {told}" for chain, told in self.held.items()]
         for chain, spec in self.chains.items():
             own = [record for record in records if record.chain == chain]
             if chain not in self.live and not has_ended(ran[chain], spec):
@@ -138,7 +144,28 @@ class Watch:
         shutil.copytree(self.scene.root / "alice", folder / "alice", dirs_exist_ok=True)
         shutil.copy(self.scene.root / "mirage" / "serve.log", folder)
         shutil.copy(self.scene.root / "mirage" / "mirage.db", folder)
+        shutil.copytree("/var/log/mirage-testbed", folder / "slurm", dirs_exist_ok=True)
         (folder / "links").write_text("\n".join(map(str, records)) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    chain: str
+    link: int
+    job: str
+    state: str
+    reason: str
+
+
+def _parse_queue(shown: str) -> list[_Queued]:
+    """The links among the lines of squeue: job|state|reason|comment."""
+    found = []
+    for line in shown.splitlines():
+        job, state, reason, comment = line.split("|", 3)
+        mark = MARK.search(comment)
+        if mark is not None:
+            found.append(_Queued(mark[1], int(mark[2]), job, state, reason))
+    return found
 
 
 def find_double_standbys(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.plan_scene import LinkRecord
-from benchmarks.plan_watch import (
+from benchmarks.plans_scene import LinkRecord
+from benchmarks.plans_watch import (
     ChainSpec,
     compute_time_left,
     find_double_standbys,

@@ -1,6 +1,6 @@
 """A day of chains on a real Slurm with the service up in one hour of four, drawn at random.
 
-    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plan_day [--hours 24] [--seed 1]
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plans_day [--hours 24] [--seed 1]
 
 The cluster's day takes 24 minutes. The service runs in mode `act` and is killed (kill -9) at the
 end of each of its hours; bob's jobs keep the cluster full. Exit code 1: a chain was lost, two
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.plan_scene import HOUR, open_scene
-from benchmarks.plan_watch import ChainSpec, Watch, summarize
+from benchmarks.plans_scene import HOUR, open_scene
+from benchmarks.plans_watch import ChainSpec, Watch, summarize
 from tests.support.handover.scene import Scene
 
 UP_SHARE = 4  # one hour of so many

@@ -1,6 +1,6 @@
 """What chains cost slurmctld in RPCs of their owner, by slurmctld's own count (sdiag).
 
-    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plan_rpcs [--links 6]
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plans_rpcs [--links 6]
 
 Four chains of alice's run one after another: links that submit their successor with Slurm's own
 sbatch; a chain of Mirage whose links start at their predecessor's end; a chain without any service,
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.plan_scene import HOUR, MINUTE, CommandLog, open_scene
+from benchmarks.plans_scene import HOUR, MINUTE, CommandLog, open_scene
 from mirage.slurm.commands.sdiag import parse_diagnosis
 from tests.support.handover.scene import Scene
 

@@ -1,6 +1,6 @@
 """kill -9 of the service, of links and of slurmctld, between any two steps of real hand-overs.
 
-    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plan_kills [--kills 36] [--seed 1]
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plans_kills [--kills 36] [--seed 1]
 
 A step is a file that a link writes into its chain's folder, or a moment before or after a command
 of the service or of a link that changes something in Slurm. After steps drawn by the seed the next
@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from benchmarks.plan_scene import HOUR, MINUTE, CommandLog, open_scene
-from benchmarks.plan_watch import ChainSpec, Watch, summarize
+from benchmarks.plans_scene import HOUR, MINUTE, CommandLog, open_scene
+from benchmarks.plans_watch import ChainSpec, Watch, summarize
 from tests.support.handover.scene import Scene
 
 VICTIMS = ("service", "link", "slurmctld")
