@@ -18,6 +18,7 @@ two hours. sacct tells when each link started and ended.
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
@@ -95,6 +96,7 @@ def measure(site: Site, pairs: int, links: int, seed: int) -> dict[str, Any]:
         "first_plans_at_the_kill": planned,
         "live_service_alive_at_the_end": site.is_alive(LIVE.user),
         "all_links_started": is_over,
+        "load_average": [round(number, 1) for number in os.getloadavg()],
     }
 
 
@@ -203,6 +205,7 @@ def _compute_part(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
 
 def show(answer: dict[str, Any]) -> None:
     print(f"\n{answer['slurm']}, clock x{answer['speed']:.0f}, time limit {LIMIT_MIN} min")
+    print(f"the machine's load average at the end: {answer['load_average']}")
     print(f"first plans that stood as the service was killed: {answer['first_plans_at_the_kill']}")
     print(f"the live service was alive at the end: {answer['live_service_alive_at_the_end']}")
     for part, arms in answer["parts"].items():
