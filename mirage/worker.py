@@ -41,7 +41,7 @@ from mirage.services.provision.provision_tick import provision_handovers, reconc
 from mirage.services.reports import wait_statistics
 from mirage.services.reports.periodic_recorder import PeriodicRecorder
 from mirage.store.chains import push_times
-from mirage.store.chains.open_links import list_open_links
+from mirage.store.chains.open_links import list_open_job_ids
 from mirage.store.chains.push_times import PushTimes
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.events import audit
@@ -265,7 +265,7 @@ class Worker:
         """Return the jobs of the queue that carry a mark, with Slurm's full reasons why they
         wait."""
         with self._store.read() as tx:
-            known = frozenset(link.job_id for link in list_open_links(tx, self._cluster_id))
+            known = list_open_job_ids(tx, self._cluster_id)
         return complete_reasons(
             self._cluster, link_sync.list_marked_jobs(queue), known, self._nodes
         )

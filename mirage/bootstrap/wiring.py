@@ -55,12 +55,16 @@ class Service:
     cluster_id: int
 
 
-def build_service(settings: Settings, cluster: Cluster | None = None) -> Service:
-    """Build everything for one cluster. `cluster` defaults to the Slurm that the settings name.
+def build_service(
+    settings: Settings, cluster: Cluster | None = None, store: Store | None = None
+) -> Service:
+    """Build everything for one cluster.
+
+    `cluster` and `store` default to the Slurm and the database that the settings name.
 
     Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
     """
-    store = open_store(settings)
+    store = store or open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
     reached = cluster or build_slurm_client(settings)

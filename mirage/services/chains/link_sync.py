@@ -1,8 +1,9 @@
 """Finds links in Slurm by their marks, and follows them through queue and accounting."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
+from operator import attrgetter
 
 import structlog
 
@@ -24,7 +25,7 @@ from mirage.services.chains.standby_position import GRACE_S, update_position, up
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
 from mirage.store.chains import chains
-from mirage.store.chains.open_links import list_open_links
+from mirage.store.chains.open_links import list_open_links, list_open_links_unseen_since
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -47,6 +48,9 @@ RELEASED = "released by plan"
 SENT_BACK = "SentBack"
 """The hindrance (`Link.hindered`) of a link that once started too early: its first job ended beside
 its predecessor, and a second job waits behind the predecessor."""
+
+_get_shown = attrgetter(*(each.name for each in fields(Link) if each.name != "seen_at"))
+"""What a look may change of a link besides the instant at which it was seen."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
@@ -101,7 +105,7 @@ def sync_links(
             link = update_release(before, predecessor, link, in_queue=not accounting)
             chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
-            if before is not None and replace(before, seen_at=now) == link:
+            if before is not None and _get_shown(before) == _get_shown(link):
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)
@@ -131,7 +135,7 @@ def parse_marks(
 
 def list_missing_jobs(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     """Return the jobs of open links that the queue has not shown for GRACE_S."""
-    return [li.job_id for li in list_open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+    return [li.job_id for li in list_open_links_unseen_since(tx, cluster_id, now - GRACE_S)]
 
 
 def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
@@ -313,7 +317,7 @@ def _update_standing(before: Link | None, predecessor: Link | None, link: Link, 
     """Return the link with its position, its hold and why it waits."""
     link = update_position(before, predecessor, link, job)
     if link.state is not LinkState.ENDED:
-        link = replace(link, held_at=_get_held_at(link, job))
+        link = link.replace(held_at=_get_held_at(link, job))
     other = before is not None and before.job_id != link.job_id and before.start is not None
     if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
         link = replace(link, hindered=SENT_BACK)
@@ -337,13 +341,13 @@ def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
     Slurm gives ReqNodeNotAvail for half of the jobs of a cluster.
     """
     if link.state is not LinkState.PENDING:
-        return replace(link, reason="", planned_start=None)
-    link = replace(link, planned_start=job.planned_start)
+        return link.replace(reason="", planned_start=None)
+    link = link.replace(planned_start=job.planned_start)
     found = pending_reasons.find_hindrance(job.reason)
     if found is None:
-        return replace(link, reason=pending_reasons.trim_reason(job.reason))
+        return link.replace(reason=pending_reasons.trim_reason(job.reason))
     again = before is not None and before.job_id == link.job_id and before.reason == found.word
-    return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
+    return link.replace(reason=found.word, hindered=found.word if again else link.hindered)
 
 
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:

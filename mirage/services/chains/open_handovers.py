@@ -23,10 +23,14 @@ class OpenHandover:
 
 
 def list_open_handovers(
-    tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
+    tx: Transaction, cluster_id: int, *states: ChainState
 ) -> Iterator[OpenHandover]:
-    """Yield the hand-overs of chains in that state whose successor waits or is to be submitted."""
-    live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state is state]
+    """Yield the hand-overs of chains in these states whose successor waits or is to be submitted.
+
+    Those of chains in the first state come first.
+    """
+    live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state in states]
+    live.sort(key=lambda chain: states.index(chain.state))
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     for chain in live:
         yield from list_chain_handovers(chain, by_chain[chain.chain_id])

@@ -22,7 +22,7 @@ def update_position(before: Link | None, predecessor: Link | None, link: Link, j
 
     `before` is the same link at the last look, perhaps with another job.
     """
-    link = replace(link, position=_compute_position(link, predecessor, job))
+    link = link.replace(position=_compute_position(link, predecessor, job))
     known = before if before is not None and before.job_id == link.job_id else None
     return _update_plan(known, predecessor, link, job)
 
@@ -60,8 +60,7 @@ def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: 
     if predecessor is not None:
         minutes = dependency.find_plan_minutes(job.dependency, predecessor.job_id)
         start = predecessor.start
-    return replace(
-        link,
+    return link.replace(
         plan_min=minutes,
         planned_release=None if minutes is None or start is None else start + 60 * minutes,
         planned_by=_find_planner(known, minutes, job),

@@ -47,7 +47,9 @@ def is_push_working(told: PushTimes, now: int) -> bool:
 
 
 def list_running_links(tx: Transaction, cluster_id: int) -> list[Link]:
-    """Return the links that ran at the last look."""
+    """Return the links that ran at the last look; none if no push ever came, as none is missed."""
+    if push_times.read_push_times(tx, cluster_id).last is None:
+        return []
     return list_open_links(tx, cluster_id, LinkState.RUNNING)
 
 

@@ -124,8 +124,7 @@ class DecisionContext:
         self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
         self._touches = decisions.count_moves(tx, links)
-        self._refused_pins = decisions.list_links_ever_refused(tx, links, Action.PIN)
-        self._refused_plans = decisions.list_links_ever_refused(tx, links, Action.PLAN)
+        self._refused_moves = decisions.list_refused_moves(tx, links)
         self.foregone = BaselineCounterfactuals(tx, links)
         self._ordered = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
@@ -161,7 +160,7 @@ class DecisionContext:
         standby, predecessor = handover.standby, handover.predecessor
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
-        barred = _NOT_TAKEN if key in self._refused_plans else ""
+        barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
         if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
         return Planning(
@@ -335,7 +334,7 @@ class DecisionContext:
             snapshot=self._snapshot,
             limits=self._rules.limits,
             touches=self._touches.get((standby.chain_id, standby.index), 0),
-            refused=(standby.chain_id, standby.index) in self._refused_pins,
+            refused=(standby.chain_id, standby.index, Action.PIN) in self._refused_moves,
         )
 
     def _count_free_nodes(self, partition: str) -> int:

@@ -52,10 +52,10 @@ def verify_moves(
         for link in list_open_links(tx, cluster_id, LinkState.PENDING)
         if link.chain_id not in unread and link.seen_at == queue.taken_at
     }
-    for key, row in decisions.find_last_decisions(tx, list(pending)).items():
+    for key, row in decisions.find_last_moves(tx, list(pending), begin).items():
         standby = pending[key]
-        made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
-        if made and row.inputs.get("standby") == standby.job_id and not _is_kept(row, queue):
+        shown = row.action in _SHOWN and row.inputs.get("standby") == standby.job_id
+        if shown and not _is_kept(row, queue):
             _record_lost_move(tx, cluster_id, row, standby, queue.taken_at)
 
 

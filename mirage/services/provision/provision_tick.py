@@ -56,8 +56,9 @@ def provision_handovers(
         unread = list_unread_chains(tx, cluster_id, snapshot.queue)
         open_ones = [
             handover
-            for state in (ChainState.ACTIVE, ChainState.PAUSED)
-            for handover in list_open_handovers(tx, cluster_id, state)
+            for handover in list_open_handovers(
+                tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED
+            )
             if handover.chain.chain_id not in unread
         ]
         before = {one.chain.chain_id: one.chain for one in open_ones}

@@ -2,14 +2,19 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
+    Integer,
     Row,
     Select,
+    Update,
     and_,
+    bindparam,
     func,
     or_,
     select,
@@ -36,7 +41,7 @@ from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import match_links
+from mirage.store.database.link_keys import match_links, pack_links
 from mirage.store.database.time_filter import filter_within
 from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
@@ -127,20 +132,15 @@ def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chai
 
 def find_chains(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
     """Return these chains by id, in one query. Unknown chains are left out."""
-    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
-    found = [build_chain(row) for row in tx.execute(query)]
+    rows = tx.execute(_SELECT_CHAINS, {"chain_ids": list(set(chain_ids))})
+    found = [build_chain(row) for row in rows]
     return {chain.chain_id: chain for chain in found}
 
 
 def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
     """List the chains that are not over, oldest first. `lock` as in `get_chain`."""
-    table = tables.chains
-    query = select(*CHAIN_COLUMNS).where(
-        table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
-    )
-    query = query.with_for_update() if lock else query
-    rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id))
-    return [build_chain(row) for row in rows]
+    query = _LOCK_LIVE_CHAINS if lock else _SELECT_LIVE_CHAINS
+    return [build_chain(row) for row in tx.execute(query, {"cluster_id": cluster_id})]
 
 
 def list_chains(  # noqa: PLR0913 - filters
@@ -201,10 +201,15 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
 def mark_links_seen(tx: Transaction, links: Collection[Link], now: int) -> None:
     """Record that the queue's answer showed these links unchanged."""
     if links:
-        table = tables.links
-        keys = [(link.chain_id, link.index) for link in links]
-        unchanged = match_links(tx, table.c.chain_id, table.c.index, keys)
-        tx.execute(update(table).where(unchanged).values(seen_at=now))
+        unchanged = pack_links((link.chain_id, link.index) for link in links)
+        tx.execute(_mark_seen(tx.dialect.name), {"pairs": unchanged, "now": now})
+
+
+@cache
+def _mark_seen(dialect: str) -> Update:
+    table = tables.links
+    these = match_links(dialect, table.c.chain_id, table.c.index)
+    return update(table).where(these).values(seen_at=bindparam("now"))
 
 
 def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
@@ -214,10 +219,8 @@ def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
 
 def list_links_by_chain(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
     """Return the links of each of these chains, ordered by index, in one query."""
-    table = tables.links
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
-    query = select(*LINK_COLUMNS).where(table.c.chain_id.in_(found))
-    for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).all():
+    for row in tx.execute(_SELECT_LINKS, {"chain_ids": list(found)}).all():
         link = build_link(row)
         found[link.chain_id].append(link)
     return found
@@ -241,32 +244,13 @@ def read_handover_waits(
     that was freed and has started counts although its predecessor still runs. The partition ""
     stands for all partitions, "a,b" for two.
     """
-    before, after = _PREDECESSOR, _SUCCESSOR
-    conditions = [
-        after.c.cluster_id == cluster_id,
-        after.c.start.is_not(None),
-        # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
-        after.c.position != Position.PINNED.value,
-        # Nor has one that was held, or stood before a limit or a maintenance.
-        after.c.hindered == "",
-        or_(after.c.freed_at.is_not(None), before.c.end.is_not(None)),
-        after.c.nodes * _SIZE_FACTOR >= nodes,
-        after.c.nodes <= nodes * _SIZE_FACTOR,
-    ]
+    asked: dict[str, Any] = {"cluster_id": cluster_id, "nodes": nodes, "last": last}
+    query = _SELECT_HANDOVER_WAITS
     if partition:
-        conditions.append(after.c.partition.in_(partition.split(",")))
-    columns = (
-        *(after.c.start, after.c.freed_at, before.c.end, after.c.eligible),
-        *(after.c.nodes, after.c.time_limit_s),
-    )
-    query = (
-        select(*(func.coalesce(c, UNKNOWN) for c in columns))
-        .select_from(after.join(before, _match_predecessor(before, after)))
-        .where(and_(*conditions))
-        .order_by(after.c.start.desc(), after.c.job_id.desc())
-        .limit(last)
-    )
-    rows = np.array([tuple(r) for r in tx.execute(query)], dtype=np.int64).reshape(-1, len(columns))
+        query = _SELECT_PARTITION_HANDOVER_WAITS
+        asked["partitions"] = partition.split(",")
+    found = [tuple(row) for row in tx.execute(query, asked)]
+    rows = np.array(found, dtype=np.int64).reshape(-1, len(_WAIT_COLUMNS))
     start, freed_at, ended, by_slurm, sizes, limits = rows[::-1].T
     eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
     eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
@@ -277,12 +261,8 @@ def read_handover_waits(
 
 def list_handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
     """List the hand-overs that were complete at `since` or later, oldest first."""
-    before, after = _PREDECESSOR, _SUCCESSOR
-    query = _select_handovers(before, after, cluster_id).where(
-        or_(before.c.end >= since, after.c.start >= since)
-    )
-    query = query.order_by(after.c.start, after.c.job_id)
-    return [_build_handover(row) for row in tx.execute(query)]
+    rows = tx.execute(_SELECT_HANDOVERS_SINCE, {"cluster_id": cluster_id, "since": since})
+    return [_build_handover(row) for row in rows]
 
 
 def list_handover_page(
@@ -295,7 +275,7 @@ def list_handover_page(
 ) -> list[HandoverRow]:
     """List complete hand-overs, the last start of a successor first. `after` is the start and job
     id of the last successor of the page before."""
-    before, link = _PREDECESSOR, _SUCCESSOR
+    link = _SUCCESSOR
     equal = {"chain_id": where.chain_id, "partition": where.partition, "account": where.account}
     conditions = [link.c[n] == v for n, v in equal.items() if v]
     if where.user:
@@ -304,14 +284,13 @@ def list_handover_page(
         conditions.append(match_own_chains(where.own))
     if after is not None:
         conditions.append(tuple_(link.c.start, link.c.job_id) < tuple_(*after))
-    query = _select_handovers(before, link, cluster_id).where(
-        *conditions, *filter_within(link.c.start, where)
-    )
+    query = _SELECT_HANDOVERS.where(*conditions, *filter_within(link.c.start, where))
     query = query.order_by(link.c.start.desc(), link.c.job_id.desc()).limit(limit)
-    return [_build_handover(row) for row in tx.execute(query)]
+    return [_build_handover(row) for row in tx.execute(query, {"cluster_id": cluster_id})]
 
 
-def _select_handovers(before: Any, after: Any, cluster_id: int) -> Select[Any]:
+def _select_handovers() -> Select[Any]:
+    before, after = _PREDECESSOR, _SUCCESSOR
     chosen = [
         *(c.label(f"chain_{c.name}") for c in CHAIN_COLUMNS),
         *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
@@ -327,7 +306,7 @@ def _select_handovers(before: Any, after: Any, cluster_id: int) -> Select[Any]:
             )
         )
         .where(
-            after.c.cluster_id == cluster_id,
+            after.c.cluster_id == bindparam("cluster_id"),
             func.coalesce(before.c.end, UNKNOWN) != UNKNOWN,
             after.c.start.is_not(None),
         )
@@ -349,8 +328,15 @@ def _build_handover(row: Row[Any]) -> HandoverRow:
     )
 
 
-# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
 def build_link(row: Sequence[Any]) -> Link:
+    """Build the link of a row, whose values are in the order of LINK_COLUMNS."""
+    return _build_link(tuple(row))
+
+
+# A tick reads most links several times, and a link that has ended at every tick.
+# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
+@lru_cache(maxsize=4096)
+def _build_link(row: tuple[Any, ...]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
     values["state"] = _LINK_STATES[values["state"]]
     values["position"] = _POSITIONS[values["position"]]
@@ -358,3 +344,48 @@ def build_link(row: Sequence[Any]) -> Link:
     for name in _PLANNER_NAMES:
         values[name] = _PLANNERS[values[name]]
     return Link(**values)
+
+
+# Statements of each tick are built once: building one costs more than running it.
+_OF_CLUSTER = tables.chains.c.cluster_id == bindparam("cluster_id")
+_CHAIN_IDS: BindParameter[Any] = bindparam("chain_ids", expanding=True)
+_SELECT_CHAINS = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(_CHAIN_IDS))
+_SELECT_LIVE_CHAINS = (
+    select(*CHAIN_COLUMNS)
+    .where(_OF_CLUSTER, tables.chains.c.state.not_in(OVER))
+    .order_by(tables.chains.c.created_at, tables.chains.c.chain_id)
+)
+_LOCK_LIVE_CHAINS = _SELECT_LIVE_CHAINS.with_for_update()
+_SELECT_LINKS = (
+    select(*LINK_COLUMNS)
+    .where(tables.links.c.chain_id.in_(_CHAIN_IDS))
+    .order_by(tables.links.c.chain_id, tables.links.c.index)
+)
+_SELECT_HANDOVERS = _select_handovers()
+_SELECT_HANDOVERS_SINCE = _SELECT_HANDOVERS.where(
+    or_(_PREDECESSOR.c.end >= bindparam("since"), _SUCCESSOR.c.start >= bindparam("since"))
+).order_by(_SUCCESSOR.c.start, _SUCCESSOR.c.job_id)
+_WAIT_COLUMNS = (
+    *(_SUCCESSOR.c.start, _SUCCESSOR.c.freed_at, _PREDECESSOR.c.end, _SUCCESSOR.c.eligible),
+    *(_SUCCESSOR.c.nodes, _SUCCESSOR.c.time_limit_s),
+)
+_SELECT_HANDOVER_WAITS = (
+    select(*(func.coalesce(column, UNKNOWN) for column in _WAIT_COLUMNS))
+    .select_from(_SUCCESSOR.join(_PREDECESSOR, _match_predecessor(_PREDECESSOR, _SUCCESSOR)))
+    .where(
+        _SUCCESSOR.c.cluster_id == bindparam("cluster_id"),
+        _SUCCESSOR.c.start.is_not(None),
+        # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
+        _SUCCESSOR.c.position != Position.PINNED.value,
+        # Nor has one that was held, or stood before a limit or a maintenance.
+        _SUCCESSOR.c.hindered == "",
+        or_(_SUCCESSOR.c.freed_at.is_not(None), _PREDECESSOR.c.end.is_not(None)),
+        _SUCCESSOR.c.nodes * _SIZE_FACTOR >= bindparam("nodes", type_=Integer),
+        _SUCCESSOR.c.nodes <= bindparam("nodes", type_=Integer) * _SIZE_FACTOR,
+    )
+    .order_by(_SUCCESSOR.c.start.desc(), _SUCCESSOR.c.job_id.desc())
+    .limit(bindparam("last", type_=Integer))
+)
+_SELECT_PARTITION_HANDOVER_WAITS = _SELECT_HANDOVER_WAITS.where(
+    _SUCCESSOR.c.partition.in_(bindparam("partitions", expanding=True))
+)

@@ -13,11 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     RowMapping,
+    Select,
     bindparam,
     func,
     insert,
@@ -31,7 +33,7 @@ from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
 from mirage.store.access.row_access import match_own_chains
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import LinkKey, match_links
+from mirage.store.database.link_keys import LinkKey, match_links, pack_links
 from mirage.store.database.tables import chains, decisions
 from mirage.store.database.time_filter import filter_within
 from mirage.store.events import changes
@@ -186,10 +188,8 @@ def mark_submitted(tx: Transaction, decision_id: int, at: int) -> None:
 
 def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
     """List decisions that were never settled, oldest first: the service ended before the result."""
-    query = select(decisions).where(
-        decisions.c.cluster_id == cluster_id, decisions.c.effect == Effect.INTENDED.value
-    )
-    return [_build_decision(r) for r in tx.execute(query.order_by(decisions.c.id)).mappings()]
+    rows = tx.execute(_SELECT_INTENDED, {"cluster_id": cluster_id}).mappings()
+    return [_build_decision(row) for row in rows]
 
 
 def find_last_decision(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
@@ -198,24 +198,53 @@ def find_last_decision(tx: Transaction, chain_id: ChainId, index: int) -> Decisi
 
 def find_last_decisions(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
     """Return the newest decision of each of these links that has one."""
-    newest = select(func.max(decisions.c.id)).where(_match_decisions(tx, links))
-    newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
-    query = select(decisions).where(decisions.c.id.in_(newest))
-    rows = (_build_decision(r) for r in tx.execute(query).mappings())
+    if not links:
+        return {}
+    query = _select_last_decisions(tx.dialect.name)
+    found = tx.execute(query, {"pairs": pack_links(links)}).mappings()
+    rows = (_build_decision(row) for row in found)
     return {(row.chain_id, row.index): row for row in rows}
 
 
-def _match_decisions(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement[bool]:
-    return match_links(tx, decisions.c.chain_id, decisions.c.index, links)
+@cache
+def _select_last_decisions(dialect: str) -> Select[Any]:
+    newest = select(func.max(decisions.c.id)).where(_match_decisions(dialect))
+    newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
+    return select(decisions).where(decisions.c.id.in_(newest))
+
+
+def _match_decisions(dialect: str) -> ColumnElement[bool]:
+    return match_links(dialect, decisions.c.chain_id, decisions.c.index)
+
+
+def find_last_moves(
+    tx: Transaction, links: Sequence[LinkKey], since: int
+) -> dict[LinkKey, DecisionRow]:
+    """Return the newest decisions of these links that are moves Slurm took at `since` or later."""
+    asked = {"pairs": pack_links(links), "since": since}
+    found = tx.execute(_select_last_moves(tx.dialect.name), asked).mappings()
+    rows = (_build_decision(row) for row in found)
+    return {(row.chain_id, row.index): row for row in rows}
+
+
+@cache
+def _select_last_moves(dialect: str) -> Select[Any]:
+    taken = decisions.c.effect == Effect.DONE.value
+    return _select_last_decisions(dialect).where(taken, decisions.c.at >= bindparam("since"))
 
 
 def count_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
     """Count how often Slurm was told to move each link's standby, or may have been told."""
+    rows = tx.execute(_count_moves(tx.dialect.name), {"pairs": pack_links(links)})
+    return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
+
+
+@cache
+def _count_moves(dialect: str) -> Select[Any]:
     told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
     query = select(decisions.c.chain_id, decisions.c.index, func.count())
-    query = query.where(_match_decisions(tx, links), told)
-    rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
-    return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
+    query = query.where(_match_decisions(dialect), told)
+    return query.group_by(decisions.c.chain_id, decisions.c.index)
 
 
 def list_links_refused_since(
@@ -223,25 +252,23 @@ def list_links_refused_since(
 ) -> set[tuple[ChainId, int]]:
     """Return links (chain, index) whose move Slurm refused at `since` or later. Pins and plans do
     not count, as a standby stays as it was without them."""
-    query = select(decisions.c.chain_id, decisions.c.index).where(
-        decisions.c.cluster_id == cluster_id,
-        decisions.c.effect == Effect.REFUSED.value,
-        decisions.c.action.not_in((Action.PIN.value, Action.PLAN.value)),
-        decisions.c.at >= since,
-    )
-    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+    rows = tx.execute(_SELECT_REFUSED, {"cluster_id": cluster_id, "since": since})
+    return {(ChainId(chain_id), index) for chain_id, index in rows}
 
 
-def list_links_ever_refused(
-    tx: Transaction, links: Sequence[LinkKey], action: Action
-) -> set[LinkKey]:
-    """Return those of these links for whose standby Slurm has ever refused this move."""
-    query = select(decisions.c.chain_id, decisions.c.index).where(
-        _match_decisions(tx, links),
-        decisions.c.effect == Effect.REFUSED.value,
-        decisions.c.action == action.value,
-    )
-    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+def list_refused_moves(
+    tx: Transaction, links: Sequence[LinkKey]
+) -> set[tuple[ChainId, int, Action]]:
+    """Return the moves (chain, index, action) that Slurm has ever refused for these links."""
+    rows = tx.execute(_select_refused_moves(tx.dialect.name), {"pairs": pack_links(links)})
+    return {(ChainId(chain_id), index, Action(action)) for chain_id, index, action in rows}
+
+
+@cache
+def _select_refused_moves(dialect: str) -> Select[Any]:
+    refused = decisions.c.effect == Effect.REFUSED.value
+    query = select(decisions.c.chain_id, decisions.c.index, decisions.c.action).distinct()
+    return query.where(_match_decisions(dialect), refused)
 
 
 def list_decisions(  # noqa: PLR0913 - filters
@@ -345,3 +372,18 @@ def _build_decision(row: RowMapping) -> DecisionRow:
         submitted_at=row["submitted_at"],
         release_at=row["release_at"],
     )
+
+
+# Statements of each tick are built once: building one costs more than running it.
+_OF_CLUSTER = decisions.c.cluster_id == bindparam("cluster_id")
+_SELECT_INTENDED = (
+    select(decisions)
+    .where(_OF_CLUSTER, decisions.c.effect == Effect.INTENDED.value)
+    .order_by(decisions.c.id)
+)
+_SELECT_REFUSED = select(decisions.c.chain_id, decisions.c.index).where(
+    _OF_CLUSTER,
+    decisions.c.effect == Effect.REFUSED.value,
+    decisions.c.action.not_in((Action.PIN.value, Action.PLAN.value)),
+    decisions.c.at >= bindparam("since"),
+)

@@ -7,11 +7,13 @@ It reads both as rows and as sums.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from operator import add, attrgetter
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Delete,
     Select,
     and_,
     delete,
@@ -27,7 +29,7 @@ from mirage.domain.access.caller import NOBODY_UID, OwnRows
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import DAY_S
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import LinkKey, match_links
+from mirage.store.database.link_keys import LinkKey, match_links, pack_links
 from mirage.store.database.read_model_tables import outcomes, policy_outcomes, would_free
 from mirage.store.database.upsert import put_rows
 
@@ -148,11 +150,17 @@ def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -
     """Store the outcomes. A stored outcome is replaced, as accounting may correct it."""
     values = [_build_values(cluster_id, row) for row in rows]
     put_rows(tx, outcomes, values, key=["chain_id", "index"])
-    table = policy_outcomes.c
-    stored = [(row.chain_id, row.index) for row in rows]
-    tx.execute(delete(policy_outcomes).where(match_links(tx, table.chain_id, table.index, stored)))
+    if rows:
+        stored = pack_links((row.chain_id, row.index) for row in rows)
+        tx.execute(_drop_policy_outcomes(tx.dialect.name), {"pairs": stored})
     under = [_build_policy_values(row, policy) for row in rows for policy in row.under]
     put_rows(tx, policy_outcomes, under, key=["chain_id", "index", "policy"])
+
+
+@cache
+def _drop_policy_outcomes(dialect: str) -> Delete:
+    table = policy_outcomes.c
+    return delete(policy_outcomes).where(match_links(dialect, table.chain_id, table.index))
 
 
 def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
@@ -292,10 +300,13 @@ def list_would_free(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, 
     A policy that would not release a standby has no entry for it.
     """
     found: dict[LinkKey, dict[str, int]] = {}
-    query = select(would_free).where(
-        match_links(tx, would_free.c.chain_id, would_free.c.index, links)
-    )
-    for row in tx.execute(query).mappings():
+    query = _select_would_free(tx.dialect.name)
+    for row in tx.execute(query, {"pairs": pack_links(links)}).mappings():
         key = (ChainId(row["chain_id"]), int(row["index"]))
         found.setdefault(key, {})[row["policy"]] = row["at"]
     return found
+
+
+@cache
+def _select_would_free(dialect: str) -> Select[Any]:
+    return select(would_free).where(match_links(dialect, would_free.c.chain_id, would_free.c.index))

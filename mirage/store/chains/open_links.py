@@ -1,8 +1,9 @@
 """Reads links that have not ended. A tick asks about these alone, however many have ended."""
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import Select, and_, bindparam, or_, select
 
 from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
+from mirage.domain.job import JobId
 from mirage.store.chains.chains import LINK_COLUMNS, OVER, build_link
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, links
@@ -15,17 +16,20 @@ def list_open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> lis
 
     `states`: only the links that are in one of them.
     """
-    query = (
-        select(*LINK_COLUMNS)
-        .join(chains, chains.c.chain_id == links.c.chain_id)
-        .where(
-            links.c.cluster_id == cluster_id,
-            links.c.state.in_(state.value for state in states or _OPEN),
-            chains.c.state.not_in(OVER),
-        )
-    )
-    rows = tx.execute(query.order_by(links.c.chain_id, links.c.index)).all()
-    return [build_link(row) for row in rows]
+    asked = {"cluster_id": cluster_id, "states": [state.value for state in states or _OPEN]}
+    return [build_link(row) for row in tx.execute(_SELECT_OPEN, asked).all()]
+
+
+def list_open_links_unseen_since(tx: Transaction, cluster_id: int, at: int) -> list[Link]:
+    """Return the open links of live chains that no answer of Slurm has shown since `at`."""
+    asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN], "at": at}
+    return [build_link(row) for row in tx.execute(_SELECT_UNSEEN, asked).all()]
+
+
+def list_open_job_ids(tx: Transaction, cluster_id: int) -> frozenset[JobId]:
+    """Return the jobs of the open links of live chains."""
+    asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN]}
+    return frozenset(map(JobId, tx.scalars(_SELECT_OPEN_JOBS, asked)))
 
 
 def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
@@ -40,17 +44,39 @@ def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, in
 
 def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:
     """Return live chains in which a link runs while a later link runs or was made eligible."""
+    return [ChainId(found) for found in tx.scalars(_SELECT_OVERLAPPING, {"cluster_id": cluster_id})]
+
+
+def _select_overlapping() -> Select[str]:
     before, after = links.alias("before"), links.alias("after")
     later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)
-    query = (
+    return (
         select(before.c.chain_id)
         .join(chains, chains.c.chain_id == before.c.chain_id)
         .join(after, later)
         .where(
-            before.c.cluster_id == cluster_id,
+            before.c.cluster_id == bindparam("cluster_id"),
             before.c.state == LinkState.RUNNING.value,
             chains.c.state.not_in(OVER),
             or_(after.c.state == LinkState.RUNNING.value, after.c.freed_at.is_not(None)),
         )
+        .distinct()
     )
-    return [ChainId(found) for found in tx.scalars(query.distinct())]
+
+
+# Built once: a tick asks several times, and building a statement costs more than running it.
+_CONDITIONS = (
+    links.c.cluster_id == bindparam("cluster_id"),
+    links.c.state.in_(bindparam("states", expanding=True)),
+    chains.c.state.not_in(OVER),
+)
+_OF_CHAIN = chains.c.chain_id == links.c.chain_id
+_SELECT_OPEN = (
+    select(*LINK_COLUMNS)
+    .join(chains, _OF_CHAIN)
+    .where(*_CONDITIONS)
+    .order_by(links.c.chain_id, links.c.index)
+)
+_SELECT_UNSEEN = _SELECT_OPEN.where(links.c.seen_at < bindparam("at"))
+_SELECT_OPEN_JOBS = select(links.c.job_id).join(chains, _OF_CHAIN).where(*_CONDITIONS)
+_SELECT_OVERLAPPING = _select_overlapping()

@@ -5,12 +5,16 @@ docs/reference/chains.md, completions, describes them.
 
 from typing import NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from mirage.domain.chain import LinkState
 from mirage.domain.job import JobId
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, links
+
+_SELECT_TIMES = select(
+    clusters.c.pushed_at, clusters.c.pushed_link_at, clusters.c.push_missed_at
+).where(clusters.c.id == bindparam("cluster_id"))
 
 
 class PushTimes(NamedTuple):
@@ -48,9 +52,7 @@ def is_open_link(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
 
 
 def read_push_times(tx: Transaction, cluster_id: int) -> PushTimes:
-    query = select(clusters.c.pushed_at, clusters.c.pushed_link_at, clusters.c.push_missed_at)
-    row = tx.execute(query.where(clusters.c.id == cluster_id)).one()
-    return PushTimes(*row)
+    return PushTimes(*tx.execute(_SELECT_TIMES, {"cluster_id": cluster_id}).one())
 
 
 def has_push(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:

@@ -14,7 +14,11 @@ from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
 from mirage.store.database.upsert import put_row
 
-_OVER = tuple(s.value for s in ChainState if s.is_over)
+_CHAINS, _KEPT = tables.chains.c, tables.recipes.c
+_IS_OVER = _CHAINS.state.in_(tuple(s.value for s in ChainState if s.is_over))
+_DROP_ENDED = delete(tables.recipes).where(
+    exists().where(_CHAINS.chain_id == _KEPT.chain_id, or_(_IS_OVER, _CHAINS.uid != _KEPT.uid))
+)
 
 
 class StoredRecipe(NamedTuple):
@@ -37,6 +41,4 @@ def find_recipe(tx: Transaction, chain_id: ChainId) -> StoredRecipe | None:
 
 def drop_ended_recipes(tx: Transaction) -> None:
     """Delete the recipes of chains that are over, or that turned out to belong to another user."""
-    chains, kept = tables.chains, tables.recipes
-    ended = or_(chains.c.state.in_(_OVER), chains.c.uid != kept.c.uid)
-    tx.execute(delete(kept).where(exists().where(chains.c.chain_id == kept.c.chain_id, ended)))
+    tx.execute(_DROP_ENDED)

@@ -53,9 +53,11 @@ _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 class Store:
     """One database. `url`: `sqlite:////var/lib/mirage/mirage.db` or `postgresql://host/name`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, durable: bool = True) -> None:
+        """`durable`: what is committed survives a power cut. A demo does without on SQLite: its
+        commits need not wait for the disk."""
         self._url = parse_url(url)
-        self._engine = make_engine(self._url)
+        self._engine = make_engine(self._url, durable=durable)
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
@@ -154,14 +156,17 @@ def parse_url(url: str) -> URL:
     )
 
 
-def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
-    """Make the engine of a URL. Migrations set `foreign_keys=False`: on SQLite they rebuild a table
-    by dropping the old one, which with foreign keys would delete the rows that refer to it."""
+def make_engine(url: URL, *, foreign_keys: bool = True, durable: bool = True) -> Engine:
+    """Make the engine of a URL. `durable` is as in `Store`.
+
+    Migrations set `foreign_keys=False`: on SQLite they rebuild a table by dropping the old one,
+    which with foreign keys would delete the rows that refer to it.
+    """
     if url.get_backend_name() == _SQLITE:
         engine = create_engine(
             url, json_serializer=_serialize_json, connect_args={"timeout": BUSY_S}, **_POOL
         )
-        _configure_sqlite(engine, foreign_keys=foreign_keys)
+        _configure_sqlite(engine, foreign_keys=foreign_keys, durable=durable)
         return engine
     try:
         return create_engine(
@@ -177,7 +182,7 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         ) from error
 
 
-def _configure_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
+def _configure_sqlite(engine: Engine, *, foreign_keys: bool, durable: bool) -> None:
     """Begin transactions here, since Python's driver begins them too late."""
 
     @event.listens_for(engine, "connect")
@@ -185,13 +190,15 @@ def _configure_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
         # An intention must be on disk before Slurm is told, so not NORMAL.
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
     @event.listens_for(engine, "begin")
     def on_begin(tx: Connection) -> None:
         read_only = tx.get_execution_options().get(_READ_ONLY, False)
-        tx.exec_driver_sql(f"PRAGMA query_only = {'ON' if read_only else 'OFF'}")
+        if tx.info.get(_READ_ONLY) is not read_only:
+            tx.exec_driver_sql(f"PRAGMA query_only = {'ON' if read_only else 'OFF'}")
+            tx.info[_READ_ONLY] = read_only
         # IMMEDIATE takes the write lock now: a reader that turns writer cannot wait for it.
         tx.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 

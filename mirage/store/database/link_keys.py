@@ -7,10 +7,9 @@ reason to read the whole index.
 import json
 from collections.abc import Iterable
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Text, select, text, tuple_
+from sqlalchemy import BigInteger, Column, ColumnElement, Text, bindparam, select, text, tuple_
 
 from mirage.domain.chain import ChainId
-from mirage.store.database.engine import Transaction
 
 LinkKey = tuple[ChainId, int]
 """A chain's id and a link's index."""
@@ -25,11 +24,18 @@ _POSTGRESQL = (
 )
 
 
-def match_links(
-    tx: Transaction, chain_id: Column[str], index: Column[int], links: Iterable[LinkKey]
-) -> ColumnElement[bool]:
-    """Return the condition that (`chain_id`, `index`) is one of `links`."""
-    words = _SQLITE if tx.dialect.name == "sqlite" else _POSTGRESQL
-    named = text(words).bindparams(pairs=json.dumps(list(links)))
+def match_links(dialect: str, chain_id: Column[str], index: Column[int]) -> ColumnElement[bool]:
+    """Return the condition that (`chain_id`, `index`) is one of the links in the parameter `pairs`.
+
+    `dialect` is that of the transaction. `pack_links` makes the parameter. So a statement with the
+    condition can be built once and run often.
+    """
+    words = _SQLITE if dialect == "sqlite" else _POSTGRESQL
+    named = text(words).bindparams(bindparam("pairs", type_=Text))
     wanted = named.columns(chain_id=Text, index=BigInteger).subquery("wanted")
     return tuple_(chain_id, index).in_(select(wanted.c.chain_id, wanted.c.index))
+
+
+def pack_links(links: Iterable[LinkKey]) -> str:
+    """Return the value of the parameter `pairs` of a statement with `match_links`."""
+    return json.dumps(list(links))

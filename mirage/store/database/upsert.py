@@ -13,10 +13,11 @@ Insert = sqlite.Insert | postgresql.Insert
 
 
 def build_insert(tx: Transaction, table: Table) -> Insert:
-    return _build_dialect_insert(tx.dialect.name, table)
+    return build_dialect_insert(tx.dialect.name, table)
 
 
-def _build_dialect_insert(dialect: str, table: Table) -> Insert:
+def build_dialect_insert(dialect: str, table: Table) -> Insert:
+    """Build the statement without a transaction, for one that is built once and run often."""
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
@@ -42,7 +43,7 @@ def _build_upsert(
     dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]
 ) -> Insert:
     """Build a statement and keep it, as building it costs more than running it."""
-    statement = _build_dialect_insert(dialect, table)
+    statement = build_dialect_insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changes)
 

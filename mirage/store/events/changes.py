@@ -9,15 +9,17 @@ row longer than a commit takes, and as the last lock of all it closes no circle.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy import insert as plain_insert
+from sqlalchemy.sql.dml import ReturningInsert
 
 from mirage.domain.chain import ChainId
 from mirage.store.database.engine import Transaction, run_before_commit
 from mirage.store.database.tables import change_counts as counts
 from mirage.store.database.tables import changes as table
-from mirage.store.database.upsert import build_insert
+from mirage.store.database.upsert import build_dialect_insert
 
 MANY = 50
 """If more chains than this change at once, their ids are not kept, and readers reload all
@@ -82,11 +84,19 @@ def _write_changes(tx: Transaction) -> None:
 
 def _take_numbers(tx: Transaction, cluster_id: int, more: int) -> int:
     """Take `more` numbers and return the newest one."""
-    statement = build_insert(tx, counts).values(cluster_id=cluster_id, newest=more)
-    taken = statement.on_conflict_do_update(
-        index_elements=["cluster_id"], set_={"newest": counts.c.newest + more}
-    ).returning(counts.c.newest)
-    return int(tx.execute(taken).scalar_one())
+    asked = {"cluster_id": cluster_id, "newest": more, "more": more}
+    return int(tx.execute(_build_taking(tx.dialect.name), asked).scalar_one())
+
+
+@cache
+def _build_taking(dialect: str) -> ReturningInsert[int]:
+    return (
+        build_dialect_insert(dialect, counts)
+        .on_conflict_do_update(
+            index_elements=["cluster_id"], set_={"newest": counts.c.newest + bindparam("more")}
+        )
+        .returning(counts.c.newest)
+    )
 
 
 def read_newest_seq(tx: Transaction, cluster_id: int) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, and_, delete, func, or_, select, tuple_
+from sqlalchemy import Integer, RowMapping, and_, bindparam, delete, func, or_, select, tuple_
 
 from mirage.domain.job import JobId
 from mirage.store.database.engine import Transaction
@@ -58,6 +58,23 @@ class JobForecastOutcome:
     wait_s: int | None
 
 
+_IS_SAME = and_(*(foretold.c[n] == jobs.c[n] for n in ("cluster_id", "job_id", "submit")))
+_SELECT_OUTCOMES = (
+    select(
+        *(foretold.c[n] for n in ("job_id", "submit", "partition")),
+        *(foretold.c[n] for n in ("quantiles_s", "slurm_wait_s")),
+        build_waited_s().label("waited_s"),
+    )
+    .select_from(foretold.join(jobs, _IS_SAME))
+    .where(
+        foretold.c.cluster_id == bindparam("cluster_id"),
+        or_(jobs.c.start.is_not(None), build_never_ran()),
+    )
+    .order_by(foretold.c.submit, foretold.c.job_id)
+    .limit(bindparam("limit", type_=Integer))
+)
+
+
 def add_forecasts(tx: Transaction, cluster_id: int, news: Sequence[JobForecast]) -> None:
     """Store forecasts. A new forecast of a job replaces the old one."""
     rows = [
@@ -78,22 +95,8 @@ def list_outcomes(
     tx: Transaction, cluster_id: int, limit: int = _CHUNK
 ) -> list[JobForecastOutcome]:
     """List the forecasts whose job has started, or ended without a start, oldest first."""
-    same = and_(*(foretold.c[n] == jobs.c[n] for n in ("cluster_id", "job_id", "submit")))
-    query = (
-        select(
-            *(foretold.c[n] for n in ("job_id", "submit", "partition")),
-            *(foretold.c[n] for n in ("quantiles_s", "slurm_wait_s")),
-            build_waited_s().label("waited_s"),
-        )
-        .select_from(foretold.join(jobs, same))
-        .where(
-            foretold.c.cluster_id == cluster_id,
-            or_(jobs.c.start.is_not(None), build_never_ran()),
-        )
-        .order_by(foretold.c.submit, foretold.c.job_id)
-        .limit(limit)
-    )
-    return [_build_outcome(row) for row in tx.execute(query).mappings()]
+    rows = tx.execute(_SELECT_OUTCOMES, {"cluster_id": cluster_id, "limit": limit}).mappings()
+    return [_build_outcome(row) for row in rows]
 
 
 def _build_outcome(row: RowMapping) -> JobForecastOutcome:

@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import Integer, Row, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 
 from mirage.domain.access.caller import OwnRows
@@ -117,17 +117,12 @@ def read_waits(
 
     "" is all partitions, "a,b" is two.
     """
-    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before]
+    asked: dict[str, Any] = {"cluster_id": cluster_id, "before": before, "last": last}
+    query = _SELECT_WAITS
     if partition:
-        conditions.append(jobs.c.partition.in_(partition.split(",")))
-    limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
-    query = (
-        select(jobs.c.start, build_waited_s(), jobs.c.nodes, limit_s)
-        .where(*conditions)
-        .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
-        .limit(last)
-    )
-    found = chain.from_iterable(tx.execute(query).all())
+        query = _SELECT_PARTITION_WAITS
+        asked["partitions"] = partition.split(",")
+    found = chain.from_iterable(tx.execute(query, asked).all())
     rows = np.fromiter(found, dtype=np.int64).reshape(-1, 4)
     start, wait_s, nodes, time_limit_s = rows[::-1].T
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
@@ -334,4 +329,16 @@ _UPDATE = (
     update(jobs)
     .where(*(jobs.c[n] == bindparam(f"new_{n}") for n in _KEY_COLUMNS))
     .values({n: bindparam(f"new_{n}") for n in _FIELDS if n not in _KEY_COLUMNS})
+)
+_SELECT_WAITS = (
+    select(
+        *(jobs.c.start, build_waited_s(), jobs.c.nodes),
+        func.coalesce(jobs.c.time_limit_s, UNKNOWN),
+    )
+    .where(jobs.c.cluster_id == bindparam("cluster_id"), jobs.c.start <= bindparam("before"))
+    .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
+    .limit(bindparam("last", type_=Integer))
+)
+_SELECT_PARTITION_WAITS = _SELECT_WAITS.where(
+    jobs.c.partition.in_(bindparam("partitions", expanding=True))
 )

@@ -4,7 +4,7 @@ month."""
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ _EMPTY = Queue.from_jobs(0, [])
 _COLUMNS = tuple(f.name for f in fields(Queue) if f.name not in {"taken_at", "unread"})
 
 
+_NODE_FIELDS = tuple(f.name for f in fields(Node))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
     taken_at: int
@@ -49,10 +52,14 @@ def add_snapshot(
         "taken_at": queue.taken_at,
         "features": dict(features),
         "queue": _pack_json({n: getattr(queue, n).tolist() for n in _COLUMNS}),
-        "nodes": None if nodes is None else _pack_json([asdict(n) for n in nodes]),
+        "nodes": None if nodes is None else _pack_json([_build_node_values(n) for n in nodes]),
     }
     if put_row_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"]):
         changes.record_change(tx, cluster_id, Topic.QUEUE)
+
+
+def _build_node_values(node: Node) -> dict[str, Any]:
+    return {name: getattr(node, name) for name in _NODE_FIELDS}
 
 
 def find_latest_snapshot(tx: Transaction, cluster_id: int) -> SnapshotRow | None:

@@ -3,11 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import kill_switches, limits
 from mirage.store.database.upsert import put_row, put_row_if_absent
+
+_SELECT_PULLED = (
+    select(kill_switches)
+    .where(kill_switches.c.cluster_id == bindparam("cluster_id"))
+    .order_by(kill_switches.c.pulled_at, kill_switches.c.way)
+)
+_SELECT_LIMITS = select(limits).where(limits.c.cluster_id == bindparam("cluster_id"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +30,7 @@ class PulledSwitch:
 
 def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]:
     """List the pulled kill switches, earliest first."""
-    query = select(kill_switches).where(kill_switches.c.cluster_id == cluster_id)
-    rows = tx.execute(query.order_by(kill_switches.c.pulled_at, kill_switches.c.way))
+    rows = tx.execute(_SELECT_PULLED, {"cluster_id": cluster_id})
     return [
         PulledSwitch(way=row.way, by=row.pulled_by, at=row.pulled_at, stopped=tuple(row.stopped))
         for row in rows
@@ -59,7 +65,7 @@ class LimitOverride:
 
 def list_limit_overrides(tx: Transaction, cluster_id: int) -> Mapping[str, LimitOverride]:
     """Return the limit overrides, by name."""
-    rows = tx.execute(select(limits).where(limits.c.cluster_id == cluster_id))
+    rows = tx.execute(_SELECT_LIMITS, {"cluster_id": cluster_id})
     return {row.name: LimitOverride(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
 
 

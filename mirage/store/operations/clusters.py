@@ -1,15 +1,21 @@
 """Stores clusters: names, modes, and the lease of the worker that acts on a cluster."""
 
 from collections.abc import Mapping
+from functools import cache
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from mirage.domain.decision import Mode
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import clusters, leases, partition_modes
-from mirage.store.database.upsert import build_insert, put_row, put_row_if_absent
+from mirage.store.database.upsert import build_dialect_insert, put_row, put_row_if_absent
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
+
+_SELECT_MODES = select(partition_modes.c.partition, partition_modes.c.mode).where(
+    partition_modes.c.cluster_id == bindparam("cluster_id")
+)
 
 
 def ensure_cluster(tx: Transaction, name: str) -> int:
@@ -54,10 +60,8 @@ def get_mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
 
 def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     """Return the cluster's mode under "", and the mode of each partition that has its own."""
-    query = select(partition_modes.c.partition, partition_modes.c.mode).where(
-        partition_modes.c.cluster_id == cluster_id
-    )
-    own = {row.partition: Mode(row.mode) for row in tx.execute(query)}
+    rows = tx.execute(_SELECT_MODES, {"cluster_id": cluster_id})
+    own = {row.partition: Mode(row.mode) for row in rows}
     return {"": Mode.SHADOW} | own
 
 
@@ -90,15 +94,20 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
     Returns whether the holder has it. This is one statement, so only one of two workers gets the
     lease.
     """
-    statement = build_insert(tx, leases).values(
-        cluster_id=cluster_id, holder=holder, until=now + ttl_s
-    )
-    taken = statement.on_conflict_do_update(
+    asked = {"cluster_id": cluster_id, "holder": holder, "until": now + ttl_s, "now": now}
+    return tx.execute(_build_lease(tx.dialect.name), asked).first() is not None
+
+
+@cache
+def _build_lease(dialect: str) -> ReturningInsert[str]:
+    statement = build_dialect_insert(dialect, leases)
+    new = statement.excluded
+    is_free = or_(leases.c.until <= bindparam("now"), leases.c.holder == new.holder)
+    return statement.on_conflict_do_update(
         index_elements=["cluster_id"],
-        set_={"holder": statement.excluded.holder, "until": statement.excluded.until},
-        where=or_(leases.c.until <= now, leases.c.holder == holder),
+        set_={"holder": new.holder, "until": new.until},
+        where=is_free,
     ).returning(leases.c.holder)
-    return tx.execute(taken).first() is not None
 
 
 def read_lease_end(tx: Transaction, cluster_id: int) -> int | None:

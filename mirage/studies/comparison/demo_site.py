@@ -25,6 +25,7 @@ from mirage.policy import registry
 from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import TwinCache
+from mirage.store.database.engine import Store
 from mirage.studies.comparison.policy_comparison import (
     ComparisonPlan,
     ComparisonProgress,
@@ -74,7 +75,8 @@ class DemoSite:
             }
         )
         wiring.upgrade_database(settings)
-        return cls(wiring.build_service(settings, world), world)
+        store = Store(settings.database_url, durable=False)
+        return cls(wiring.build_service(settings, world, store), world)
 
     @contextmanager
     def serve_api(self, port: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from mirage.domain.chain import Chain, ChainId
 from mirage.domain.decision import Mode
@@ -124,6 +124,20 @@ def test_sqlite_is_in_wal_mode_and_durable(tmp_path: Path) -> None:
         assert tx.scalar(text("PRAGMA journal_mode")) == "wal"
         assert tx.scalar(text("PRAGMA synchronous")) == 2
         assert tx.scalar(text("PRAGMA foreign_keys")) == 1
+
+
+def test_a_demos_commits_do_not_wait_for_the_disk(tmp_path: Path) -> None:
+    with closing(Store(f"sqlite:///{tmp_path}/m.db", durable=False)) as store, store.read() as tx:
+        assert tx.scalar(text("PRAGMA synchronous")) == 0
+
+
+def test_one_connection_reads_and_writes_in_turn(tmp_path: Path) -> None:
+    with closing(Store(f"sqlite:///{tmp_path}/m.db")) as store:
+        for _ in range(2):
+            with store.begin() as tx:
+                tx.execute(text("CREATE TABLE IF NOT EXISTS t (n)"))
+            with store.read() as tx, pytest.raises(OperationalError, match="readonly"):
+                tx.execute(text("INSERT INTO t VALUES (1)"))
 
 
 def test_missing_directory_is_said(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import list_open_links, list_overlapping_chains
 from mirage.store.database.engine import Store, Transaction
-from mirage.store.database.link_keys import LinkKey, match_links
+from mirage.store.database.link_keys import LinkKey, match_links, pack_links
 from mirage.store.database.tables import links
 from tests.support.chains import make_chain, make_link
 
@@ -65,13 +65,8 @@ def test_more_pairs_than_a_statement_has_parameters_are_asked_about_at_once(
     with store.begin() as tx:
         put(tx, cluster_id, "chain-1", RUNNING, PENDING)
         put(tx, cluster_id, "chain-2", ENDED, RUNNING)
-        wanted = match_links(tx, links.c.chain_id, links.c.index, asked)
-        found = {
-            tuple(pair)
-            for pair in tx.execute(select(links.c.chain_id, links.c.index).where(wanted))
-        }
-        none = tx.execute(
-            links.select().where(match_links(tx, links.c.chain_id, links.c.index, []))
-        )
-        assert none.all() == []
+        wanted = match_links(tx.dialect.name, links.c.chain_id, links.c.index)
+        query = select(links.c.chain_id, links.c.index).where(wanted)
+        found = {tuple(pair) for pair in tx.execute(query, {"pairs": pack_links(asked)})}
+        assert tx.execute(query, {"pairs": pack_links([])}).all() == []
     assert found == {("chain-1", 1), ("chain-2", 2)}
