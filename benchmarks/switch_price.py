@@ -19,9 +19,8 @@ from benchmarks.validation_windows import WINDOWS
 
 PRICE = 0.05
 JUDGED = ("ls6-1", "ls6-8", "theta-128")
-POLICIES = ("reactive", "switch-quantile", "quantile", "planned-quantile")
-"""Plain Slurm; the rule at the worked-out price; the rule at PRICE; links that plan by themselves
-at PRICE."""
+POLICIES = ("reactive", "switch-quantile", "quantile")
+"""Plain Slurm; the rule at the worked-out price; the rule at PRICE."""
 
 
 def evaluate_window(folder: Path, window: str) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def evaluate_tables(
     The figures are interruption, overlap, cost and the gap closed. A gap closed of 0 is plain Slurm
     (reactive), 1 is the best choice in hindsight (oracle). Each policy decides at every instant of
     the tables from what was known then. planned-quantile is what links plan by themselves without a
-    service, not bounded by max-overlap. switch-quantile is the rule quantile at the default price
-    of a switch chain. The load classes go by reactive's interruption: light up to 2 h, medium up
-    to 12 h, heavy above 12 h. The 95 % intervals resample whole days. docs/reference/episodes.md
+    service, bounded by the default max-overlap. switch-quantile is the rule quantile at the default
+    price of a switch chain. The load classes go by reactive's interruption: light up to 2 h, medium
+    up to 12 h, heavy above 12 h. The 95 % intervals resample whole days. docs/reference/episodes.md
     has the definitions.
     """
     paths, names = _split_paths_and_policies(words, policies or [])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.chain import get_default_overlap_s
 from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
@@ -70,8 +71,9 @@ def run_own_plan(
     """Choose the first instant at or after the release that the running link has planned by itself.
 
     The link plans by the rule when it starts, and twice more at most, as
-    slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. `told` is
-    called with each hand-over decided.
+    slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The lead is
+    at most the default max-overlap of the time limit plus the p10 of the wait. `told` is called
+    with each hand-over decided.
     """
     return _PolicyRun(table, rule, overlap_price).choose_planned_instants(told)
 
@@ -145,8 +147,14 @@ class _PolicyRun:
     def _plan_release(self, i: int, k: int, now: int) -> int:
         """Return the release that the link would plan now: its own end where nothing is known."""
         start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
-        at = self._policy.decide(self._build_view(i, k, now)).release_at
-        if at is None or end - at < OWN_LEAST_LEAD_S:
+        decision = self._policy.decide(self._build_view(i, k, now))
+        if decision.release_at is None:
+            return end
+        forecast = decision.forecast
+        least_wait_s = 0 if forecast is None else int(forecast.p10_s or 0)
+        most_s = get_default_overlap_s(self._table.about.time_limit_s) + least_wait_s
+        at = max(decision.release_at, end - most_s)
+        if end - at < OWN_LEAST_LEAD_S:
             return end
         # Slurm counts whole minutes after the start: rounded up, and one at least.
         return start + MINUTE_S * max(1, -((start - at) // MINUTE_S))

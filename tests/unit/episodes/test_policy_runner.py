@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Action, Decision, PolicyView
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import POLICIES
@@ -70,20 +70,27 @@ class Timed(SimplePolicy):
 
     name = "timed"
 
-    def __init__(self, *leads_s: int | None) -> None:
+    def __init__(self, *leads_s: int | None, least_wait_s: int) -> None:
         self._leads_s = list(leads_s)
+        self._forecast = Forecast(p50_s=3600, p10_s=least_wait_s)
         self.asked: list[int] = []
 
     def decide(self, view: PolicyView) -> Decision:
         self.asked.append(view.predecessor_end - view.now)
         lead_s = self._leads_s.pop(0) if len(self._leads_s) > 1 else self._leads_s[0]
         at = None if lead_s is None else view.predecessor_end - lead_s
-        return Decision(action=Action.WAIT, reason="", policy=self.name, release_at=at)
+        return Decision(
+            action=Action.WAIT,
+            reason="",
+            policy=self.name,
+            forecast=self._forecast,
+            release_at=at,
+        )
 
 
-def planned(*leads_s: int | None) -> tuple[int, list[int]]:
+def planned(*leads_s: int | None, least_wait_s: int = 3600) -> tuple[int, list[int]]:
     """The instant of an hour's seven, and how much time was left at each look."""
-    rule = Timed(*leads_s)
+    rule = Timed(*leads_s, least_wait_s=least_wait_s)
     (chosen,) = policy_runner.run_own_plan(table(HOUR), rule, 0.5).tolist()
     return chosen, rule.asked
 
@@ -108,6 +115,13 @@ def test_an_own_plan_that_would_move_by_little_stays() -> None:
 def test_without_a_forecast_or_with_a_short_lead_there_is_no_own_plan() -> None:
     assert planned(None)[0] == planned(59, 59, 59)[0] == 6
     assert planned(1200, None)[0] == 6, "it is taken back"
+
+
+def test_an_own_plan_obeys_the_default_max_overlap() -> None:
+    # A quarter of the hour, and so much more as the successor waits at least.
+    assert planned(2400, least_wait_s=0)[0] == 5, "900 s before the end is no instant of the table"
+    assert planned(2400, least_wait_s=300)[0] == 4
+    assert planned(2400, least_wait_s=3600)[0] == 2
 
 
 def test_own_plans_follow_what_the_links_do(monkeypatch: pytest.MonkeyPatch) -> None:
