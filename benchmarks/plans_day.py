@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.plans_scene import HOUR, open_scene
-from benchmarks.plans_watch import ChainSpec, Watch, summarize
+from benchmarks.plans_watch import ChainSpec, Watch, let_pass, summarize
 from tests.support.handover.scene import Scene
 
 UP_SHARE = 4  # one hour of so many
@@ -58,16 +58,8 @@ def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> N
     for hour in range(hours):
         if hour in up:
             scene.launch_service()
-        _let_pass(scene, watch, began + (hour + 1) * HOUR)
+        let_pass(scene, watch, began + (hour + 1) * HOUR - scene.testbed.now())
         scene.stop_service(signal.SIGKILL)
-
-
-def _let_pass(scene: Scene, watch: Watch, until: float) -> None:
-    def is_over() -> bool:
-        watch.look()
-        return scene.testbed.now() >= until
-
-    scene.testbed.wait_until(is_over, 2 * (until - scene.testbed.now()), "time")
 
 
 def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
@@ -79,7 +71,7 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
         scene.testbed.wait_until(lambda: scene.submitted() > 16, WARM_UP_S, "bob's jobs")
         watch = Watch(scene, {})
-        _let_pass(scene, watch, scene.testbed.now() + WARM_UP_S)
+        let_pass(scene, watch, WARM_UP_S)
         scene.stop_service(signal.SIGKILL)
         watch.chains = {spec.submit(scene): spec for spec in CHAINS}
         live_through(scene, watch, up, hours)

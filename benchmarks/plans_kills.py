@@ -26,7 +26,7 @@ from itertools import cycle
 from pathlib import Path
 
 from benchmarks.plans_scene import HOUR, MINUTE, CommandLog, open_scene
-from benchmarks.plans_watch import ChainSpec, Watch, summarize
+from benchmarks.plans_watch import ChainSpec, Watch, let_pass, summarize
 from tests.support.handover.scene import Scene
 
 VICTIMS = ("service", "link", "slurmctld")
@@ -35,6 +35,7 @@ AWAY_S = {"service": 20 * MINUTE, "slurmctld": 5 * MINUTE}
 EVERY = 5  # a kill after a step of one to twice so many, less one
 WAIT_MIN = 15
 AFTERWARDS_S = 2 * HOUR
+APART_S = 7 * MINUTE  # the first submissions of two chains
 _OPTIONS = ("--mirage-min-runtime=0", "--mirage-overlap-price=0.1")  # a killed link is no failure
 _LIMIT = {"limit_min": 30, "links": 500}
 CHAINS = (
@@ -179,7 +180,9 @@ def measure(kills: int, seed: int, evidence: Path | None) -> list[str]:
         scene.start_service(policy="at-once", path=log.find_path(scene, "mirage"))
         watch = Watch(scene, {})
         env = {"PATH": log.find_path(scene, "alice")}
-        watch.chains = {spec.submit(scene, env): spec for spec in CHAINS}
+        for spec in CHAINS:
+            watch.chains[spec.submit(scene, env)] = spec
+            let_pass(scene, watch, APART_S)
         steps = Steps(scene, log)
         steps.read_new()  # those of the first sbatch are alice's own
         killer = Killer(scene, steps, random.Random(seed))  # noqa: S311
@@ -191,10 +194,7 @@ def measure(kills: int, seed: int, evidence: Path | None) -> list[str]:
 
         scene.testbed.wait_until(is_over, kills * HOUR, f"{kills} kills")
         killer.bring_all_back()
-        until = scene.testbed.now() + AFTERWARDS_S
-        scene.testbed.wait_until(
-            lambda: watch.look() or scene.testbed.now() >= until, 2 * AFTERWARDS_S, "two hours"
-        )
+        let_pass(scene, watch, AFTERWARDS_S)
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
         told = ", ".join(f"{name} {count}" for name, count in Counter(killer.kills).items())

@@ -148,6 +148,17 @@ class Watch:
         (folder / "links").write_text("\n".join(map(str, records)) + "\n")
 
 
+def let_pass(scene: Scene, watch: Watch, seconds: float) -> None:
+    """Watch for so much of the cluster's time."""
+    until = scene.testbed.now() + seconds
+
+    def is_over() -> bool:
+        watch.look()
+        return scene.testbed.now() >= until
+
+    scene.testbed.wait_until(is_over, 2 * seconds, f"{seconds:.0f} s")
+
+
 @dataclass(frozen=True, slots=True)
 class _Queued:
     chain: str
