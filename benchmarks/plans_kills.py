@@ -3,9 +3,10 @@
     deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plans_kills [--kills 36] [--seed 1]
 
 A step is a file that a link writes into its chain's folder, or a moment before or after a command
-of the service or of a link that changes something in Slurm. After steps drawn by the seed the next
-victim is killed. The service comes back within 20 minutes, slurmctld within 5. A link that is
-killed before it has submitted its successor ends its chain: `mirage-link resume` then mends it.
+of the service or of a link that changes something in Slurm. The next victim is killed after a step
+that the seed draws, at once or within a quarter of an hour. The service comes back within 20
+minutes, slurmctld within 5. A link that is killed before it has submitted its successor ends its
+chain: `mirage-link resume` then mends it.
 
 With --evidence DIR what alice's chains and the service wrote stays there. Exit code 1: a chain was
 lost, two standbys of a link waited at once, a link started early beyond its bound, or two links
@@ -35,6 +36,7 @@ AWAY_S = {"service": 20 * MINUTE, "slurmctld": 5 * MINUTE}
 EVERY = 5  # a kill after a step of one to twice so many, less one
 WAIT_MIN = 15
 AFTERWARDS_S = 2 * HOUR
+QUIET_S = 15 * MINUTE
 APART_S = 7 * MINUTE  # the first submissions of two chains
 _OPTIONS = ("--mirage-min-runtime=0", "--mirage-overlap-price=0.1")  # a killed link is no failure
 _LIMIT = {"limit_min": 30, "links": 500}
@@ -97,6 +99,8 @@ class Killer:
     kills: list[str] = field(default_factory=list)
     _back_at: dict[str, float] = field(default_factory=dict)
     _next: int = 1
+    _last: Step | None = None
+    _due: float | None = None
 
     def __post_init__(self) -> None:
         self._victims = cycle(VICTIMS)
@@ -107,9 +111,14 @@ class Killer:
         for victim in [name for name, at in self._back_at.items() if at <= now]:
             self._bring_back(victim)
         new = self.steps.read_new()
+        self._last = new[-1] if new else self._last
         self._next -= len(new)
-        if new and self._next <= 0 and self._kill(new[-1]):
-            self._next = self.dice.randrange(1, 2 * EVERY)
+        if self._last is None or self._next > 0:
+            return
+        if self._due is None:  # half of the kills come at the step, half in the quiet after it
+            self._due = now + self.dice.choice((0, 1)) * self.dice.uniform(0, QUIET_S)
+        if now >= self._due and self._kill(self._last):
+            self._next, self._due = self.dice.randrange(1, 2 * EVERY), None
 
     def bring_all_back(self) -> None:
         for victim in list(self._back_at):
@@ -135,7 +144,7 @@ class Killer:
         if victim in AWAY_S:
             away_s = self.dice.uniform(0, AWAY_S[victim])
             self._back_at[victim] = self.scene.testbed.now() + away_s
-        told = "" if step.job is None else f" of job {step.job}"
+        told = "" if step.job is None else f" by job {step.job}"
         self.kills.append(victim)
         print(f"{self.scene.testbed.now():.0f} kill {len(self.kills)}: {victim} "
               f"after {step.what}{told}", flush=True)  # fmt: skip
@@ -144,10 +153,10 @@ class Killer:
     def _kill_link(self, step: Step) -> bool:
         """Kill the processes of the job that took the step, else of any."""
         carriers = _find_carriers()
-        job = step.job if step.job in carriers else None
-        if job is None and (step.job is not None or not carriers):
+        if not carriers:
             return False
-        pid = carriers[job if job is not None else self.dice.choice(sorted(carriers))]
+        job = step.job if step.job in carriers else self.dice.choice(sorted(carriers))
+        pid = carriers[job]
         # With its script: where Slurm has cgroups, that ends with the carrier too.
         os.killpg(os.getpgid(pid), signal.SIGKILL)
         return True

@@ -155,7 +155,7 @@ def _keep_plan(link, before, choice, forecast):
     import mirage_planned
 
     minutes = mirage_planned.compute_minutes(before.own, choice)
-    if link.turn != 2 or not mirage_planned.is_near(minutes, before.minutes):
+    if link.turn != 2 or before.was or not mirage_planned.is_near(minutes, before.minutes):
         return False
     release = before.own.end if minutes is None else before.own.start + 60 * minutes
     said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)

@@ -345,6 +345,14 @@ def is_planned_so(link, seen, minutes):
     return stands == format_dependency(link.job, minutes)
 
 
+def find_standing(link, seen, before):
+    """Return which of this link's own plans stands: Slurm may not have taken the last change."""
+    for minutes in (before.minutes,) + before.was:
+        if is_planned_so(link, seen, minutes):
+            return minutes
+    return before.minutes  # the service's stands
+
+
 def compute_minutes(own, choice):
     """Return the minutes of this lead after the start; None: at the end.
 
@@ -360,15 +368,18 @@ def write_plan(link, seen, before, choice, forecast, environ):
     own, minutes = seen.own, compute_minutes(seen.own, choice)
     said = describe_plan(link, choice, forecast, minutes, own)
     again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
+    standing = find_standing(link, seen, before)
     is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
-    if is_services or is_near(minutes, before.minutes):
-        return link.record_outcome(Planned(None, before.minutes, 0, "", own), again, said)
-    # First, so that what stands is known as this link's own whatever ends it now.
-    Planned(link.successor, minutes, again, said, own, (before.minutes,)).save(link)
+    if is_services or is_near(minutes, standing):
+        return link.record_outcome(Planned(None, standing, 0, "", own), again, said)
+    # First, so that what stands is known as this link's own whatever ends it now, or where Slurm
+    # does not answer.
+    said_now = "Slurm has not confirmed this plan yet: " + said
+    Planned(link.successor, minutes, again, said_now, own, (standing,)).save(link)
     why = update_dependency(link, minutes, environ)
     if why is None:
         return link.record_outcome(Planned(None, minutes, 0, "", own), again, said)
-    return link.record_outcome(Planned(None, before.minutes, 0, "", own), 0, "no plan: %s" % (why,))
+    return link.record_outcome(Planned(None, standing, 0, "", own), 0, "no plan: %s" % (why,))
 
 
 def is_near(minutes, before):
@@ -378,7 +389,10 @@ def is_near(minutes, before):
 
 
 def update_dependency(link, minutes, environ):
-    """Change the dependency; None, or in words why Slurm did not."""
+    """Change the dependency; None, or in words why the site refuses.
+
+    Raises Unseen where Slurm does not answer: the change may or may not have been made.
+    """
     change = "Dependency=%s" % (format_dependency(link.job, minutes),)
     code, _, errors = _run_command(
         ["scontrol", "update", "JobId=%d" % (link.successor,), change], environ
@@ -386,10 +400,9 @@ def update_dependency(link, minutes, environ):
     if code == 0:
         return None
     why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
-    if code != 124 and PASSING.search(why) is None:
-        mirage_waits.replace_file(
-            link.get_path("unplanned"), "the site refuses plans: %s\n" % (why,)
-        )
+    if code == 124 or PASSING.search(why) is not None:
+        raise Unseen(why)
+    mirage_waits.replace_file(link.get_path("unplanned"), "the site refuses plans: %s\n" % (why,))
     return why
 
 

@@ -152,11 +152,26 @@ def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning, said: st
     planning.waited([HOUR] * 30)
     trouble = planning.slurm.root / "scontrol.err"
     trouble.write_text(f"{said}\n")
-    planning.plan()
+    assert planning.plan().returncode == 3, "the link asks again soon"
     assert planning.minutes() is None
+    assert f"no plan: Unseen: {said}" in planning.log()
     trouble.unlink()
     planning.plan(2)
     assert planning.lead_minutes() == 60
+
+
+def test_a_change_that_slurm_made_without_an_answer_is_the_links_own(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    trouble = planning.slurm.root / "scontrol.err"
+    trouble.write_text("Unexpected message received for job 102\n")
+    planning.plan()
+    trouble.unlink()
+    minutes = (planning.end - planning.start) // 60 - 60
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}?after:{OWN}+{minutes}")
+    planning.plan(2)
+    assert len(planning.updates()) == 1, "it stands already"
+    planning.plan(3, lead=2 * HOUR)
+    assert planning.lead_minutes() == 120
 
 
 def test_the_plugin_and_the_service_know_the_same_words_of_a_slurm_that_does_not_answer() -> None:
