@@ -34,7 +34,7 @@ exec sleep infinity
 _LIMITS = (
     ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 2.0 * SPEED\n"),
     ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
-    ("mirage_planned.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
+    ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     ("mirage_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     (
         "carrier_files.sh",

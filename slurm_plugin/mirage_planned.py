@@ -4,60 +4,19 @@ Standard library, Python 3.6.
 """
 
 import os
-import re
-import subprocess
 import time
 
 import mirage_forecast
+import mirage_jobs
 import mirage_service
 import mirage_waits
 from mirage_duration import parse_duration
+from mirage_jobs import ENDED, RUNS, Row, Unseen
 
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
-RUNS = "RUNNING"
-# Of squeue, in columns of a width: a user's text is in none of them.
-COLUMNS = (
-    ("JobID", 20),
-    ("State", 20),
-    ("Dependency", 160),
-    ("EligibleTime", 24),
-    ("StartTime", 24),
-    ("EndTime", 24),
-    ("NumNodes", 12),
-)
-ENDED = frozenset(
-    "COMPLETED FAILED TIMEOUT PREEMPTED NODE_FAIL CANCELLED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
-)
 WAITS = frozenset(["PENDING"])
 LEAST_LEAD_S = 60
 MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
-# Slurm was not reached: the words of mirage/slurm/text/command_errors.py.
-NO_ANSWER = (
-    r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
-    r"|send failure|receive failure|unexpected message|message received"
-    r"|temporarily|presently disabled|try again|rate limit|standby mode"
-    r"|authentication|credential|munge|slurmdbd|database|configuration file"
-    r"|can't find an address|resolve|cannot allocate memory|plugin"
-)
-# What is no word of the site's, but of the moment.
-PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
-ASK_S = 20
-
-
-class Unseen(Exception):
-    """Slurm does not say what has to be known."""
-
-
-class Row(object):
-    __slots__ = ("dependency", "eligible", "end", "nodes", "start", "state")
-
-    def __init__(self, state, dependency, eligible, start, end, nodes):
-        self.state, self.dependency = state, dependency
-        self.eligible, self.start, self.end, self.nodes = eligible, start, end, nodes
-
-    @property
-    def limit_s(self):
-        return max(1, self.end - self.start)
 
 
 class Seen(object):
@@ -201,7 +160,7 @@ class Link(object):
         if self.successor is None:
             raise Unseen("the next link is not in the queue yet")
         others = [job for _, job in self.list_earlier_links()]
-        rows = _fetch_rows([self.job, self.successor] + others, environ)
+        rows = mirage_jobs.fetch_rows([self.job, self.successor] + others, environ)
         own = rows.get(self.job)
         if own is None or self.successor not in rows:
             raise Unseen("squeue does not show jobs %d and %d" % (self.job, self.successor))
@@ -232,38 +191,6 @@ TURNS = 3
 
 def _parse_whole(text):
     return mirage_forecast.parse_whole(text or "")
-
-
-def _fetch_rows(jobs, environ):
-    """Slurm's word on these jobs, by id."""
-    form = ",".join("%s:%d" % column for column in COLUMNS)
-    ids = ",".join(map(str, jobs))
-    out = _run_command(["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form], environ)[1]
-    found = {}
-    for line in out.split("\n"):
-        fields, at = [], 0
-        for _, width in COLUMNS:
-            fields.append(line[at : at + width].strip())
-            at += width
-        job = mirage_forecast.parse_whole(fields[0])
-        if job is not None:
-            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
-    return found
-
-
-def _run_command(words, environ):
-    """(exit code, output, errors) of one of Slurm's commands, whatever narrows its answers."""
-    own = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
-    own["SLURM_TIME_FORMAT"] = "%s"
-    done = subprocess.Popen(  # noqa: S603 - an argument vector
-        ["timeout", str(ASK_S)] + words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=own,
-    )
-    out, errors = done.communicate()
-    return done.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
 # --- the plan: plans/<link>, a line for programs and one for people -----------------------------------
@@ -393,16 +320,11 @@ def update_dependency(link, minutes, environ):
 
     Raises Unseen where Slurm does not answer: the change may or may not have been made.
     """
-    change = "Dependency=%s" % (format_dependency(link.job, minutes),)
-    code, _, errors = _run_command(
-        ["scontrol", "update", "JobId=%d" % (link.successor,), change], environ
-    )
-    if code == 0:
-        return None
-    why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
-    if code == 124 or PASSING.search(why) is not None:
-        raise Unseen(why)
-    mirage_waits.replace_file(link.get_path("unplanned"), "the site refuses plans: %s\n" % (why,))
+    dependency = format_dependency(link.job, minutes)
+    why = mirage_jobs.change_dependency(link.successor, dependency, environ)
+    if why is not None:
+        said = "the site refuses plans: %s\n" % (why,)
+        mirage_waits.replace_file(link.get_path("unplanned"), said)
     return why
 
 

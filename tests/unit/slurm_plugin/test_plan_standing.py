@@ -175,7 +175,7 @@ def test_a_change_that_slurm_made_without_an_answer_is_the_links_own(planning: P
 
 
 def test_the_plugin_and_the_service_know_the_same_words_of_a_slurm_that_does_not_answer() -> None:
-    source = (PLUGIN / "mirage_planned.py").read_text()
+    source = (PLUGIN / "mirage_jobs.py").read_text()
     words = re.search(r"^NO_ANSWER = \(\n(.*?)^\)", source, re.MULTILINE | re.DOTALL)
     assert words is not None
     assert ast.literal_eval(f"({words[1]})") == command_errors.NO_ANSWER.pattern

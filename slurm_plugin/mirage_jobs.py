@@ -1,0 +1,99 @@
+"""Ask Slurm about jobs, and change a job's dependency: the answers of squeue and scontrol.
+
+Standard library, Python 3.6.
+"""
+
+import re
+import subprocess
+
+import mirage_forecast
+
+RUNS = "RUNNING"
+# Of squeue, in columns of a width: a user's text is in none of them.
+COLUMNS = (
+    ("JobID", 20),
+    ("State", 20),
+    ("Dependency", 160),
+    ("EligibleTime", 24),
+    ("StartTime", 24),
+    ("EndTime", 24),
+    ("NumNodes", 12),
+)
+ENDED = frozenset(
+    "COMPLETED FAILED TIMEOUT PREEMPTED NODE_FAIL CANCELLED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
+)
+# Slurm was not reached: the words of mirage/slurm/text/command_errors.py.
+NO_ANSWER = (
+    r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
+    r"|send failure|receive failure|unexpected message|message received"
+    r"|temporarily|presently disabled|try again|rate limit|standby mode"
+    r"|authentication|credential|munge|slurmdbd|database|configuration file"
+    r"|can't find an address|resolve|cannot allocate memory|plugin"
+)
+# What is no word of the site's, but of the moment.
+PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
+ASK_S = 20
+
+
+class Unseen(Exception):
+    """Slurm does not say what has to be known."""
+
+
+class Row(object):
+    __slots__ = ("dependency", "eligible", "end", "nodes", "start", "state")
+
+    def __init__(self, state, dependency, eligible, start, end, nodes):
+        self.state, self.dependency = state, dependency
+        self.eligible, self.start, self.end, self.nodes = eligible, start, end, nodes
+
+    @property
+    def limit_s(self):
+        return max(1, self.end - self.start)
+
+
+def fetch_rows(jobs, environ):
+    """Slurm's word on these jobs, by id."""
+    form = ",".join("%s:%d" % column for column in COLUMNS)
+    ids = ",".join(map(str, jobs))
+    out = _run_command(["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form], environ)[1]
+    found = {}
+    for line in out.split("\n"):
+        fields, at = [], 0
+        for _, width in COLUMNS:
+            fields.append(line[at : at + width].strip())
+            at += width
+        job = mirage_forecast.parse_whole(fields[0])
+        if job is not None:
+            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
+    return found
+
+
+def _run_command(words, environ):
+    """(exit code, output, errors) of one of Slurm's commands, whatever narrows its answers."""
+    own = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
+    own["SLURM_TIME_FORMAT"] = "%s"
+    done = subprocess.Popen(  # noqa: S603 - an argument vector
+        ["timeout", str(ASK_S)] + words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=own,
+    )
+    out, errors = done.communicate()
+    return done.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+def change_dependency(job, dependency, environ):
+    """Change a job's dependency; None, or in words why the site refuses.
+
+    Raises Unseen where Slurm does not answer: the change may or may not have been made.
+    """
+    code, _, errors = _run_command(
+        ["scontrol", "update", "JobId=%d" % (job,), "Dependency=%s" % (dependency,)], environ
+    )
+    if code == 0:
+        return None
+    why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
+    if code == 124 or PASSING.search(why) is not None:
+        raise Unseen(why)
+    return why
