@@ -10,8 +10,10 @@ is chance. The parts, with a row for each variant:
 
 - replay: waits, the mean wait over five intervals of backfill, and the share of jobs that start at
   another time than with 22.05;
-- rules: plain Slurm's interruption, the gap that rules close, and the share of hand-overs at which
-  a rule frees the successor over an hour sooner or later than with 22.05;
+- plain: plain Slurm's interruption at all start points, and the share of hand-overs whose
+  interruption differs by over an hour from 22.05's;
+- rules: the gap that rules close on fewer hand-overs, and the share of hand-overs at which a rule
+  frees the successor over an hour sooner or later than with 22.05;
 - training: the cost of trees that learned from 22.05's hand-overs, and of trees that learned from
   the variant's own, on rolling windows of the variant's;
 - twin: as rules, of the policies that ask the twin, on fewer hand-overs. The shipped model learned
@@ -36,7 +38,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.leaderboard import PRICE, SHIPPED, TRAINED, build_episode_words
-from benchmarks.validation_windows import SHARED, WINDOWS, Window
+from benchmarks.validation_windows import SHARED, WINDOWS, Window, reactive_h
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.config.paths import get_data_dir
 from mirage.domain.arrays import Flags, Ints
@@ -62,10 +64,11 @@ from mirage.studies.training.trainers import EVERY
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
 
-PARTS = ("replay", "rules", "training", "twin")
-EVERY_H = {"ls6": 28, "thetagpu": 38, "theta": 68}
-"""Hours between start points. Never whole days, so that all hours of the day count."""
-SPARSER = 3
+PARTS = ("replay", "plain", "rules", "training", "twin")
+EVERY_H = {"ls6": 28, "thetagpu": 38, "theta": 232}
+"""Hours between start points of tables. Never whole days, so that all hours of the day count. By
+name a table of Theta's 4,392 nodes takes twenty times as long as one of Lonestar6."""
+SPARSER = 6
 """The twin is asked at one of so many start points: it takes ten times as long."""
 INTERVALS_S = (28, 29, 30, 31, 32)
 RULES = ("quantile", "planned-quantile")
@@ -129,6 +132,14 @@ class Site:
         weeks = window.settings
         within = (weeks.since <= workload.submit) & (workload.submit < weeks.until)
         return np.stack([workload.submit, simulator.start])[:, within]
+
+    def measure_plain(self) -> NDArray[np.float64]:
+        """Return plain Slurm's interruption, hours, at all start points of both widths."""
+        windows = [self._describe_window(name, 1) for name in self.windows]
+        usual = [WINDOWS[name].every_h for name in self.windows]
+        return np.concatenate(
+            [reactive_h(replace(w, every_h=h)) for w, h in zip(windows, usual, strict=True)]
+        )
 
     def judge(self, names: Sequence[str], sparser: int = 1) -> Evaluation:
         """Ask policies over the hand-overs of each width. Makes the tables that are missing."""
@@ -219,6 +230,18 @@ def _compute_waits(submit: Ints, start: Ints) -> NDArray[np.float64]:
     """Hours, of the jobs that started."""
     waits: NDArray[np.float64] = (start - submit)[start >= 0] / HOUR_S
     return waits
+
+
+def compare_plain(hours: NDArray[np.float64], base: NDArray[np.float64]) -> dict[str, Any]:
+    """Compare plain Slurm's interruption at start points, hours [E]."""
+    apart_h = np.abs(hours - base)
+    return {
+        "episodes": len(hours),
+        "interruption_h": float(hours.mean()),
+        "zero_interruption_pct": _compute_share(hours <= 0.0),
+        "differs_over_hour_pct": _compute_share(apart_h > 1.0),
+        "mean_apart_h": float(apart_h.mean()),
+    }
 
 
 def compare_policies(judged: Evaluation, base: Evaluation) -> dict[str, Any]:
@@ -316,6 +339,9 @@ def measure_cluster(
     if "replay" in parts:
         base = sites[BASE].replay()
         told["replay"] = {name: measure_replay(site, base) for name, site in sites.items()}
+    if "plain" in parts:
+        hours = {name: site.measure_plain() for name, site in sites.items()}
+        told["plain"] = {name: compare_plain(one, hours[BASE]) for name, one in hours.items()}
     if "rules" in parts or "training" in parts:
         judged = {name: site.judge(RULES) for name, site in sites.items()}
         told["rules"] = {n: compare_policies(one, judged[BASE]) for n, one in judged.items()}
@@ -339,6 +365,10 @@ def render_tables(told: Told) -> Iterator[str]:
         "replay": (
             "jobs, wait p50 h, p90 h, mean h, mean over intervals h, other start %, over 1 h %",
             _list_replay_cells,
+        ),
+        "plain": (
+            "hand-overs, interruption h, none %, differs by over 1 h %, mean difference h",
+            _list_plain_cells,
         ),
         "rules": (_list_policy_columns(RULES), _list_policy_cells),
         "training": (
@@ -384,6 +414,12 @@ def _list_replay_cells(figures: Mapping[str, Any]) -> list[str]:
     spread = f"{np.mean(means):.2f} ({min(means):.2f} to {max(means):.2f})"
     shares = [f"{figures[f'starts_differ_{key}pct']:.1f}" for key in ("", "over_hour_")]
     return [str(figures["jobs"]), *waits, spread, *shares]
+
+
+def _list_plain_cells(figures: Mapping[str, Any]) -> list[str]:
+    shares = [f"{figures[f'{key}_pct']:.0f}" for key in ("zero_interruption", "differs_over_hour")]
+    hours = [f"{figures[key]:.2f}" for key in ("interruption_h", "mean_apart_h")]
+    return [str(figures["episodes"]), hours[0], *shares, hours[1]]
 
 
 def _list_training_cells(figures: Mapping[str, Any]) -> list[str]:
