@@ -45,7 +45,10 @@ CHAINS = (
     ChainSpec(name="concurrent", style="concurrent", options=_OPTIONS, **_LIMIT),
     ChainSpec(name="by-hand", style="sequential", options=(*_OPTIONS, "--mirage-lead=6"), **_LIMIT),
     ChainSpec(
-        name="alone", style="sequential", options=(*_OPTIONS, "--mirage-service=none"), **_LIMIT
+        name="alone",
+        style="sequential",
+        options=(*_OPTIONS, "--mirage-service=none", "--mirage-lead=6"),
+        **_LIMIT,
     ),
 )
 KINDS = ("jobs", "plans", "waits", "started", "began", "ends", "requeued", "waited")
