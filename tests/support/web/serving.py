@@ -35,11 +35,29 @@ class Site:
 @contextmanager
 def serving(template: Path, folder: Path, size: Size, **more: Any) -> Iterator[Site]:
     """A site of that size; `template` is an empty database, `more` is of the ApiContext."""
-    shutil.copy(template, folder / "mirage.db")
-    with ExitStack() as stack:
-        store = stack.enter_context(closing(Store(f"sqlite:///{folder}/mirage.db")))
+    database = folder / "mirage.db"
+    shutil.copy(template, database)
+    with closing(Store(f"sqlite:///{database}")) as store:
         cluster_id = seed(store, size)
-        known = {user: session_of(store, cluster_id, user) for user in ("root", "alice")}
+    with serve_database(database, folder, cluster_id, **more) as site:
+        yield site
+
+
+@contextmanager
+def serve_database(
+    database: Path,
+    folder: Path,
+    cluster_id: int,
+    users: tuple[str, ...] = ("root", "alice"),
+    **more: Any,
+) -> Iterator[Site]:
+    """A site over a database that is filled already, with new sessions of `users`.
+
+    `folder` takes the socket.
+    """
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(Store(f"sqlite:///{database}")))
+        known = {user: session_of(store, cluster_id, user) for user in users}
         stage = Stage()
         stack.enter_context(stage.open(folder))
         app = create_app(_context(store, cluster_id, more))
