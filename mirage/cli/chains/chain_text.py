@@ -196,7 +196,7 @@ def describe_price(chain: Mapping[str, Any]) -> Iterator[str]:
     """Describe what an hour of overlap costs, and why; yields nothing for an older service."""
     why = chain.get("overlap_price_why")
     if why is not None:
-        yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption: {why}."
+        yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption ({why})."
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:

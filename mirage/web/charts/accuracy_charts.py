@@ -39,28 +39,15 @@ def draw_calibration(place: PartitionAccuracy) -> Markup:
         svg.draw_dot(*at, says=f"p{_HUNDRED * level:.0f}: {share:.0%} of waits were below it")
         for at, (level, share) in zip(points, place.calibration, strict=True)
     ]
-    parts += _draw_diagonal_notes(x.at_high + 28)
     told = ", ".join(f"p{_HUNDRED * level:.0f} {share:.0%}" for level, share in place.calibration)
     return svg.draw_figure(
-        _WIDTH,
+        round(x.at_high) + _RIGHT,
         _HEIGHT,
         parts,
         name="calibration",
         title="Are the forecast ranges right?",
         desc=f"Share of waits below each quantile: {told}. Right forecasts lie on the diagonal.",
     )
-
-
-def _draw_diagonal_notes(left: float) -> Iterator[Markup]:
-    words = (
-        "On the dashed line, forecasts are right.",
-        "Above it, waits were shorter than forecast;",
-        "below it, they were longer. If the line is",
-        "flatter than the dashed one, the forecast",
-        "ranges are too narrow.",
-    )
-    for place, line in enumerate(words):
-        yield svg.draw_text(left, _TOP + 40 + 19 * place, line, cls="label")
 
 
 def draw_errors(places: Sequence[PartitionAccuracy]) -> Markup:

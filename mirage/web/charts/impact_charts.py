@@ -13,7 +13,7 @@ from mirage.web.formatting import format_hours, render_instant
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 640, 158, 90, 12
 _ROW, _BAR = 34, 16
-_DAYS_HEIGHT, _BOTTOM = 250, 30
+_DAYS_HEIGHT, _DAYS_RIGHT, _BOTTOM = 250, 24, 30
 
 
 def get_baseline_name(baseline: str) -> str:
@@ -78,11 +78,13 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
     low = min([0.0, *(min(d.act_saved_h, d.shadow_saved_h) for d in days)])
     high = max([0.5, *(max(d.act_saved_h, d.shadow_saved_h) for d in days)])
     bottom = _DAYS_HEIGHT - _BOTTOM
-    x = TimeScale(days[0].at, days[-1].at + DAY_S, 60, width - 16)
+    x = TimeScale(days[0].at, days[-1].at + DAY_S, 60, width - _DAYS_RIGHT)
     y = LinearScale(low, high, bottom, 28)
     parts = [
         svg.draw_x_axis(x, top=28, bottom=bottom),
-        svg.draw_y_axis(y, left=60, right=width - 16, label="hours saved a day, against afterany"),
+        svg.draw_y_axis(
+            y, left=60, right=width - _DAYS_RIGHT, label="hours saved a day, against afterany"
+        ),
     ]
     wide = (x(days[0].at + DAY_S) - x(days[0].at)) * 0.4
     for day in days:
@@ -94,7 +96,7 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
                 top, end = sorted((y(value), y(0)))
                 says = f"{render_instant(day.at).striptags()}, mode {what}: {format_hours(value)}"
                 parts.append(svg.draw_bar(left, top, wide * 0.9, end - top, cls=cls, says=says))
-    parts.append(svg.draw_rule(60, y(0), width - 16, y(0), cls="rule"))
+    parts.append(svg.draw_rule(60, y(0), width - _DAYS_RIGHT, y(0), cls="rule"))
     act, shadow = sum(d.act_saved_h for d in days), sum(d.shadow_saved_h for d in days)
     return svg.draw_figure(
         width,

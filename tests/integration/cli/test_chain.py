@@ -166,7 +166,8 @@ def test_a_chain_is_shown_with_links_and_handovers(client: Client, chain: ChainI
 def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) -> None:
     shown = run("explain", chain, url=client.url)
     assert shown.out.splitlines() == [
-        "An hour of overlap costs 0.5 h of interruption: the default: nodes of two links are held.",
+        "An hour of overlap costs 0.5 h of interruption "
+        "(the default: nodes of two links are held).",
         "",
         "2027-01-15 08:00  link 3 (job 103), policy quantile",
         "  Freed the standby, so that it may start at once. Mirage is telling Slurm.",

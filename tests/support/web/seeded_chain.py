@@ -120,6 +120,7 @@ class SeededChain:
     def _decision(self, index: int, before: int, at: int, *, moves: bool) -> dict[str, Any]:
         p50 = 2 * HOUR + self._luck.randint(-1800, 1800)
         left = (before - at) // 60
+        than = "no more" if moves else "more"
         return {
             "cluster_id": self._cluster_id,
             "chain_id": self._id,
@@ -130,7 +131,7 @@ class SeededChain:
             "mode": "act",
             "policy": "auto",
             "action": "free" if moves else "wait",
-            "reason": f"{left} min remain, no more than the lead of {p50 // 60} min",
+            "reason": f"{left} min remain, {than} than the lead of {p50 // 60} min",
             "time_left_s": before - at,
             "p10_s": p50 / 3,
             "p50_s": p50,
