@@ -1,11 +1,13 @@
 """The simulator's speed, beside a C program of the same algorithm that is compiled and run here.
 
-    python -m benchmarks.simulator [--jobs N ...] [--queues N ...] [--only PART ...] [--repeat N]
-                                   [--json]
+    python -m benchmarks.simulator [--jobs N ...] [--queues N ...] [--sites NODES ...]
+                                   [--slurm VERSION ...] [--only PART ...] [--repeat N] [--json]
 
 Seeded workloads (simulator_workloads.py). Both read the same arrays, and every start must be equal:
 else this exits 1. Jobs a second are jobs over the CPU seconds of the replay alone, from arrays in
-memory to the last end, the best of the repeats, which are taken in turn. The C program
+memory to the last end, the best of the repeats, which are taken in turn. `shared` prints how much
+longer a job takes with all rules on than a job of whole nodes does, `sites` how much longer on a
+site of many nodes than on one of few, at the same load and with the same jobs. The C program
 (simulator/peer.c) follows docs/reference/simulator.md as ours does, but knows only one partition
 of whole nodes, and no users.
 """
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 from benchmarks import simulator_workloads as workloads
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
+from mirage.sim.slurm_release import SlurmRelease
 from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import load_cluster_params
 
@@ -36,6 +40,7 @@ LOADS = (0.90, 1.05)
 LARGE_NODES, LARGE_RUNNING, LARGE_HOURS = 5000, 1000, 6
 TARGET_JOBS_PER_S = {10_000: 150_000, 100_000: 50_000}
 TARGET_TO_C, TARGET_SHARED_JOBS_PER_S = 2.2, 30_000
+TARGET_TO_WHOLE_NODES = {10_000: 4.0, 100_000: 5.0}
 TARGET_LS6_S, TARGET_MEMORY_MIB, TARGET_STARTUP_S = 0.15, 200, 0.6
 COMPILE = ("gcc", "-O3", "-march=native", "-std=c11")
 
@@ -88,13 +93,13 @@ def _settings(p: Params) -> Iterator[str]:
 
 def whole_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
     """One row a case: the same jobs through C and through the simulator."""
-    cases = [(count, load) for count in options.jobs for load in LOADS]
-    return [_beside_c(peer, count, load, options.repeat) for count, load in cases]
+    cases = [(v, count, load) for v in options.slurm for count in options.jobs for load in LOADS]
+    return [_beside_c(peer, v, count, load, options.repeat) for v, count, load in cases]
 
 
-def _beside_c(peer: Peer, count: int, load: float, repeat: int) -> Figures:
+def _beside_c(peer: Peer, version: str, count: int, load: float, repeat: int) -> Figures:
     table = workloads.whole_nodes(count, load)
-    params = workloads.whole_node_params()
+    params = replace(workloads.whole_node_params(), slurm_version=version)
     workload = Workload.from_jobs(params, workloads.jobs(table))
     seconds, c_seconds, equal = [], [], True
     for _ in range(repeat):
@@ -105,6 +110,7 @@ def _beside_c(peer: Peer, count: int, load: float, repeat: int) -> Figures:
         equal &= bool(np.array_equal(expected, sim.start))
     ours, floor = count / min(seconds), count / min(c_seconds)
     return {
+        "slurm": version,
         "jobs": count,
         "load": load,
         "mean_wait_s": round(float((expected - table.submit).mean())),
@@ -126,20 +132,51 @@ def _replayed(params: Params, workload: Workload) -> tuple[Simulator, float]:
 
 def shared(_peer: Peer, options: argparse.Namespace) -> list[Figures]:
     """Overlapping partitions, fair share, limits and GPU packing; C has no such thing."""
-    params = workloads.shared_params()
-    rows = []
-    for count in options.jobs:
-        workload = Workload.from_jobs(params, workloads.shared_jobs(count, LOADS[0]))
-        spent = min(_replayed(params, workload)[1] for _ in range(options.repeat))
-        rows.append(
-            {
-                "jobs": count,
-                "load": LOADS[0],
-                "jobs_per_s": round(count / spent),
-                "target_jobs_per_s": TARGET_SHARED_JOBS_PER_S,
-            }
-        )
-    return rows
+    cases = [(version, count) for version in options.slurm for count in options.jobs]
+    return [_beside_whole_nodes(version, count, options.repeat) for version, count in cases]
+
+
+def _beside_whole_nodes(version: str, count: int, repeat: int) -> Figures:
+    whole = replace(workloads.whole_node_params(), slurm_version=version)
+    params = replace(workloads.shared_params(), slurm_version=version)
+    table = workloads.whole_nodes(count, LOADS[0])
+    few_rules = Workload.from_jobs(whole, workloads.columns(table))
+    all_rules = Workload.from_jobs(params, workloads.shared_jobs(count, LOADS[0]))
+    turns = [
+        (_replayed(params, all_rules)[1], _replayed(whole, few_rules)[1]) for _ in range(repeat)
+    ]
+    ours, floor = (min(spent) for spent in zip(*turns, strict=True))
+    return {
+        "slurm": version,
+        "jobs": count,
+        "load": LOADS[0],
+        "jobs_per_s": round(count / ours),
+        "target_jobs_per_s": TARGET_SHARED_JOBS_PER_S,
+        "to_whole_nodes": round(ours / floor, 2),
+        "target_to_whole_nodes": TARGET_TO_WHOLE_NODES.get(count),
+    }
+
+
+def sites(_peer: Peer, options: argparse.Namespace) -> list[Figures]:
+    """The same jobs on whole nodes of small and large sites, as many at once as fill each."""
+    count = max(options.jobs)
+    cases = []
+    for nodes in options.sites:
+        table = workloads.whole_nodes(count, LOADS[0], nodes=nodes)
+        params = workloads.whole_node_params(nodes)
+        cases.append((params, Workload.from_jobs(params, workloads.columns(table))))
+    turns = [[_replayed(*case)[1] for case in cases] for _ in range(options.repeat)]
+    spent = [min(of) for of in zip(*turns, strict=True)]
+    return [
+        {
+            "nodes": nodes,
+            "jobs": count,
+            "load": LOADS[0],
+            "jobs_per_s": round(count / seconds),
+            "to_first": round(seconds / spent[0], 2),
+        }
+        for nodes, seconds in zip(options.sites, spent, strict=True)
+    ]
 
 
 def ls6(_peer: Peer, options: argparse.Namespace) -> Figures | None:
@@ -252,6 +289,7 @@ def _first_step_s() -> float:
 PARTS: dict[str, Callable[[Peer, argparse.Namespace], Any]] = {
     "whole_nodes": whole_nodes,
     "shared": shared,
+    "sites": sites,
     "ls6": ls6,
     "queue": queue,
     "memory": memory,
@@ -287,7 +325,12 @@ def _warm_up() -> None:
 
 def text(result: Figures) -> str:
     """The parts as tables."""
-    writers = {"whole_nodes": _whole_node_lines, "shared": _shared_lines, "queue": _queue_lines}
+    writers = {
+        "whole_nodes": _whole_node_lines,
+        "shared": _shared_lines,
+        "sites": _site_lines,
+        "queue": _queue_lines,
+    }
     lines: list[str] = []
     for name, figures in result.items():
         if name in writers:
@@ -299,12 +342,15 @@ def text(result: Figures) -> str:
 
 def _whole_node_lines(rows: list[Figures]) -> Iterator[str]:
     yield "Slurm's rules, 128 whole nodes, 30 s backfill, 1,000 tests; jobs a CPU second"
-    yield f"{'jobs':>8}{'load':>6}{'ours':>10}{'target':>10}{'C':>10}{'C / ours':>10}{'starts':>10}"
+    yield (
+        f"{'Slurm':>8}{'jobs':>8}{'load':>6}{'ours':>10}{'target':>10}{'C':>10}{'C / ours':>10}"
+        f"{'starts':>10}"
+    )
     for r in rows:
         wanted = "" if r["target_jobs_per_s"] is None else f"{r['target_jobs_per_s']:,}"
         equal = "equal" if r["equal_starts"] else "DIFFER"
         yield (
-            f"{r['jobs']:8,}{r['load']:6.2f}{r['jobs_per_s']:10,}{wanted:>10}"
+            f"{r['slurm']:>8}{r['jobs']:8,}{r['load']:6.2f}{r['jobs_per_s']:10,}{wanted:>10}"
             f"{r['c_jobs_per_s']:10,}{r['to_c']:10.2f}{equal:>10}"
         )
     yield f"target C / ours: at most {TARGET_TO_C}"
@@ -312,10 +358,25 @@ def _whole_node_lines(rows: list[Figures]) -> Iterator[str]:
 
 def _shared_lines(rows: list[Figures]) -> Iterator[str]:
     yield "Two overlapping partitions, fair share, limits per user, GPU packing; jobs a CPU second"
-    yield f"{'jobs':>8}{'load':>6}{'ours':>10}{'target':>10}"
+    yield "and how many times as long a job takes as with whole nodes alone"
+    yield (
+        f"{'Slurm':>8}{'jobs':>8}{'load':>6}{'ours':>10}{'target':>10}{'times':>10}{'at most':>10}"
+    )
     for r in rows:
-        wanted = r["target_jobs_per_s"]
-        yield f"{r['jobs']:8,}{r['load']:6.2f}{r['jobs_per_s']:10,}{wanted:10,}"
+        most = r["target_to_whole_nodes"] or ""
+        yield (
+            f"{r['slurm']:>8}{r['jobs']:8,}{r['load']:6.2f}{r['jobs_per_s']:10,}"
+            f"{r['target_jobs_per_s']:10,}{r['to_whole_nodes']:10.2f}{most:>10}"
+        )
+
+
+def _site_lines(rows: list[Figures]) -> Iterator[str]:
+    yield "The same jobs on whole nodes; a job's time over that on the first site"
+    yield f"{'nodes':>8}{'jobs':>8}{'load':>6}{'ours':>10}{'times':>10}"
+    for r in rows:
+        yield (
+            f"{r['nodes']:8,}{r['jobs']:8,}{r['load']:6.2f}{r['jobs_per_s']:10,}{r['to_first']:10.2f}"
+        )
 
 
 def _queue_lines(rows: list[Figures]) -> Iterator[str]:
@@ -346,6 +407,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--queues", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000])
+    parser.add_argument("--sites", type=int, nargs="+", default=[1000, 10_000, 50_000])
+    releases = [str(release) for release in SlurmRelease]
+    parser.add_argument("--slurm", nargs="+", choices=releases, default=releases)
     parser.add_argument("--only", nargs="+", choices=[*PARTS], default=[*PARTS])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")

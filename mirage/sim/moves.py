@@ -204,6 +204,7 @@ def set_time_limits(state: Ints, limits: Ints) -> None:
             queue_limits[i] = limits[slots[i]]
             live[slots[i] * RECORD + layout.LIMIT] = limits[slots[i]]
             live[slots[i] * RECORD + layout.SHAPE] = NONE
+            live[slots[i] * RECORD + layout.FORM] = NONE
             shapes[i] = NONE
     ends, running = section(state, RUN_END), section(state, RUN_SLOT)
     for i in range(state[RUNNING]):

@@ -13,8 +13,12 @@ from importlib.resources.abc import Traversable
 from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core import config, types
+from numba.core import cgutils, config, types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from mirage.domain.arrays import Ints
 
 F = TypeVar("F", bound=Callable[..., Any])
 _config: Any = config
@@ -97,6 +101,40 @@ ones: Final = cast(
     _count_ones_in_python if _config.DISABLE_JIT else _count_ones_in_hardware,
 )
 """For kernels: number of bits set in a non-negative word, which is one instruction."""
+
+
+def _cut_in_python(values: Ints, first: int, end: int) -> Ints:
+    return values[first:end]
+
+
+@intrinsic
+def _cut_unchecked(_typing: Any, values: Any, _first: Any, _end: Any) -> Any:
+    if values.ndim != 1 or values.layout != "C":
+        raise numba.TypingError(f"cut: {values} is no flat array")
+
+    def generate_code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        build = arrayobj.make_array(signature.return_type)
+        source, found = build(context, builder, arguments[0]), build(context, builder)
+        arrayobj.populate_array(
+            found,
+            data=builder.gep(source.data, [arguments[1]]),
+            shape=cgutils.pack_array(builder, [builder.sub(arguments[2], arguments[1])]),
+            strides=source.strides,
+            itemsize=source.itemsize,
+            meminfo=source.meminfo,
+            parent=source.parent,
+        )
+        value = found._getvalue()  # noqa: SLF001 numba's name for the array that was built
+        return impl_ret_borrowed(context, builder, signature.return_type, value)
+
+    return values(values, types.int64, types.int64), generate_code
+
+
+cut: Final = cast(
+    "Callable[[Ints, int, int], Ints]", _cut_in_python if _config.DISABLE_JIT else _cut_unchecked
+)
+"""For kernels: values[first:end] of a flat array that has these places. A slice looks first for
+negative numbers and for ends beyond the array, and kernels cut at every turn."""
 
 
 def allocating_kernel(function: F) -> F:

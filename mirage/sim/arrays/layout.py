@@ -10,7 +10,7 @@ each job, the *feed*.
 from typing import Final
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import expand_inline, inline_kernel
+from mirage.sim.arrays.jit import cut, expand_inline, inline_kernel
 
 FAR: Final = 1 << 61
 """Later than any instant."""
@@ -114,11 +114,17 @@ ACCOUNT_RAW: Final = 71
 ACCOUNT_USAGE: Final = 72
 """Floats."""
 ACCOUNT_SHARES: Final = 73
-LOG: Final = 74
-END_OF_STATE: Final = 75
-HEADER: Final = 76
+FAIR_LEVEL: Final = 74
+"""Floats, as of the last tick."""
+FAIR_RANK: Final = 75
+"""How many were ahead at the last tick; NONE before the first."""
+ACCOUNT_LEVEL: Final = 76
+"""Floats, as of the last tick."""
+LOG: Final = 77
+END_OF_STATE: Final = 78
+HEADER: Final = 80
 
-# One job in LIVE
+# One job in LIVE; what the passes ask of every job of the queue stands together
 
 ID: Final = 0
 ROW: Final = 1
@@ -127,8 +133,10 @@ SUBMIT: Final = 3
 ELIGIBLE: Final = 4
 NODES: Final = 5
 LIMIT: Final = 6
-RUN: Final = 7
-ASSOCIATION: Final = 8
+KIND: Final = 7
+"""Jobs of one kind ask the same of each node."""
+FORM: Final = 8
+"""Jobs of one form differ from each other in how many nodes they ask for; NONE: not known."""
 PARTITION: Final = 9
 QOS: Final = 10
 CPUS: Final = 11
@@ -136,41 +144,41 @@ CPUS: Final = 11
 MEMORY: Final = 12
 GPUS: Final = 13
 WHOLE: Final = 14
-STATIC: Final = 15
-BEGIN: Final = 16
-CANCEL: Final = 17
-HELD: Final = 18
-"""0: by nobody; USER_HOLDS or ADMIN_HOLDS."""
-FAILS: Final = 19
-REQUEUES: Final = 20
-UNMET: Final = 21
-PIN: Final = 22
+USE_ROW: Final = 15
+PIN: Final = 16
 """First cell of its node list."""
-ALLOCATED: Final = 23
+ARRAY_LIMIT: Final = 17
+ARRAY: Final = 18
+USER: Final = 19
+ASSOCIATION: Final = 20
+RUN: Final = 21
+STATIC: Final = 22
+BEGIN: Final = 23
+CANCEL: Final = 24
+HELD: Final = 25
+"""0: by nobody; USER_HOLDS or ADMIN_HOLDS."""
+FAILS: Final = 26
+REQUEUES: Final = 27
+UNMET: Final = 28
+ALLOCATED: Final = 29
 """First cell of the nodes it has."""
-START: Final = 24
-ARRAY: Final = 25
-ARRAY_LIMIT: Final = 26
-SHAPE: Final = 27
+START: Final = 30
+SHAPE: Final = 31
 """Jobs with equal shapes are planned alike."""
-KIND: Final = 28
-"""Jobs of one kind ask the same of each node."""
-KEY: Final = 29
-CHARGE: Final = 30
-USE_ROW: Final = 31
-EXTRA: Final = 32
+KEY: Final = 32
+CHARGE: Final = 33
+EXTRA: Final = 34
 """Where its dependencies and node list stand in the feed's extras; NONE."""
-REFUSAL: Final = 33
+REFUSAL: Final = 35
 """Why it is refused on arrival (workload.REFUSALS); 0: it is not."""
-NEXT_FREE: Final = 34
-AFTER: Final = 35
+NEXT_FREE: Final = 36
+AFTER: Final = 37
 """Not eligible before this instant (a requeued job)."""
-SHOWN: Final = 36
+SHOWN: Final = 38
 """The priority that it came with; NONE: it came with none."""
-USER: Final = 37
-ANY_OF: Final = 38
+ANY_OF: Final = 39
 """1: one dependency that is met is enough."""
-RECORD: Final = 39
+RECORD: Final = 40
 
 # One job in the feed: which of the site's images it has, then what the image does not hold
 
@@ -354,8 +362,12 @@ PIECE_BITS: Final = 45
 PLANNED_STAMP: Final = 46
 PLANNED: Final = 47
 """Of each array the tasks planned in the pass of the stamp beside it."""
-END_OF_SCRATCH: Final = 48
-SCRATCH_HEADER: Final = 50
+HOPELESS_STAMP: Final = 48
+"""The stamp under which a form's HOPELESS was noted."""
+HOPELESS: Final = 49
+"""A job of the form that asks for so many nodes, or more, can have no plan in this pass."""
+END_OF_SCRATCH: Final = 50
+SCRATCH_HEADER: Final = 52
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55
@@ -374,8 +386,11 @@ def get_section(flat: Ints, which: int) -> Ints:
     return part
 
 
-section: Final = expand_inline(get_section)
-"""The same within kernels."""
+@expand_inline
+def section(flat: Ints, which: int) -> Ints:
+    """The same within kernels."""
+    return cut(flat, flat[which], flat[which + 1])
+
 
 column: Final = section
 """One column of the queue within kernels, one entry a place (queue.py)."""

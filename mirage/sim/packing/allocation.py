@@ -99,6 +99,9 @@ def _compute_lengths(room: ArraySizes, nodes: int, words: int) -> dict[int, int]
         layout.ACCOUNT_RAW: room.accounts,
         layout.ACCOUNT_USAGE: room.accounts,
         layout.ACCOUNT_SHARES: room.accounts,
+        layout.FAIR_LEVEL: room.associations,
+        layout.FAIR_RANK: room.associations,
+        layout.ACCOUNT_LEVEL: room.accounts,
         layout.LOG: room.log,
     }
 
@@ -187,11 +190,13 @@ def register_names(state: Ints, params: Params, names: NameTable) -> None:
     """Enter the associations and accounts that the state does not know yet."""
     accounts = get_section(state, layout.FAIR_ACCOUNT)
     values, order = get_section(state, layout.FAIR_VALUE), get_section(state, layout.FAIR_ORDER)
+    ranks = get_section(state, layout.FAIR_RANK)
     known = int(state[layout.ASSOCIATIONS])
     for (account, _), a in list(names.associations.items())[known:]:
         accounts[a] = names.accounts[account]
         order[a] = a
         values[a] = params.priority_weight_fairshare << layout.FRACTION_BITS
+        ranks[a] = NONE
     state[layout.ASSOCIATIONS] = len(names.associations)
     shares = get_section(state, layout.ACCOUNT_SHARES)
     shares[shares == 0] = 1
@@ -254,6 +259,8 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
         layout.PIECE_BITS: room.cells,
         layout.PLANNED_STAMP: room.arrays,
         layout.PLANNED: room.arrays,
+        layout.HOPELESS_STAMP: len(names.forms) + 8,
+        layout.HOPELESS: len(names.forms) + 8,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
@@ -269,5 +276,6 @@ def has_enough_scratch(work: Ints, room: ArraySizes, names: NameTable) -> bool:
         and len(get_section(work, layout.MEMO)) >= len(names.shapes)
         and len(get_section(work, layout.TESTS)) >= len(names.associations)
         and len(get_section(work, layout.KIND_TABLE)) >= len(names.kinds)
+        and len(get_section(work, layout.HOPELESS)) >= len(names.forms)
         and len(get_section(work, layout.PLANNED)) >= len(names.arrays)
     )

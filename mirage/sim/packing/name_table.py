@@ -19,6 +19,7 @@ class NameTable:
         self.arrays: dict[int, int] = {}
         self.kinds: dict[Hashable, int] = {}
         self.shapes: dict[Hashable, int] = {}
+        self.forms: dict[Hashable, int] = {}
 
     def assign_association(self, account: str, user: str) -> int:
         """The number of the pair, its account known too."""

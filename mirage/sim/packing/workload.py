@@ -100,8 +100,7 @@ class RecordBuilder:
         image = list(_BLANK)
         image[layout.ID] = job.job_id
         image[layout.SUBMIT] = job.submit
-        image[layout.NODES] = job.nodes
-        image[layout.LIMIT] = job.time_limit_s
+        image[layout.NODES], image[layout.LIMIT] = job.nodes, job.time_limit_s
         image[layout.RUN] = job.run_s
         image[layout.ASSOCIATION] = association
         image[layout.PARTITION] = partition
@@ -121,6 +120,7 @@ class RecordBuilder:
         image[layout.SHAPE] = _assign_number(
             names.shapes, (kind, partition, job.nodes, job.time_limit_s)
         )
+        image[layout.FORM] = _assign_number(names.forms, (kind, partition, job.time_limit_s))
         image[layout.CHARGE] = job.nodes * (self._least[partition] if whole else asked)[0]
         image[layout.USE_ROW] = _assign_number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _append_extras(job, extras)

@@ -22,6 +22,7 @@ from mirage.sim.arrays.layout import (
     NOW,
     PASS,
     PIN,
+    PINNED,
     QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_SHAPE,
@@ -132,7 +133,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             plans[slots[at]] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
         if planned == state[NOW] and choose_nodes_now(state, site, work, slots[at]):
-            mark_given_nodes(work)
+            mark_given_nodes(state, work)
             start_current_job(state, site, results, work, at)
             look = True
         else:
@@ -152,8 +153,10 @@ def count_plannable_at_once(state: Ints, site: Ints, at: int, tests: int) -> int
 
 
 @inline_kernel
-def mark_given_nodes(work: Ints) -> None:
-    """Note in section SPARE that the chosen nodes are given away in this pass."""
+def mark_given_nodes(state: Ints, work: Ints) -> None:
+    """Note in section SPARE that the chosen nodes are given away, where a pinned job may ask."""
+    if not state[PINNED]:
+        return
     given, chosen = section(work, SPARE), section(work, CHOSEN)
     for w in range(given.size):
         given[w] |= chosen[w]
@@ -215,10 +218,10 @@ def can_place_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
     A shape is asked about only until one of its jobs would not start.
     """
     stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
-    if stamps[shape] == work[STAMP] or is_skipped_for_limit(state, site, work, at):
+    if stamps[shape] == work[STAMP]:
         return False
     if bitmap_backfill.can_start_now(state, site, work, column(state, QUEUE_SLOT)[at]):
-        return True
+        return not is_skipped_for_limit(state, site, work, at)
     stamps[shape] = work[STAMP]
     return False
 
@@ -240,17 +243,25 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     fit_tables.begin_groups(state, work)
     begin_walk(state, work)
     until = FAR if plans.size else bound_walk_by_name(state, site, work)
+    # Where all of the queue may have a test, nobody need know who is skipped for a limit.
+    all_tested = state[QUEUED] <= site[SITE_BF_TEST] and not site[SITE_BF_USER]
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = find_turn(state, site, work)
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
+        hopeless = bitmap_backfill.is_hopeless(state, work, slot)
+        if all_tested and hopeless:
+            pass_place(state, work, at)
+            continue
         if is_skipped_for_limit(state, site, work, at) or not claim_test(state, site, work, slot):
             pass_place(state, work, at)
             continue
         tests += 1
-        planned = bitmap_backfill_2411.plan_start_by_release(state, site, work, slot)
+        planned = bitmap_backfill.NEVER
+        if not hopeless:
+            planned = bitmap_backfill_2411.plan_start_by_release(state, site, work, slot)
         if planned == bitmap_backfill.NEVER:
             pass_place(state, work, at)
             continue

@@ -8,16 +8,19 @@ it; maps are in order of time. fit_tables.py has the nodes that running jobs fre
 from typing import Final
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import inline_kernel, kernel, ones
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
     FAR,
+    FORM,
     FOUND,
     GPUS,
     GROUP_END,
     GROUP_PIECE,
     GROUPS,
+    HOPELESS,
+    HOPELESS_STAMP,
     LIMIT,
     LIVE,
     MAP_AT,
@@ -39,6 +42,7 @@ from mirage.sim.arrays.layout import (
     SITE_BF_WINDOW,
     SITE_RESERVATIONS,
     SITE_WORDS,
+    STAMP,
     TABLE,
     THEN_CPUS,
     USABLE,
@@ -89,9 +93,9 @@ def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, base = state[NOW], get_table_start(state, site, work, slot)
     need, end = live[slot * RECORD + NODES], now + live[slot * RECORD + LIMIT]
-    row = section(work, TABLE)[base : base + words]
+    row = cut(section(work, TABLE), base, base + words)
     part = live[slot * RECORD + PARTITION] * words
-    ready = section(work, READY)[part : part + words]
+    ready = cut(section(work, READY), part, part + words)
     first = find_map_at(at, work[MAPS], 0, now)
     fill_unpromised_nodes(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
     # Most of them fail at this very instant.
@@ -154,7 +158,7 @@ def find_first_group(
                 work, usable, max(g + 1, find_place_beyond(ends, groups, first + window) - 1)
             )
             continue
-        if has_enough_nodes(work, usable, rows[g * words : (g + 1) * words], need, pinned):
+        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
@@ -216,32 +220,35 @@ def find_start_group(
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit, 0: now; NONE."""
     words, need = usable.size, section(state, LIVE)[slot * RECORD + NODES]
-    rows = section(work, TABLE)[base:]
-    if has_enough_nodes(work, usable, rows[:words], need, pinned):
+    table = section(work, TABLE)
+    rows = cut(table, base, table.size)
+    if has_enough_nodes(work, usable, cut(rows, 0, words), need, pinned):
         return 0
     ensure_later_rows(state, site, work, slot, base)
     last = (work[GROUPS] - 1) * words
-    if not has_enough_nodes(work, usable, rows[last : last + words], need, pinned):
+    if not has_enough_nodes(work, usable, cut(rows, last, last + words), need, pinned):
         return NONE
     return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
 
 
 @inline_kernel
-def find_hindrance_end(
-    bits: Ints, at: Ints, ready: Ints, left: Ints, first: int, behind: int, need: int
-) -> int:
-    """Until when the maps stay met that leave too few nodes, whoever ends; 0: there are none.
+def find_hindrance(
+    bits: Ints, room: int, ready: Ints, left: Ints, first: int, behind: int, need: int
+) -> tuple[int, int]:
+    """The last map of [first, behind) that leaves too few nodes together with those after it, and
+    how many they leave; NONE: there are enough in all.
 
-    `left` comes with the nodes that fit when all running jobs have ended.
+    `left` comes with the nodes that fit when the running jobs have ended.
     """
     for w in range(left.size):
         left[w] &= ready[w]
     for m in range(behind - 1, first - 1, -1):
         for w in range(left.size):
-            left[w] &= bits[w * at.size + m]
-        if count_shared_nodes(left, left) < need:
-            return at[m + 1]
-    return 0
+            left[w] &= bits[w * room + m]
+        count = count_shared_nodes(left, left)
+        if count < need:
+            return m, count
+    return NONE, 0
 
 
 @inline_kernel
@@ -252,7 +259,7 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     usable, left, maps = section(work, USABLE), section(work, FOUND), work[MAPS]
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
     part = live[slot * RECORD + PARTITION] * words
-    ready = section(work, READY)[part : part + words]
+    ready = cut(section(work, READY), part, part + words)
     pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin < FAR:
@@ -269,8 +276,9 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
         if group == NONE:
             begin = later
             latest = base + (work[GROUPS] - 1) * words
-            copy_into(section(work, TABLE)[latest : latest + words], left)
-            clear = find_hindrance_end(bits, at, ready, left, m, behind, need)
+            copy_into(cut(section(work, TABLE), latest, latest + words), left)
+            hindrance, _ = find_hindrance(bits, at.size, ready, left, m, behind, need)
+            clear = at[hindrance + 1] if hindrance != NONE else 0
             while begin < clear:
                 m = find_map_at(at, maps, m, begin)
                 begin = find_gain_after(at, gains, maps, m, begin + limit)
@@ -286,3 +294,50 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
             return start
         begin = start if start > begin else later
     return NEVER
+
+
+@inline_kernel
+def is_hopeless(state: Ints, work: Ints, slot: int) -> bool:
+    """Return whether it is known that the job can have no plan in this pass."""
+    live = section(state, LIVE)
+    form = live[slot * RECORD + FORM]
+    return bool(
+        form != NONE
+        and section(work, HOPELESS_STAMP)[form] == work[STAMP]
+        and live[slot * RECORD + NODES] >= section(work, HOPELESS)[form]
+    )
+
+
+@kernel
+def note_hopeless(state: Ints, site: Ints, work: Ints, slot: int) -> None:
+    """A job has no plan: if too few nodes are the reason, jobs like it need not look again.
+
+    A plan takes nodes that all maps have from its begin to its end, and that fit when all running
+    jobs that end within the window have ended. Nodes are only promised and taken in a pass: too few
+    remain too few.
+    """
+    live, words, maps = section(state, LIVE), site[SITE_WORDS], work[MAPS]
+    at, bits, left = section(work, MAP_AT), section(work, MAP_BITS), section(work, FOUND)
+    now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
+    form, part = live[slot * RECORD + FORM], live[slot * RECORD + PARTITION] * words
+    m = find_map_at(at, maps, 0, now)
+    # A reservation may send a search beyond the maps.
+    if form == NONE or site[SITE_RESERVATIONS] or m == maps:
+        return
+    ready, base = (
+        cut(section(work, READY), part, part + words),
+        get_table_start(state, site, work, slot),
+    )
+    ensure_later_rows(state, site, work, slot, base)
+    last = now + site[SITE_BF_WINDOW]
+    row = base + (find_place_beyond(section(work, GROUP_END), work[GROUPS], last) - 1) * words
+    most = 0
+    while m < maps:
+        behind = find_map_behind(at, maps, m, max(at[m], now) + limit)
+        copy_into(cut(section(work, TABLE), row, row + words), left)
+        m, count = find_hindrance(bits, at.size, ready, left, m, behind, need)
+        if m == NONE:
+            return
+        most = max(most, count)
+        m += 1
+    section(work, HOPELESS_STAMP)[form], section(work, HOPELESS)[form] = work[STAMP], most + 1

@@ -5,7 +5,7 @@ and ends at the next `later`.
 """
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import inline_kernel, kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
     FAR,
@@ -70,8 +70,12 @@ def plan_start_by_release(state: Ints, site: Ints, work: Ints, slot: int) -> int
     if section(state, LIVE)[slot * RECORD + PIN] != NONE:
         copy_node_list(state, slot, section(work, WANTED))
     if site[SITE_RELEASE] >= V24_11:
-        return plan_start_2411(state, site, work, slot)
-    return bitmap_backfill.plan_start(state, site, work, slot)
+        start = plan_start_2411(state, site, work, slot)
+    else:
+        start = bitmap_backfill.plan_start(state, site, work, slot)
+    if start == NEVER:
+        bitmap_backfill.note_hopeless(state, site, work, slot)
+    return start
 
 
 @kernel
@@ -81,7 +85,7 @@ def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, limit, maps = state[NOW], live[slot * RECORD + LIMIT], work[MAPS]
     part = live[slot * RECORD + PARTITION] * words
-    ready = section(work, READY)[part : part + words]
+    ready = cut(section(work, READY), part, part + words)
     base = get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin != FAR:
@@ -134,7 +138,7 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
     pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
     r = 0
     while r < site[SITE_RESERVATIONS]:
-        mine = reserved[r * words : (r + 1) * words]
+        mine = cut(reserved, r * words, (r + 1) * words)
         meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
         if meets and (
             count_shared_nodes(mine, mine) == site[SITE_NODES]
@@ -152,13 +156,15 @@ def find_reservation_end(site: Ints, work: Ints, part: int, begin: int, end: int
     keeps a node of the partition from a job of [begin, end), or where the maps end before."""
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     words, grid, at = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
-    members = section(site, PARTITION_BITS)[part : part + words]
+    members = cut(section(site, PARTITION_BITS), part, part + words)
     soonest, kept = FAR, False
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] >= begin:
             soonest = min(soonest, spans[2 * r + 1])
         if spans[2 * r] < end and spans[2 * r + 1] > begin:
-            kept = kept or count_shared_nodes(reserved[r * words : (r + 1) * words], members) > 0
+            kept = (
+                kept or count_shared_nodes(cut(reserved, r * words, (r + 1) * words), members) > 0
+            )
     if not kept:
         return FAR
     over = (soonest + grid - 1) // grid * grid + 1
@@ -180,7 +186,8 @@ def find_start_from(
 ) -> int:
     """The first start from `begin` on that is not after `later`, or NEVER; its nodes are CHOSEN."""
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
-    usable, rows, groups = section(work, USABLE), section(work, TABLE)[base:], work[GROUPS]
+    usable, table, groups = section(work, USABLE), section(work, TABLE), work[GROUPS]
+    rows = cut(table, base, table.size)
     need, pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
     gone = 0
     if begin > state[NOW]:
@@ -189,14 +196,14 @@ def find_start_from(
             find_place_beyond(ends, groups, begin if site[SITE_RELEASE] >= V26_05 else begin - 1)
             - 1
         )
-    if has_enough_nodes(work, usable, rows[gone * words : (gone + 1) * words], need, pinned):
+    if has_enough_nodes(work, usable, cut(rows, gone * words, (gone + 1) * words), need, pinned):
         choose_nodes_after_group(state, site, work, slot, base, gone, pinned)
         return begin
     ensure_later_rows(state, site, work, slot, base)
     stop = find_place_beyond(ends, groups, later)
     last = (stop - 1) * words
     if stop - 1 <= gone or not has_enough_nodes(
-        work, usable, rows[last : last + words], need, pinned
+        work, usable, cut(rows, last, last + words), need, pinned
     ):
         return NEVER
     group = find_first_group(state, work, usable, rows, gone, stop, need, pinned)
@@ -225,7 +232,7 @@ def find_first_group(
             end = min(find_place_beyond(ends, groups, first + window), stop)
             g = find_next_usable_group(work, usable, max(g + 1, end - 1))
             continue
-        if has_enough_nodes(work, usable, rows[g * words : (g + 1) * words], need, pinned):
+        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2

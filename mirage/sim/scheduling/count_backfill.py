@@ -8,7 +8,7 @@ from typing import Final
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_back
-from mirage.sim.arrays.jit import inline_kernel, kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     CELL_NEXT,
@@ -137,7 +137,7 @@ def plan_queue_places(
         i = find_first_step(times, steps, earliest) if earliest else 0
         if shape != NONE and stamps[shape] == stamp:
             i = memos[shape]
-        i, j = find_gap(times[:steps], free, i, need, limit)
+        i, j = find_gap(cut(times, 0, steps), free, i, need, limit)
         if shape != NONE:
             stamps[shape], memos[shape] = stamp, i
         if i == steps:
@@ -148,8 +148,8 @@ def plan_queue_places(
             free[k] -= need
         over = round_to_grid(start + limit, grid)
         if over < horizon and (j == steps or times[j] != over):
-            shift_back(times[j : steps + 1])
-            shift_back(free[j : steps + 1])
+            shift_back(cut(times, j, steps + 1))
+            shift_back(cut(free, j, steps + 1))
             times[j], free[j] = over, free[j - 1] + need
             steps += 1
         if start == now:

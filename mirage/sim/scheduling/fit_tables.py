@@ -6,7 +6,7 @@ is first needed.
 """
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import inline_kernel, kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -192,12 +192,13 @@ def fill_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     words, at = site[SITE_WORDS], slot * RECORD
-    table = section(work, TABLE)[base:]
+    whole = section(work, TABLE)
+    table = cut(whole, base, whole.size)
     ensure_pieces(state, work)
     copy_present_nodes(state, work)
     for g in range(1, work[GROUPS]):
-        row = table[g * words : (g + 1) * words]
-        copy_into(table[(g - 1) * words : g * words], row)
+        row = cut(table, g * words, (g + 1) * words)
+        copy_into(cut(table, (g - 1) * words, g * words), row)
         who = slots[g - 1] * RECORD
         for i in range(firsts[g], firsts[g + 1]):
             w = section(work, PIECE_WORD)[i]

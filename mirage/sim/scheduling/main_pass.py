@@ -1,7 +1,7 @@
 """Runs Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import kernel, ones
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel, ones
 from mirage.sim.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
@@ -69,7 +69,8 @@ def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
         return
     refresh_saturated(state, site)
     usable = section(work, SPARE)
-    copy_into(section(state, UP_BITS), usable)
+    if has_named_nodes(state, site):
+        copy_into(section(state, UP_BITS), usable)
     closed = section(work, CLOSED)
     closed[:] = 0
     live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
@@ -97,12 +98,20 @@ def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
         if live[slot * RECORD + PIN] == NONE:
             closed[partition] = 1
             open_left -= 1
-            close_partition(site, usable, partition)
+            close_partition(state, site, usable, partition)
+
+
+@inline_kernel
+def has_named_nodes(state: Ints, site: Ints) -> bool:
+    """Return whether anybody asks which nodes are usable, and not just how many are idle."""
+    return bool(site[SITE_BY_NAME] or state[PINNED])
 
 
 @kernel
-def close_partition(site: Ints, usable: Ints, partition: int) -> None:
+def close_partition(state: Ints, site: Ints, usable: Ints, partition: int) -> None:
     """A closed partition's nodes are nobody's in this pass."""
+    if not has_named_nodes(state, site):
+        return
     bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
     for w in range(words):
         usable[w] &= ~bits[partition * words + w]
@@ -151,7 +160,7 @@ def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
     """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
     chosen = section(work, CHOSEN)
     if not state[PINNED]:
-        choose_by_number(section(state, IDLE_BITS), need, chosen[:0], chosen, chosen)
+        choose_by_number(section(state, IDLE_BITS), need, cut(chosen, 0, 0), chosen, chosen)
         return
     idle, mine, wanted = section(state, IDLE_BITS), section(work, USABLE), section(work, WANTED)
     for w in range(idle.size):

@@ -5,7 +5,7 @@ Map m covers [at[m], at[m + 1]). Two maps in a row are never equal.
 """
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.jit import inline_kernel, kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     CHOSEN,
     FAR,
@@ -50,7 +50,7 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
         if spans[2 * r + 1] > now:
             remove_nodes(
                 site, work, max(spans[2 * r], now), spans[2 * r + 1],
-                reserved[r * words : (r + 1) * words],
+                cut(reserved, r * words, (r + 1) * words),
             )  # fmt: skip
 
 

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from mirage.domain.arrays import Floats, Ints
+from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import inline_kernel, kernel
 from mirage.sim.arrays.layout import (
+    ACCOUNT_LEVEL,
     ACCOUNT_RAW,
     ACCOUNT_SHARES,
     ACCOUNT_USAGE,
@@ -18,7 +19,9 @@ from mirage.sim.arrays.layout import (
     ASSOCIATIONS,
     CHARGE,
     FAIR_ACCOUNT,
+    FAIR_LEVEL,
     FAIR_ORDER,
+    FAIR_RANK,
     FAIR_RAW,
     FAIR_USAGE,
     FAIR_VALUE,
@@ -38,8 +41,6 @@ from mirage.sim.arrays.layout import (
 
 MOST_HALF_LIVES: Final = 256
 """So long usage grows in weight before it is brought down again."""
-SURELY: Final = 1.0 + 1e-9
-"""Two levels whose products differ by more differ themselves, however they were rounded."""
 
 
 @kernel
@@ -83,6 +84,9 @@ def decay_usage(state: Ints, site: Ints, at: int) -> None:
 @kernel
 def rank_associations(state: Ints, site: Ints) -> bool:
     """Each association's fair share as its usage is now; whether any changed."""
+    compute_levels(state)
+    if is_order_kept(state):
+        return False
     sort_associations(state)
     return set_fair_values(state, site)
 
@@ -105,44 +109,59 @@ def add_usage(state: Ints, growth: float) -> None:
             accounts_raw[c] = 0
 
 
-@inline_kernel
-def compute_level(shares: float, usage: float) -> float:
-    """Return what is due over what was used."""
-    return shares / usage if usage > 0.0 else np.inf
+@kernel
+def compute_levels(state: Ints) -> None:
+    """The levels of all accounts and associations; an association's shares are 1."""
+    levels = section(state, FAIR_LEVEL).view(np.float64)
+    usage = section(state, FAIR_USAGE).view(np.float64)
+    for a in range(levels.size):
+        levels[a] = 1.0 / usage[a] if usage[a] > 0.0 else np.inf
+    levels = section(state, ACCOUNT_LEVEL).view(np.float64)
+    usage, shares = section(state, ACCOUNT_USAGE).view(np.float64), section(state, ACCOUNT_SHARES)
+    for c in range(levels.size):
+        levels[c] = shares[c] / usage[c] if usage[c] > 0.0 else np.inf
 
 
 @inline_kernel
-def is_ahead(
-    accounts: Ints, shares: Ints, account_usage: Floats, usage: Floats, a: int, b: int
-) -> bool:
-    """Return whether association a's fair share is ahead of b's."""
-    mine, other = accounts[a], accounts[b]
-    if mine != other:
-        # Products tell the same but where they nearly agree, and cost no division.
-        first, second = shares[mine] * account_usage[other], shares[other] * account_usage[mine]
-        if first > second * SURELY:
-            return True
-        if second > first * SURELY:
+def is_ahead(account_level: float, level: float, other_account: float, other: float) -> bool:
+    """Return whether the fair share at the first two levels is ahead of the one at the others."""
+    return account_level > other_account or (account_level == other_account and level > other)
+
+
+@kernel
+def is_order_kept(state: Ints) -> bool:
+    """Return whether every association has the rank that it had."""
+    order, accounts = section(state, FAIR_ORDER), section(state, FAIR_ACCOUNT)
+    ranks, levels = section(state, FAIR_RANK), section(state, FAIR_LEVEL).view(np.float64)
+    account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
+    rank, account_before, before = 0, np.inf, np.inf
+    for i in range(state[ASSOCIATIONS]):
+        a = order[i]
+        account_level, level = account_levels[accounts[a]], levels[a]
+        if is_ahead(account_level, level, account_before, before):
             return False
-        first = compute_level(float(shares[mine]), account_usage[mine])
-        second = compute_level(float(shares[other]), account_usage[other])
-        if first != second:
-            return first > second
-    if usage[b] > usage[a] * SURELY:
-        return True
-    # A division can make equal what was not, but cannot turn the order round.
-    return usage[a] < usage[b] and compute_level(1.0, usage[a]) > compute_level(1.0, usage[b])
+        if is_ahead(account_before, before, account_level, level):
+            rank = i
+        if ranks[a] != rank:
+            return False
+        account_before, before = account_level, level
+    return True
 
 
 @kernel
 def sort_associations(state: Ints) -> None:
     """Mend the order of before: insertion, since little moves between two ticks."""
     order, accounts = section(state, FAIR_ORDER), section(state, FAIR_ACCOUNT)
-    shares, usage = section(state, ACCOUNT_SHARES), section(state, FAIR_USAGE).view(np.float64)
-    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    levels = section(state, FAIR_LEVEL).view(np.float64)
+    account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
     for i in range(1, state[ASSOCIATIONS]):
         a, j = order[i], i
-        while j > 0 and is_ahead(accounts, shares, account_usage, usage, a, order[j - 1]):
+        while j > 0 and is_ahead(
+            account_levels[accounts[a]],
+            levels[a],
+            account_levels[accounts[order[j - 1]]],
+            levels[order[j - 1]],
+        ):
             order[j] = order[j - 1]
             j -= 1
         order[j] = a
@@ -152,16 +171,17 @@ def sort_associations(state: Ints) -> None:
 def set_fair_values(state: Ints, site: Ints) -> bool:
     """Give each association its part of the weight; whether any changed."""
     order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
-    accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
-    usage = section(state, FAIR_USAGE).view(np.float64)
-    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    accounts, ranks = section(state, FAIR_ACCOUNT), section(state, FAIR_RANK)
+    levels = section(state, FAIR_LEVEL).view(np.float64)
+    account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
     n, weight = state[ASSOCIATIONS], site[SITE_FAIR_WEIGHT]
-    changed, rank = False, 0
+    changed, rank, value = False, 0, weight
     for i in range(n):
-        if i and is_ahead(accounts, shares, account_usage, usage, order[i - 1], order[i]):
+        a, b = order[i], order[max(i - 1, 0)]
+        if is_ahead(account_levels[accounts[b]], levels[b], account_levels[accounts[a]], levels[a]):
             rank = i
-        # As weight * (n - rank) // n, which large weights would carry beyond 64 bits.
-        value = weight // n * (n - rank) + weight % n * (n - rank) // n
-        changed = changed or value != values[order[i]]
-        values[order[i]] = value
+            # As weight * (n - rank) // n, which large weights would carry beyond 64 bits.
+            value = weight // n * (n - rank) + weight % n * (n - rank) // n
+        changed = changed or value != values[a]
+        values[a], ranks[a] = value, rank
     return changed

@@ -1,8 +1,9 @@
 """Changes the state of one job: it arrives, becomes eligible, starts, ends, waits again."""
 
 from mirage.domain.arrays import Ints
+from mirage.sim.arrays.array_shift import shift_ahead, shift_back
 from mirage.sim.arrays.event_heap import push_event
-from mirage.sim.arrays.jit import kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     AFTER,
     ALLOCATED,
@@ -140,7 +141,7 @@ def store_record(state: Ints, record: Ints) -> int:
     slot = state[SLOT_FREE]
     at = slot * RECORD
     following = live[at + NEXT_FREE]
-    copy_into(record, live[at : at + RECORD])
+    copy_into(record, cut(live, at, at + RECORD))
     state[SLOT_FREE] = following
     live[at + PHASE] = COMING
     return slot
@@ -150,7 +151,7 @@ def store_record(state: Ints, record: Ints) -> int:
 def store_feed_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
     """Store a job of the feed like `store_record`, and return its slot."""
     image = feed[row, FEED_IMAGE] * RECORD
-    slot = store_record(state, section(site, IMAGES)[image : image + RECORD])
+    slot = store_record(state, cut(section(site, IMAGES), image, image + RECORD))
     live = section(state, LIVE)
     at = slot * RECORD
     for k in range(len(OWN)):
@@ -270,33 +271,46 @@ def start_job(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -
     resolve_dependents(state, site, slot, 0)
 
 
+@inline_kernel
+def find_place_after_end(state: Ints, end: int) -> int:
+    """The first place among the running jobs whose end by the limit is after an instant."""
+    ends = section(state, RUN_END)
+    low, high = 0, state[RUNNING]
+    while low < high:
+        middle = (low + high) >> 1
+        if ends[middle] > end:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @kernel
 def insert_running(state: Ints, slot: int) -> None:
     """Into the running jobs, by end by the limit, then job id."""
     live, ends, slots = section(state, LIVE), section(state, RUN_END), section(state, RUN_SLOT)
     at = slot * RECORD
-    end, job_id = live[at + START] + live[at + LIMIT], live[at + ID]
-    i = state[RUNNING]
-    state[RUNNING] = i + 1
-    while i > 0 and (
-        ends[i - 1] > end or (ends[i - 1] == end and live[slots[i - 1] * RECORD + ID] > job_id)
-    ):
-        ends[i], slots[i] = ends[i - 1], slots[i - 1]
+    end, job_id, n = live[at + START] + live[at + LIMIT], live[at + ID], state[RUNNING]
+    i = find_place_after_end(state, end)
+    while i > 0 and ends[i - 1] == end and live[slots[i - 1] * RECORD + ID] > job_id:
         i -= 1
+    shift_back(cut(ends, i, n + 1))
+    shift_back(cut(slots, i, n + 1))
     ends[i], slots[i] = end, slot
+    state[RUNNING] = n + 1
 
 
 @kernel
 def remove_running(state: Ints, slot: int) -> None:
     """Out of the running jobs."""
-    ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
-    n = state[RUNNING] - 1
-    i = 0
+    live, slots = section(state, LIVE), section(state, RUN_SLOT)
+    n = state[RUNNING]
+    i = find_place_after_end(state, live[slot * RECORD + START] + live[slot * RECORD + LIMIT]) - 1
     while slots[i] != slot:
-        i += 1
-    for k in range(i, n):
-        ends[k], slots[k] = ends[k + 1], slots[k + 1]
-    state[RUNNING] = n
+        i -= 1
+    shift_ahead(cut(section(state, RUN_END), i, n))
+    shift_ahead(cut(slots, i, n))
+    state[RUNNING] = n - 1
 
 
 @kernel

@@ -15,7 +15,7 @@ part.
 
 from mirage.domain.arrays import Ints
 from mirage.sim.arrays.array_shift import shift_ahead, shift_back
-from mirage.sim.arrays.jit import inline_kernel, kernel
+from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ARRAY_LIMIT,
     ASSOCIATION,
@@ -146,14 +146,14 @@ def insert_job(state: Ints, site: Ints, slot: int, old: int) -> None:
 def shift_places_back(state: Ints, first: int, end: int) -> None:
     """Move the jobs at the places [first, end) of all columns by one, towards the end."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        shift_back(section(state, which)[first : end + 1])
+        shift_back(cut(section(state, which), first, end + 1))
 
 
 @kernel
 def shift_places_ahead(state: Ints, first: int, end: int) -> None:
     """The same towards the beginning."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        shift_ahead(section(state, which)[first - 1 : end])
+        shift_ahead(cut(section(state, which), first - 1, end))
 
 
 @kernel

@@ -60,6 +60,8 @@ def test_every_part_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["queue"][0]["equal_starts"]
     assert result["queue"][0]["full_ms"] > 0
     assert result["shared"][0]["jobs_per_s"] > 0
+    assert result["shared"][0]["to_whole_nodes"] > 0
+    assert [row["to_first"] > 0 for row in result["sites"]] == [True, True, True]
     assert result["memory"]["peak_mib"] >= result["memory"]["imports_mib"] > 0
     assert 0 < result["startup"]["first_step_s"] < 60
 
