@@ -115,11 +115,8 @@ ACCOUNT_USAGE: Final = 72
 """Floats."""
 ACCOUNT_SHARES: Final = 73
 FAIR_LEVEL: Final = 74
-"""Floats, as of the last tick."""
-FAIR_RANK: Final = 75
-"""How many were ahead at the last tick; NONE before the first."""
-ACCOUNT_LEVEL: Final = 76
-"""Floats, as of the last tick."""
+ACCOUNT_LEVEL: Final = 75
+FAIR_RANK: Final = 76
 LOG: Final = 77
 END_OF_STATE: Final = 78
 HEADER: Final = 80
@@ -363,11 +360,11 @@ PLANNED_STAMP: Final = 46
 PLANNED: Final = 47
 """Of each array the tasks planned in the pass of the stamp beside it."""
 HOPELESS_STAMP: Final = 48
-"""The stamp under which a form's HOPELESS was noted."""
 HOPELESS: Final = 49
-"""A job of the form that asks for so many nodes, or more, can have no plan in this pass."""
-END_OF_SCRATCH: Final = 50
-SCRATCH_HEADER: Final = 52
+"""No job of the form with so many nodes, or more, can have a plan in this pass."""
+ALONE: Final = 50
+END_OF_SCRATCH: Final = 51
+SCRATCH_HEADER: Final = 54
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55
@@ -394,14 +391,6 @@ def section(flat: Ints, which: int) -> Ints:
 
 column: Final = section
 """One column of the queue within kernels, one entry a place (queue.py)."""
-
-
-@inline_kernel
-def get_queue_place(state: Ints, k: int) -> int:
-    """The place of the k-th of all that are queued, the old before the young."""
-    if k < state[SATURATED]:
-        return state[OLD_FIRST] + k
-    return state[YOUNG_FIRST] + k - state[SATURATED]
 
 
 @inline_kernel

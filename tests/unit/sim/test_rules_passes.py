@@ -103,20 +103,6 @@ def test_what_lies_beyond_the_window_is_not_waited_for(side: Side) -> None:
     assert Scene(side, site(bf_window_s=600), *jobs).starts()[3] == 30
 
 
-def test_jobs_without_a_plan_leave_a_smaller_one_of_their_limit_its_plan(side: Side) -> None:
-    jobs = [
-        job_at(1, limit=2000),
-        job_at(2, limit=300),
-        job_at(3, 1, nodes=2),
-        job_at(4, 2, nodes=2),
-        job_at(5, 3),
-        job_at(6, 4),
-    ]
-    params = site(partitions=HALVES, bf_window_s=600)
-    # Within the window only the node of job 2 comes free.
-    assert Scene(side, params, *jobs).until(5).plans() == {5: 300}
-
-
 @pytest.mark.parametrize(("grid", "start"), [(60, 30), (1, 1201)])
 def test_ends_are_rounded_up_to_the_resolution(side: Side, grid: int, start: int) -> None:
     # 1 ends at 601, on the grid at 660; 3 would end at 650, on the grid at 660: it delays nobody.
