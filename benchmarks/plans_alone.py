@@ -94,6 +94,7 @@ def measure(site: Site, pairs: int, links: int, seed: int) -> dict[str, Any]:
         "slurm": site.testbed.run(["sinfo", "--version"]).stdout.strip(),
         "speed": site.testbed.speed,
         "first_plans_at_the_kill": planned,
+        "not_registered": site.unregistered,
         "live_service_alive_at_the_end": site.is_alive(LIVE.user),
         "all_links_started": is_over,
         "load_average": [round(number, 1) for number in os.getloadavg()],
@@ -112,15 +113,20 @@ def _submit_groups(site: Site, groups: Sequence[str], links: int) -> None:
 
 
 def _kill_once_planned(site: Site, groups: Sequence[str]) -> int:
-    """Kill the service of the arm `away`; return how many of its first links had their plan."""
+    """Kill the service of the arm `away`.
+
+    Return how many of its chains' second links had a plan by then, or were released.
+    """
     _await(site, lambda: all(site.list_jobs(AWAY, group) for group in groups), "first links")
     until = site.testbed.now() + 60 * PLANNED_WITHIN_MIN
     planned = 0
     while planned < len(groups) and site.testbed.now() < until:
         _await_instant(site, site.testbed.now() + 60)
-        planned = site.count_plans(AWAY.user)
+        planned = len(groups) - site.count_unplanned(AWAY.user)
     site.kill_service(AWAY.user)
-    _say(site, f"the service of {AWAY.user} is killed, {planned} of {len(groups)} plans stand")
+    _say(
+        site, f"the service of {AWAY.user} is killed, {planned} of {len(groups)} chains have plans"
+    )
     return planned
 
 
@@ -206,7 +212,8 @@ def _compute_part(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
 def show(answer: dict[str, Any]) -> None:
     print(f"\n{answer['slurm']}, clock x{answer['speed']:.0f}, time limit {LIMIT_MIN} min")
     print(f"the machine's load average at the end: {answer['load_average']}")
-    print(f"first plans that stood as the service was killed: {answer['first_plans_at_the_kill']}")
+    print(f"chains with a plan as their service was killed: {answer['first_plans_at_the_kill']}")
+    print(f"chains that were not registered: {answer['not_registered']}")
     print(f"the live service was alive at the end: {answer['live_service_alive_at_the_end']}")
     for part, arms in answer["parts"].items():
         print(f"\n{part} hand-overs, means in hours, price of overlap {OVERLAP_PRICE}")

@@ -32,7 +32,7 @@ echo "$SLURM_JOB_ID" >> "$1"
 exec sleep infinity
 """
 _LIMITS = (
-    ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 2.0 * SPEED\n"),
+    ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 10.0 * SPEED\n"),
     ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
     ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     ("mirage_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
@@ -46,7 +46,8 @@ _LIMITS = (
 )
 """The limits that a busy machine keeps in seconds of its own: the cluster's clock runs faster.
 
-The last one is how often a link that waits looks around.
+The first is longer than a user's two seconds: a chain that cannot register itself on a busy machine
+is another measurement. The last one is how often a link that waits looks around.
 """
 
 
@@ -83,6 +84,9 @@ class Site:
     root: Path
     services: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     load: "Load | None" = None
+    unregistered: list[str] = field(default_factory=list)
+    """Chains whose service did not answer as they were submitted; it starts their links at the end
+    of the link before."""
 
     @classmethod
     def set_up(cls, speed: int) -> "Site":
@@ -160,17 +164,19 @@ class Site:
 
     def submit(self, arm: Arm, name: str, links: int) -> None:
         script = [str(self.root / "train.sh"), str(self.get_log(arm, name))]
-        words = ["--parsable", "-p", "gpu", f"--time={LIMIT_MIN}", "-o", "/dev/null", *script]
+        words = ["-p", "gpu", f"--time={LIMIT_MIN}", "-o", "/dev/null", *script]
         if arm.is_plain:
             job = ""
             for _ in range(links):
                 behind = [f"--dependency=afterany:{job}"] if job else []
-                job = self.run(["sbatch", *behind, *words], arm.user).stdout.strip()
+                job = self.run(["sbatch", "--parsable", *behind, *words], arm.user).stdout.strip()
             return
         url = {"MIRAGE_URL": f"unix://{self._get_socket(arm.user)}"} if arm.has_service else {}
         state = {"MIRAGE_STATE_DIR": str(self.get_state(arm, name))}
         wrapped = str(self.root / "plugin" / "sbatch")
-        self.run([wrapped, f"--mirage-chain={links}", *words], arm.user, url | state)
+        done = self.run([wrapped, f"--mirage-chain={links}", *words], arm.user, url | state)
+        if arm.has_service and "is not registered" in done.stderr:
+            self.unregistered.append(f"{arm.name} {name}")
 
     def get_state(self, arm: Arm, name: str) -> Path:
         """The folder that holds the chain's directory, and that one alone."""
@@ -188,10 +194,10 @@ class Site:
         """What the chain's links have said; empty of a plain one."""
         return "".join(path.read_text() for path in self.get_state(arm, name).glob("*/log"))
 
-    def count_plans(self, user: str) -> int:
-        """The user's standbys that Slurm is to release by a plan."""
+    def count_unplanned(self, user: str) -> int:
+        """The user's standbys that are held without a plan."""
         told = self.run(["squeue", "-h", "--me", "-t", "PD", "-o", "%E"], user).stdout
-        return sum("?after:" in line for line in told.splitlines())
+        return sum("afterany:" in line and "?after:" not in line for line in told.splitlines())
 
     def read_runs(self, jobs: Sequence[int]) -> dict[int, Ran]:
         """The jobs that have ended, by sacct."""
