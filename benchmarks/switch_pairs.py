@@ -118,12 +118,12 @@ def read_steps(scene: Scene, style: str) -> list[Step]:
     return [Step(*map(int, line.split()[1:])) for line in lines if line.startswith("step ")]
 
 
-def measure(handovers: int, limit_min: int) -> list[Outcome]:
+def measure(handovers: int, limit_min: int, backlog: int) -> list[Outcome]:
     """Let both chains do the work of `handovers` + 1 links of the sequential one."""
     work = count_work(handovers, limit_min)
     with open_scene() as scene:
         scene.start_service(policy=POLICY)
-        scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
+        scene.fill(backlog=backlog, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
         warm = scene.testbed.now() + WARM_UP_S
         scene.testbed.wait_until(lambda: scene.testbed.now() >= warm, 2 * WARM_UP_S, "warm up")
         links = 6 * (handovers + 1)
@@ -210,8 +210,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--handovers", type=int, default=6)
     parser.add_argument("--limit", type=int, default=120, help="minutes")
+    parser.add_argument("--backlog", type=int, default=8, help="bob's waiting jobs")
     options = parser.parse_args(words)
-    outcomes = measure(options.handovers, options.limit)
+    outcomes = measure(options.handovers, options.limit, options.backlog)
     print("\n".join(format_rows(outcomes)))
     offences = find_offences(outcomes, options.handovers, options.limit)
     print("\n".join(offences) or "no step lost")
