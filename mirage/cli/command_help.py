@@ -45,7 +45,7 @@ class HelpEntry:
 MANUAL: dict[str, HelpEntry] = {
     "demo": HelpEntry(
         (
-            ("run for two minutes and print the result", "mirage demo --once"),
+            ("run for three minutes and print the result", "mirage demo --once"),
             (
                 "the same load each time, as JSON",
                 "mirage demo --once --seed 1 --preset heavy --json",

@@ -158,8 +158,9 @@ def run_demo(
     two running links) of a hand-over from one link to the next.
 
     The demo needs no Slurm and touches none. It keeps its files in a directory under /tmp, and
-    removes the directory when it ends. `mirage demo --once` takes two minutes on two cores. Ctrl-C
-    or SIGTERM ends the demo at any time, with exit code 130 or 143.
+    removes the directory when it ends. `mirage demo --once` takes three minutes. With --no-pin it
+    takes three times as long, because the policy auto then asks the twin. Ctrl-C or SIGTERM ends
+    the demo at any time, with exit code 130 or 143.
     """
     logs.setup_logging("auto", warnings_only=True)
     plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
