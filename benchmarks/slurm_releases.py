@@ -10,12 +10,13 @@ is chance. The parts, with a row for each variant:
 
 - replay: waits, the mean wait over five intervals of backfill, and the share of jobs that start at
   another time than with 22.05;
-- plain: plain Slurm's interruption at all start points, and the share of hand-overs whose
+- plain: plain Slurm's interruption at many start points, and the share of hand-overs whose
   interruption differs by over an hour from 22.05's;
 - rules: the gap that rules close on fewer hand-overs, and the share of hand-overs at which a rule
   frees the successor over an hour sooner or later than with 22.05;
 - training: the cost of trees that learned from 22.05's hand-overs, and of trees that learned from
-  the variant's own, on rolling windows of the variant's;
+  the variant's own, on rolling windows of the variant's; the share of hand-overs that the two free
+  over an hour apart;
 - twin: as rules, of the policies that ask the twin, on fewer hand-overs. The shipped model learned
   from these weeks, so its gap is too good; only its differences count.
 
@@ -156,6 +157,9 @@ def _summarize_training(parts: Mapping[str, Sequence[HandoverOutcomes]]) -> dict
     return {
         "episodes": saved.handovers,
         "cost_h": {which: float(one.compute_cost_h(PRICE).mean()) for which, one in whole.items()},
+        "decided_otherwise_pct": _compute_share(
+            np.abs(whole["own"].lead_h - whole["base"].lead_h) > 1.0
+        ),
         "own_less_base_h": saved.mean_h,
         "own_less_base_h_ci": saved.interval_h,
     }
@@ -232,7 +236,8 @@ def render_tables(told: Told) -> Iterator[str]:
         ),
         "rules": (_list_policy_columns(RULES), _list_policy_cells),
         "training": (
-            "hand-overs, plain h, learned from 22.05 h, from its own h, own less 22.05 h",
+            "hand-overs, plain h, learned from 22.05 h, from its own h, own less 22.05 h, "
+            "decided otherwise %",
             _list_training_cells,
         ),
         "twin": (_list_policy_columns((*ASKING, MODEL)), _list_policy_cells),
@@ -284,7 +289,8 @@ def _list_plain_cells(figures: Mapping[str, Any]) -> list[str]:
 
 def _list_training_cells(figures: Mapping[str, Any]) -> list[str]:
     costs = [f"{figures['cost_h'][key]:.2f}" for key in ("reactive", "base", "own")]
-    return [str(figures["episodes"]), *costs, _format(figures, "own_less_base_h")]
+    saved = _format(figures, "own_less_base_h")
+    return [str(figures["episodes"]), *costs, saved, f"{figures['decided_otherwise_pct']:.0f}"]
 
 
 def _format(figures: Mapping[str, Any], name: str) -> str:

@@ -29,6 +29,8 @@ from mirage.traces.workloads.replay import load_workload
 EVERY_H = {"ls6": 28, "thetagpu": 38, "theta": 232}
 """Hours between start points of tables. Never whole days, so that all hours of the day count. By
 name a table of Theta's 4,392 nodes takes twenty times as long as one of Lonestar6."""
+PLAIN_EVERY_H = {"ls6": 4, "thetagpu": 2, "theta": 28}
+"""Hours between start points at which plain Slurm alone is asked."""
 SPARSER = 6
 """The twin is asked at one of so many start points: it takes ten times as long."""
 
@@ -85,12 +87,12 @@ class Site:
         return np.stack([workload.submit, simulator.start])[:, within]
 
     def measure_plain(self) -> NDArray[np.float64]:
-        """Return plain Slurm's interruption, hours, at all start points of both widths."""
-        windows = [self._describe_window(name, 1) for name in self.windows]
-        usual = [WINDOWS[name].every_h for name in self.windows]
-        return np.concatenate(
-            [reactive_h(replace(w, every_h=h)) for w, h in zip(windows, usual, strict=True)]
-        )
+        """Return plain Slurm's interruption, hours, at the start points of both widths."""
+        every_h = PLAIN_EVERY_H[self.cluster]
+        windows = [
+            replace(self._describe_window(name, 1), every_h=every_h) for name in self.windows
+        ]
+        return np.concatenate([reactive_h(window) for window in windows])
 
     def judge(self, names: Sequence[str], sparser: int = 1) -> Evaluation:
         """Ask policies over the hand-overs of each width. Makes the tables that are missing."""
