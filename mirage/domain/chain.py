@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NewType
 
 from mirage.domain.chain_cause import Actor, Cause, ChainRisk
@@ -317,3 +318,7 @@ class Link:
         if self.start is None or self.time_limit_s is None or self.time_limit_s == UNLIMITED:
             return None
         return max(self.start + self.time_limit_s, self.expected_end or 0)
+
+
+get_shown = attrgetter(*(each.name for each in fields(Link) if each.name != "seen_at"))
+"""Return what a look may change of a link, besides the instant at which it was seen."""

@@ -1,9 +1,8 @@
 """Finds links in Slurm by their marks, and follows them through queue and accounting."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import groupby
-from operator import attrgetter
 
 import structlog
 
@@ -16,6 +15,7 @@ from mirage.domain.chain import (
     LinkState,
     Mark,
     find_mark,
+    get_shown,
 )
 from mirage.domain.chain_cause import Actor
 from mirage.domain.job import Job, JobId, JobState, compute_wait_s
@@ -48,9 +48,6 @@ RELEASED = "released by plan"
 SENT_BACK = "SentBack"
 """The hindrance (`Link.hindered`) of a link that once started too early: its first job ended beside
 its predecessor, and a second job waits behind the predecessor."""
-
-_get_shown = attrgetter(*(each.name for each in fields(Link) if each.name != "seen_at"))
-"""What a look may change of a link besides the instant at which it was seen."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
@@ -105,7 +102,7 @@ def sync_links(
             link = update_release(before, predecessor, link, in_queue=not accounting)
             chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
-            if before is not None and _get_shown(before) == _get_shown(link):
+            if before is not None and get_shown(before) == get_shown(link):
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)
