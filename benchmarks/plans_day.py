@@ -14,6 +14,7 @@ import argparse
 import random
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,9 +79,9 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
         print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
-        releases = [event for event, _, _ in scene.audit() if event in ("free: done", "plan: done")]
-        print(f"the service released {releases.count('free: done')} links and planned "
-              f"{releases.count('plan: done')}")  # fmt: skip
+        events = Counter(event for event, _, _ in scene.audit())
+        told = ", ".join(f"{event} {count}" for event, count in sorted(events.items()))
+        print(f"the service's audit: {told}")
     return offences
 
 

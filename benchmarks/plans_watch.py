@@ -99,7 +99,8 @@ class Watch:
         """
         self._look_now()
         for chain, spec in self.chains.items():
-            if chain not in self.live and self._has_no_successor(chain):
+            ended = has_ended(self.scene.ran(spec.name), spec)
+            if chain not in self.live and not ended and self._has_no_successor(chain):
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
                       f"mirage-link resume: {self._resume(chain)}")  # fmt: skip
         self._look_now()
