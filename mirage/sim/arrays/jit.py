@@ -22,6 +22,9 @@ from mirage.domain.arrays import Ints
 
 F = TypeVar("F", bound=Callable[..., Any])
 _config: Any = config
+_arrays: Any = arrayobj
+_build: Any = cgutils
+_borrow: Any = impl_ret_borrowed
 _unliteral: Callable[[Any], Any] = types.unliteral
 
 _ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
@@ -113,19 +116,19 @@ def _cut_unchecked(_typing: Any, values: Any, _first: Any, _end: Any) -> Any:
         raise numba.TypingError(f"cut: {values} is no flat array")
 
     def generate_code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        build = arrayobj.make_array(signature.return_type)
+        build = _arrays.make_array(signature.return_type)
         source, found = build(context, builder, arguments[0]), build(context, builder)
-        arrayobj.populate_array(
+        _arrays.populate_array(
             found,
             data=builder.gep(source.data, [arguments[1]]),
-            shape=cgutils.pack_array(builder, [builder.sub(arguments[2], arguments[1])]),
+            shape=_build.pack_array(builder, [builder.sub(arguments[2], arguments[1])]),
             strides=source.strides,
             itemsize=source.itemsize,
             meminfo=source.meminfo,
             parent=source.parent,
         )
         value = found._getvalue()  # noqa: SLF001 numba's name for the array that was built
-        return impl_ret_borrowed(context, builder, signature.return_type, value)
+        return _borrow(context, builder, signature.return_type, value)
 
     return values(values, types.int64, types.int64), generate_code
 

@@ -362,9 +362,8 @@ PLANNED: Final = 47
 HOPELESS_STAMP: Final = 48
 HOPELESS: Final = 49
 """No job of the form with so many nodes, or more, can have a plan in this pass."""
-ALONE: Final = 50
-END_OF_SCRATCH: Final = 51
-SCRATCH_HEADER: Final = 54
+END_OF_SCRATCH: Final = 50
+SCRATCH_HEADER: Final = 52
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55

@@ -261,7 +261,6 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
         layout.PLANNED: room.arrays,
         layout.HOPELESS_STAMP: len(names.forms) + 8,
         layout.HOPELESS: len(names.forms) + 8,
-        layout.ALONE: words,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables

@@ -138,21 +138,14 @@ def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
 
 @inline_kernel
 def find_first_group(
-    state: Ints,
-    site: Ints,
-    work: Ints,
-    usable: Ints,
-    rows: Ints,
-    ends: Ints,
-    need: int,
-    pinned: bool,
+    state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, pinned: bool
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit, where one comes.
 
     Not every end is looked at: see docs/reference/simulator.md, "The ends that are looked at".
     """
     words, groups = usable.size, work[GROUPS]
-    ensure_pieces(state, site, work)
+    ensure_pieces(state, work)
     g = find_next_usable_group(work, usable, 1)
     # slurmctld counts windows from the next half minute of the clock, so that a second more or less
     # of the first end does not move them all.
@@ -235,7 +228,7 @@ def find_start_group(
     last = (work[GROUPS] - 1) * words
     if not has_enough_nodes(work, usable, cut(rows, last, last + words), need, pinned):
         return NONE
-    return find_first_group(state, site, work, usable, rows, section(work, GROUP_END), need, pinned)
+    return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
 
 
 @inline_kernel

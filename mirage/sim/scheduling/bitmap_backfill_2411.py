@@ -206,7 +206,7 @@ def find_start_from(
         work, usable, cut(rows, last, last + words), need, pinned
     ):
         return NEVER
-    group = find_first_group(state, site, work, usable, rows, gone, stop, need, pinned)
+    group = find_first_group(state, work, usable, rows, gone, stop, need, pinned)
     choose_nodes_after_group(state, site, work, slot, base, group, pinned)
     if site[SITE_RELEASE] >= V26_05:
         group = find_last_holder(work, group)
@@ -215,15 +215,7 @@ def find_start_from(
 
 @inline_kernel
 def find_first_group(
-    state: Ints,
-    site: Ints,
-    work: Ints,
-    usable: Ints,
-    rows: Ints,
-    gone: int,
-    stop: int,
-    need: int,
-    pinned: bool,
+    state: Ints, work: Ints, usable: Ints, rows: Ints, gone: int, stop: int, need: int, pinned: bool
 ) -> int:
     """The first end that is looked at after which enough usable nodes fit; one comes before `stop`.
 
@@ -231,7 +223,7 @@ def find_first_group(
     before `stop`.
     """
     words, groups, ends = usable.size, work[GROUPS], section(work, GROUP_END)
-    ensure_pieces(state, site, work)
+    ensure_pieces(state, work)
     g = find_next_usable_group(work, usable, gone + 1)
     first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
     while g < stop:

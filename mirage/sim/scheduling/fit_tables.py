@@ -9,7 +9,6 @@ from mirage.domain.arrays import Ints
 from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
-    ALONE,
     CAPACITY_CPUS,
     CAPACITY_GPUS,
     CAPACITY_MEMORY,
@@ -115,15 +114,15 @@ def has_room_then(
 
 
 @inline_kernel
-def ensure_pieces(state: Ints, site: Ints, work: Ints) -> None:
+def ensure_pieces(state: Ints, work: Ints) -> None:
     """The nodes of the running jobs, where they have not been asked for in this pass."""
     if work[PIECES_STAMP] != work[TABLE_STAMP]:
         work[PIECES_STAMP] = work[TABLE_STAMP]
-        fill_pieces(state, site, work)
+        fill_pieces(state, work)
 
 
 @kernel
-def fill_pieces(state: Ints, site: Ints, work: Ints) -> None:
+def fill_pieces(state: Ints, work: Ints) -> None:
     """A job's nodes stand in its chain word by word."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     firsts, slots = section(work, GROUP_PIECE), section(state, RUN_SLOT)
@@ -140,19 +139,6 @@ def fill_pieces(state: Ints, site: Ints, work: Ints) -> None:
             bits[n - 1] |= 1 << (names[cell] - w * WORD)
             cell = nexts[cell]
     firsts[state[RUNNING] + 1] = n
-    fill_nodes_of_one_job(state, site, section(work, ALONE))
-
-
-@inline_kernel
-def fill_nodes_of_one_job(state: Ints, site: Ints, alone: Ints) -> None:
-    """`alone` becomes the nodes that are empty once their one job has left; where nodes are equal
-    such a node fits every kind."""
-    jobs = section(state, NODE_JOBS)
-    for w in range(site[SITE_WORDS]):
-        first, word = w * WORD, 0
-        for node in range(first, min(first + WORD, site[SITE_NODES])):
-            word |= int(jobs[node] == 1) << (node - first)
-        alone[w] = 0 if site[SITE_UNEQUAL] else word
 
 
 @inline_kernel
@@ -205,10 +191,10 @@ def fill_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -
     firsts, pieces = section(work, GROUP_PIECE), section(work, PIECE_BITS)
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
-    words, at, alone = site[SITE_WORDS], slot * RECORD, section(work, ALONE)
+    words, at = site[SITE_WORDS], slot * RECORD
     whole = section(work, TABLE)
     table = cut(whole, base, whole.size)
-    ensure_pieces(state, site, work)
+    ensure_pieces(state, work)
     copy_present_nodes(state, work)
     for g in range(1, work[GROUPS]):
         row = cut(table, g * words, (g + 1) * words)
@@ -218,8 +204,6 @@ def fill_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -
             w = section(work, PIECE_WORD)[i]
             # Where it fits already, whoever leaves changes nothing.
             word = pieces[i] & ~row[w]
-            row[w] |= word & alone[w]
-            word &= ~alone[w]
             while word:
                 node = w * WORD + find_lowest_bit(word)
                 # Of equal nodes an empty one fits every kind, and nobody looks at it again.
