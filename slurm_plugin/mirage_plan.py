@@ -185,10 +185,11 @@ def _drop_plan(link, before, environ, why):
     """Plan nothing; a plan that the link made before is taken back."""
     import mirage_planned
 
-    if before.minutes is not None:
-        if _look_at_jobs(link, before, environ) is None:
+    if any(minutes is not None for minutes in (before.minutes,) + before.was):
+        seen = _look_at_jobs(link, before, environ)
+        if seen is None:
             return 0
-        mirage_planned.update_dependency(link, None, environ)
+        return mirage_planned.take_plan_back(link, seen, before, why, environ)
     return link.record_outcome(mirage_planned.NOTHING, 0, "no plan: %s" % (why,))
 
 

@@ -181,7 +181,7 @@ class Link(object):
 
     def record_outcome(self, plan, again, said):
         """Write down what came of it, and log it."""
-        Planned(self.successor, plan.minutes, again, said, plan.own).save(self)
+        Planned(self.successor, plan.minutes, again, said, plan.own, plan.was).save(self)
         self.log_line(said)
         return 0
 
@@ -297,7 +297,10 @@ def write_plan(link, seen, before, choice, forecast, environ):
     again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
     standing = find_standing(link, seen, before)
     is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
-    if is_services or is_near(minutes, standing):
+    if is_services and not is_near(minutes, standing):
+        # The service plans this hand-over: whoever changes its plan, the link has no say any more.
+        return link.record_outcome(Planned(None, standing, 0, "", own), 0, said)
+    if is_near(minutes, standing):
         return link.record_outcome(Planned(None, standing, 0, "", own), again, said)
     # First, so that what stands is known as this link's own whatever ends it now, or where Slurm
     # does not answer.
@@ -307,6 +310,20 @@ def write_plan(link, seen, before, choice, forecast, environ):
     if why is None:
         return link.record_outcome(Planned(None, minutes, 0, "", own), again, said)
     return link.record_outcome(Planned(None, standing, 0, "", own), 0, "no plan: %s" % (why,))
+
+
+def take_plan_back(link, seen, before, why, environ):
+    """Make the successor eligible at this link's end again, and say why."""
+    standing = find_standing(link, seen, before)
+    if standing is not None:
+        # First, as in write_plan.
+        said = "Slurm has not confirmed yet that the plan is taken back: %s" % (why,)
+        Planned(link.successor, None, 0, said, seen.own, (standing,)).save(link)
+        refusal = update_dependency(link, None, environ)
+        if refusal is not None:
+            kept = Planned(None, standing, 0, "", seen.own)
+            return link.record_outcome(kept, 0, "the plan stays: %s" % (refusal,))
+    return link.record_outcome(NOTHING, 0, "no plan: %s" % (why,))
 
 
 def is_near(minutes, before):

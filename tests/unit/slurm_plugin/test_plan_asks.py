@@ -67,6 +67,30 @@ def test_a_plan_that_the_service_has_moved_itself_is_its_plan_and_nobody_elses(
     assert "(you, an admin, or the service)" in asking_planning.log()
 
 
+def test_after_the_services_own_plan_the_link_has_no_say(
+    asking_planning: Planning, ask: Ask
+) -> None:
+    """Its owner may take that plan away, and no link writes over the owner's word."""
+    planned = f"afterany:{OWN}(unfulfilled)?after:{OWN}+{21 * 60}(unfulfilled)"
+    asking_planning.slurm.job_in_full(NEXT, "PENDING", dependency=planned)
+    ask(says("act", 3 * HOUR))
+    assert asking_planning.again_at() == 0
+    assert asking_planning.updates() == []
+
+
+def test_an_unconfirmed_plan_is_tried_again_after_a_service_that_names_no_lead(
+    asking_planning: Planning, ask: Ask
+) -> None:
+    trouble = asking_planning.slurm.root / "scontrol.err"
+    trouble.write_text("slurm_update error: Zero Bytes were transmitted or received\n")
+    assert asking_planning.plan().returncode == 3
+    trouble.unlink()
+    ask(says("act"))
+    asking_planning.plan(2)  # nobody answers any more
+    assert asking_planning.lead_minutes() == 60
+    assert "somebody else" not in asking_planning.log()
+
+
 @pytest.mark.parametrize("lead_s", [None, "7200", -5, True, [], 1e300])
 def test_a_service_that_plans_nothing_is_heeded(
     asking_planning: Planning, ask: Ask, lead_s: object

@@ -174,6 +174,50 @@ def test_a_change_that_slurm_made_without_an_answer_is_the_links_own(planning: P
     assert planning.lead_minutes() == 120
 
 
+UNCONFIRMED = "slurm_update error: Zero Bytes were transmitted or received\n"
+
+
+def test_what_slurm_has_not_confirmed_is_taken_back_too(planning: Planning) -> None:
+    """A step back to plain `afterany` was not confirmed, and then the admin's word changes."""
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    trouble = planning.slurm.root / "scontrol.err"
+    trouble.write_text(UNCONFIRMED)
+    assert planning.plan(2, lead=0).returncode == 3
+    trouble.unlink()
+    assert planning.lead_minutes() == 60
+    planning.conf.write_text("plans = never\n")
+    planning.plan(3)
+    assert planning.minutes() is None
+    assert planning.log().splitlines()[-1].endswith("no plan: plans = never in client.conf")
+
+
+def test_a_plan_whose_taking_back_was_not_confirmed_is_nobody_elses_change(
+    planning: Planning,
+) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    planning.conf.write_text("plans = never\n")
+    trouble = planning.slurm.root / "scontrol.err"
+    trouble.write_text(UNCONFIRMED)
+    assert planning.plan(2).returncode == 3
+    trouble.unlink()
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled)")
+    planning.plan(2)
+    assert "somebody else" not in planning.log()
+    assert len(planning.updates()) == 2, "it is back already"
+
+
+def test_a_plan_that_the_site_does_not_let_go_of_is_said_to_stay(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    planning.conf.write_text("plans = never\n")
+    (planning.slurm.root / "scontrol.err").write_text("slurm_update error: Access denied\n")
+    planning.plan(2)
+    assert "the plan stays: slurm_update error: Access denied" in planning.log()
+    assert planning.lead_minutes() == 60
+
+
 def test_the_plugin_and_the_service_know_the_same_words_of_a_slurm_that_does_not_answer() -> None:
     source = (PLUGIN / "mirage_jobs.py").read_text()
     words = re.search(r"^NO_ANSWER = \(\n(.*?)^\)", source, re.MULTILINE | re.DOTALL)
