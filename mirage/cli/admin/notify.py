@@ -27,7 +27,7 @@ def send_test_digest(
     *,
     config: ConfigOption = None,
 ) -> None:
-    """Send a test notice through each channel of [notify] in the configuration.
+    """Send a test notice through each channel that the configuration names (table notify).
 
     The notice is about a chain that does not exist, and is not stored. The exit code is 1 if a mail
     server or webhook did not accept it.
