@@ -260,6 +260,8 @@ def find_hindrance(link, seen, before, by_service=None):
         return None
     if by_service is not None and is_planned_so(link, seen, compute_minutes(own, by_service)):
         return None
+    if is_released(link, seen, before):
+        return "Slurm has released the next link, job %d, by the plan" % (link.successor,)
     return (
         "somebody else changed the dependency of job %d (you, an admin, or the service),"
         " so the link leaves it alone" % (link.successor,)
@@ -270,6 +272,13 @@ def is_planned_so(link, seen, minutes):
     """Return whether the successor's dependency reads as a link with this plan writes it."""
     stands = seen.successor.dependency.replace("(unfulfilled)", "")
     return stands == format_dependency(link.job, minutes)
+
+
+def is_released(link, seen, before):
+    """Return whether the successor waits for nothing any more, and one of this link's plans is due."""
+    planned = [minutes for minutes in (before.minutes,) + before.was if minutes is not None]
+    is_due = any(link.now >= seen.own.start + 60 * minutes for minutes in planned)
+    return is_due and seen.successor.dependency in ("", "(null)")
 
 
 def find_standing(link, seen, before):

@@ -174,6 +174,19 @@ def test_a_change_that_slurm_made_without_an_answer_is_the_links_own(planning: P
     assert planning.lead_minutes() == 120
 
 
+@pytest.mark.parametrize("nothing", ["", "(null)"])
+def test_a_plan_that_slurm_has_carried_out_is_nobody_elses_change(
+    planning: Planning, nothing: str
+) -> None:
+    planning.waited([23 * HOUR] * 30)
+    planning.plan(max_overlap=24 * HOUR)
+    assert planning.minutes() == 60, "it began an hour ago"
+    planning.slurm.job_in_full(NEXT, "PENDING", dependency=nothing)
+    planning.plan(3, lead=2 * HOUR)
+    assert planning.log().splitlines()[-1].endswith("released the next link, job 102, by the plan")
+    assert len(planning.updates()) == 1
+
+
 UNCONFIRMED = "slurm_update error: Zero Bytes were transmitted or received\n"
 
 
