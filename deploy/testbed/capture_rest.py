@@ -138,7 +138,7 @@ def _start() -> str:
     environment = clock.environment() | {"SLURM_JWT": "daemon"}
     argv = ["slurmrestd", "-a", "rest_auth/jwt", f"unix:{socket}"]
     daemons.start("slurmrestd", argv, user="nobody", env=environment)
-    daemons.wait_for("slurmrestd", socket.exists, timeout_s=20, daemon="slurmrestd")
+    daemons.wait_for("slurmrestd", socket.exists, daemon="slurmrestd")
     return f"unix:{socket}"
 
 

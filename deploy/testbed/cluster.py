@@ -75,7 +75,7 @@ def _node_daemons(settings: Settings) -> list[str]:
 def _start_munged() -> None:
     if not _munge_works():  # the host's own will do, and is not ours to stop
         daemons.start("munged", ["munged", "--foreground", "--num-threads=10"], user="munge")
-        daemons.wait_for("munged", _munge_works, timeout_s=20, daemon="munged")
+        daemons.wait_for("munged", _munge_works, daemon="munged")
         # Whoever asks it waits 2 s of the cluster's clock, a moment of ours: on a busy host it
         # goes first, where root may say so.
         chrt = ["chrt", "--rr", "--all-tasks", "--pid", "1", str(daemons.pid_of("munged"))]
@@ -106,7 +106,7 @@ def start_controller() -> None:
 
 def _start_controller() -> None:
     daemons.start("slurmctld", ["slurmctld", "-D"], user="slurm", env=clock.environment())
-    daemons.wait_for("slurmctld", controller_answers, timeout_s=60, daemon="slurmctld")
+    daemons.wait_for("slurmctld", controller_answers, daemon="slurmctld")
 
 
 def start_slurmdbd() -> None:
@@ -121,7 +121,7 @@ def _start_nodes(settings: Settings) -> None:
     for node in settings.node_names():
         argv = ["slurmd", "-D", "-N", node]
         daemons.start(f"slurmd-{node}", argv, env=clock.environment())
-    daemons.wait_for("the nodes", lambda: _ready(settings), timeout_s=60, daemon="slurmd-gpu01")
+    daemons.wait_for("the nodes", lambda: _ready(settings), daemon="slurmd-gpu01")
 
 
 def node_states() -> dict[str, str]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from settings import LOG, RUN, TestbedError
 
 _POLL_S = 0.02
+PATIENCE_S = 600.0
+"""Against what hangs: on a busy host a daemon needs minutes to begin."""
 _log = logging.getLogger("testbed")
 
 
@@ -103,7 +105,9 @@ def signal_quietly(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def wait_for(what: str, ready: Callable[[], bool], *, timeout_s: float, daemon: str = "") -> None:
+def wait_for(
+    what: str, ready: Callable[[], bool], *, timeout_s: float = PATIENCE_S, daemon: str = ""
+) -> None:
     """Poll until `ready`; give up early, quoting its log, when `daemon` has died."""
     deadline = time.monotonic() + timeout_s
     while not ready():
