@@ -25,6 +25,12 @@ mistake, or was meant for another cluster."""
 FORGOTTEN_S = 7 * 86400
 """A link has ended if neither queue nor accounting has shown its job for this long."""
 
+CATCHING_UP_S = 3600
+"""If accounting has been read up to an instant longer ago than this, the service was away and
+catches up. Accounting may then still tell of later links."""
+_WAITS_FOR_HISTORY_S = 86400
+"""So long after a link was last seen accounting is waited for: a site may have turned it off."""
+
 FAILS_FAST_S = 600
 """A link that fails within this time has failed fast; `--mirage-min-runtime` sets another time."""
 FAST_FAILURES = 3
@@ -66,6 +72,7 @@ class _ChainView:
     links: Sequence[Link]
     now: int
     refused: RefusalLookup
+    history_until: int | None
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
@@ -107,6 +114,12 @@ class _ChainView:
         """Return the seconds that the script of an ended link ran."""
         return max(0, (link.end or 0) - self.script_starts.get(link.index, 0))
 
+    def may_have_gone_on(self, newest: Link) -> bool:
+        """Return whether accounting, not read up to now, may tell of a link after this one."""
+        if self.history_until is None or self.now - newest.seen_at > _WAITS_FOR_HISTORY_S:
+            return False
+        return self.now - self.history_until > CATCHING_UP_S
+
     def has_failed_fast(self, link: Link) -> bool:
         return link.end_state in _FAILED and self.compute_ended_run_s(link) < self.fails_fast_s
 
@@ -131,13 +144,18 @@ def get_fail_fast_s(chain: Chain) -> int:
 
 
 def judge_chain(
-    chain: Chain, links: Sequence[Link], now: int, refused: RefusalLookup
+    chain: Chain,
+    links: Sequence[Link],
+    now: int,
+    refused: RefusalLookup,
+    history_until: int | None = None,
 ) -> ChainVerdict | None:
     """Return the state that the links call for and why; None if nothing can be concluded yet.
 
-    `links` are sorted by index. `now` is in epoch seconds.
+    `links` are sorted by index. `now` is in epoch seconds, and so is `history_until`, up to which
+    accounting has been read; None: accounting is not read.
     """
-    look = _ChainView(chain, links, now, refused)
+    look = _ChainView(chain, links, now, refused, history_until)
     began = look.began
     if not began:
         return _judge_never_started(look)
@@ -263,7 +281,7 @@ def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | Non
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
         gone = ChainRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
         return look.keep_state()._replace(at_risk=gone)
-    if now - (newest.end or newest.seen_at) <= GRACE_S:
+    if now - (newest.end or newest.seen_at) <= GRACE_S or look.may_have_gone_on(newest):
         return None
     if _has_paused_itself(look, newest):
         said = chain.state is ChainState.PAUSED

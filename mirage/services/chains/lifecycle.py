@@ -28,6 +28,7 @@ from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
 
 MAX_UNSEEN_CHAINS = 100
 """The most registered chains of one user of which Slurm has shown no job.
@@ -163,9 +164,10 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     recipes.drop_ended_recipes(tx)
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
+    until = clusters.read_history_until(tx, cluster_id)
     for chain in live:
         refused = partial(_get_refusal, tx, chain.chain_id)
-        told = judge_chain(chain, by_chain[chain.chain_id], now, refused)
+        told = judge_chain(chain, by_chain[chain.chain_id], now, refused, until)
         if told is None:
             continue
         same = told.state is chain.state

@@ -13,9 +13,9 @@ LIMIT_MIN, RUN_S = 26, 25 * 60
 BACKLOG = 14
 """bob's waiting jobs of half a node, 5 to 10 minutes each, on what two chains leave of 8 nodes."""
 WHOLE_NODE = ("--gres=gpu:8",)
-SOON_MIN = 2.0
-"""Of the cluster's time, 60 times faster than the clock: two seconds for the end of a job, the
-schedulers and the start of another."""
+APART_MIN = 3.0
+"""Of the cluster's time. Both starts are in one run, so a busy host delays both; on a quiet one the
+pinned standby waits 0.6 minutes and the other one nine."""
 
 
 @pytest.mark.slurm
@@ -37,8 +37,7 @@ def test_a_pinned_standby_follows_at_once_where_plain_slurm_waits(
     with capsys.disabled():
         sys.stdout.write(f"\npinned {_minutes(pinned):.1f} min, alone {_minutes(alone):.1f} min\n")
     assert pinned.overlap_h == 0.0
-    assert _minutes(pinned) <= SOON_MIN
-    assert _minutes(alone) > SOON_MIN + 3
+    assert _minutes(alone) > _minutes(pinned) + APART_MIN
     assert _moves(scene, "pinned") == ["pin"]
     assert _moves(scene, "alone") == []
     assert len({_nodes(scene, run.job_id) for run in scene.ran("pinned")}) == 1

@@ -11,6 +11,7 @@ from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
@@ -55,6 +56,17 @@ def test_a_chain_whose_last_link_ended_is_finished(chain_store: Store) -> None:
     assert told(chain_store, *links, running(3)) == (ChainState.ACTIVE, "")
     assert told(chain_store, *links, done(3)) == (ChainState.FINISHED, "all 3 links ran")
     assert events(chain_store)[-1] == "chain finished"
+
+
+def test_a_service_that_was_away_reads_accounting_before_it_concludes(chain_store: Store) -> None:
+    """It knows of link 1; accounting will tell of later links, or of none."""
+    with chain_store.begin() as tx:
+        clusters.set_history_until(tx, 1, NOW)
+    later = NOW + 5 * HOUR
+    assert told(chain_store, done(1), now=later) == (ChainState.ACTIVE, "")
+    with chain_store.begin() as tx:
+        clusters.set_history_until(tx, 1, later)
+    assert told(chain_store, now=later)[0] is ChainState.FAILED
 
 
 def test_a_chain_that_its_owner_resumes_after_its_link_was_cancelled_is_followed(
