@@ -163,7 +163,7 @@ def _told(scene: Scene) -> list[str]:
 
 
 def _shown(scene: Scene) -> dict[str, Any]:
-    return scene.api(f"/api/v1/chains/{_find_chain_id(scene)}")
+    return scene.show_chain("a")
 
 
 def _links(scene: Scene) -> dict[int, str]:
