@@ -99,7 +99,7 @@ alice elsewhere -    -      -       -       -         -          -      -       
 _STEERING = "look at, pause, resume, cancel their own chains"
 _MARKS = "the mark counts only if Slurm shows the chain's owner as the job's user"
 _FILES = "no role opens the directory to anybody else"
-_OWNER = "Only its owner may register a chain and set its price and policy"
+_OWNER = "Only a chain's owner may register the chain and set its price and policy"
 _HOLDS = "Mirage releases only its own holds"
 
 # Of each way: the sentence that an action's cells follow, word for word (`test_expected.py`).

@@ -25,7 +25,7 @@ def test_a_chain_that_is_halted_turns_the_waiting_link_away(pair: Pair, marker: 
 def test_a_cancelled_predecessor_ends_the_chain(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    wait_until(lambda: waits(link))
+    wait_until(lambda: waits(link) and lines(link) != [])
     link.slurm.job_is(101, "COMPLETING")
     link.signal(first, "TERM")
     finish(first)
