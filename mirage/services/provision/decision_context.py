@@ -149,7 +149,7 @@ class DecisionContext:
         decision = self._add_accrual_note(
             apply_limits(asked, view, self._rules.limits, spent), handover
         )
-        if acts and not handover.submits and not _is_users_plan(handover):
+        if acts and not handover.submits:
             decision = self._build_planning(handover, spent).plan_release(decision, view)
         if decision.action is not Action.FREE:
             return decision
@@ -197,12 +197,13 @@ class DecisionContext:
 
         A standby that Mirage has pinned goes back behind its predecessor: Slurm alone could not let
         it off a node that does not come back. A standby whose release Mirage has planned waits for
-        its predecessor's end.
+        its predecessor's end. If nobody told the service of a chain, a plan that the service did
+        not write is that user's, and stays.
         """
         predecessor, standby = handover.predecessor, handover.standby
         pinned = standby.position is Position.PINNED
-        ours = has_mirage_plan(standby) and not _is_users_plan(handover)
-        planned = ours and predecessor.state is not LinkState.ENDED
+        told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
+        planned = has_mirage_plan(standby) and told and predecessor.state is not LinkState.ENDED
         if not (pinned or planned) or not self._can_be_moved(handover):
             return None
         if planned:
@@ -382,14 +383,3 @@ def resolve_policy(rules: Rules, name: str) -> Policy:
             raise
         _log.warning("a model cannot be used", policy=name, error=str(error))
         return UnavailableModel(name, str(error))
-
-
-def _is_users_plan(handover: OpenHandover) -> bool:
-    """Whether a plan stands on which the service has no say.
-
-    If nobody told the service of a chain, the service does not know what its user allows. A plan
-    that the service did not write is then that user's: of the running link, or by hand.
-    """
-    standby = handover.standby
-    is_foreign = standby.plan_min is not None and standby.planned_by is not Planner.SERVICE
-    return is_foreign and not handover.chain.is_registered

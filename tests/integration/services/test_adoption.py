@@ -23,12 +23,7 @@ class Clock(SlurmCli):
         return NOW
 
 
-PLAIN = "afterany:11(unfulfilled)"
-
-
-def look(
-    store: Store, commands: FakeCommands, comment: str = "", dependency: str = PLAIN
-) -> list[Action]:
+def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action]:
     """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
     words = f"{comment} " if comment else ""
     mine = {"UserID": str(ALICE)}
@@ -47,7 +42,7 @@ def look(
         Reason="Dependency",
         StartTime="N/A",
         EndTime="N/A",
-        Dependency=dependency,
+        Dependency="afterany:11(unfulfilled)",
         Comment=f"{words}mirage:{CHAIN}:2",
     )
     queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
@@ -70,13 +65,6 @@ def test_a_chain_of_unknown_settings_is_never_early(
         row = decisions.find_last_decision(tx, CHAIN, 2)
     assert row is not None
     assert "never overlap" in row.reason
-
-
-def test_a_plan_of_its_running_link_stays(acting_store: Store, no_accounting: FakeCommands) -> None:
-    """The link knows what its user allows, and the service does not."""
-    planned = f"{PLAIN}?after:11+30(unfulfilled)"
-    assert look(acting_store, no_accounting, dependency=planned) == [Action.WAIT]
-    assert no_accounting.calls("scontrol") == []
 
 
 @pytest.mark.parametrize(
