@@ -132,6 +132,11 @@ def _plan_by_waits(link, before, environ):
     if seen is None:
         return 0
     forecast = link.forecast_wait(rows, seen.own)
+    kept = mirage_planned.find_kept_plan(link, seen, before)
+    if forecast is None and link.wanted.lead_s is None and kept is not None:
+        again = link.schedule_before(seen.own.start + 60 * kept)
+        plan = mirage_planned.Planned(None, kept, 0, "", seen.own)
+        return link.record_outcome(plan, again, "the plan stays: no past waits are known")
     choice = link.choose_lead(forecast, seen.own)
     return mirage_planned.write_plan(link, seen, before, choice, forecast, environ)
 

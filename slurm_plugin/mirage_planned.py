@@ -289,6 +289,19 @@ def find_standing(link, seen, before):
     return before.minutes  # the service's stands
 
 
+def find_kept_plan(link, seen, before):
+    """Return the minutes of the plan that stands, if it is still within its bounds; else None.
+
+    A link that knows nothing has no reason to take back what a service or the link itself planned.
+    """
+    minutes = find_standing(link, seen, before)
+    if minutes is None or before.own is None or before.own.limit_s != seen.own.limit_s:
+        return None
+    most_s = link.wanted.max_lead_s
+    lead_s = seen.own.limit_s - 60 * minutes
+    return minutes if most_s is None or lead_s <= most_s else None
+
+
 def compute_minutes(own, choice):
     """Return the minutes of this lead after the start; None: at the end.
 

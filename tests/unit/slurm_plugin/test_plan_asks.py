@@ -158,6 +158,33 @@ def test_its_own_plan_is_taken_back_where_the_service_comes_up_in_shadow(
     assert asking_planning.updates()[-1].endswith("Dependency=afterany:101")
 
 
+def test_the_services_plan_outlives_the_service_where_the_link_knows_nothing(
+    asking_planning: Planning, ask: Ask
+) -> None:
+    asking_planning.answers("", 1)
+    ask(says("act", 2 * HOUR))
+    for turn in (1, 2, 3):  # the first turn once more: a requeued link begins anew
+        asking_planning.plan(turn)
+        assert asking_planning.lead_minutes() == 120
+    assert (
+        asking_planning.log().splitlines()[-1].endswith("the plan stays: no past waits are known")
+    )
+
+
+@pytest.mark.parametrize("change", ["limit", "max_lead"])
+def test_the_services_plan_does_not_outlive_its_bounds(
+    asking_planning: Planning, ask: Ask, change: str
+) -> None:
+    asking_planning.answers("", 1)
+    ask(says("act", 2 * HOUR))
+    if change == "limit":
+        asking_planning.runs(end=asking_planning.end + HOUR)
+    else:
+        asking_planning.conf.write_text("max_lead = 60\n")
+    asking_planning.plan(2)
+    assert asking_planning.minutes() is None
+
+
 def test_act_ends_what_was_told_before(asking_planning: Planning, ask: Ask) -> None:
     ask(says("shadow"))
     ask(says("act"), 2)
