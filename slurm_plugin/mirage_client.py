@@ -9,8 +9,15 @@ LIMIT_S = 2.0
 PATH = "/api/v1/chains"
 
 
-class Misread(Unreachable):
+class Refused(Unreachable):
+    """The service refuses the request, and would refuse it again."""
+
+
+class Misread(Refused):
     """The service takes none of the request for valid (422)."""
+
+
+REFUSALS = frozenset([400, 403, 409, 422])
 
 
 def send_request(method, path, body, environ, more=(), acts_on_it=False):
@@ -25,6 +32,11 @@ def send_request(method, path, body, environ, more=(), acts_on_it=False):
     answer = _query_peer(peer, method, path, body, environ, more)
     _check_answer(answer)
     return answer
+
+
+def post_chain(chain_id, body, environ):
+    """Register a chain; the same registration again changes nothing. Raises what send_request raises."""
+    send_request("POST", PATH, body, environ, ["Idempotency-Key: %s" % (chain_id,)])
 
 
 def fetch_answer(path, environ):
@@ -62,7 +74,8 @@ def _read_answer(stream, whole):
 def _check_answer(answer):
     code = _parse_code(answer)
     if not 200 <= code < 300:
-        refusal = Misread if code == 422 else Unreachable
+        refusal = Refused if code in REFUSALS else Unreachable
+        refusal = Misread if code == 422 else refusal
         raise refusal("%d%s" % (code, _parse_detail(answer)))
 
 

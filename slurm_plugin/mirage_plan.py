@@ -40,6 +40,7 @@ def plan_release(link, environ):
     """One look and at most one change."""
     import mirage_planned
 
+    _register_chain(link, environ)
     if link.has_company():
         return LATER  # while an earlier link runs the next one has no plan
     before = mirage_planned.read_plan(link)
@@ -58,6 +59,23 @@ def plan_release(link, environ):
     if why is not None:
         return _drop_plan(link, before, environ, why)
     return _plan_by_waits(link, before, environ)
+
+
+def _register_chain(link, environ):
+    """Register the chain if no service could be told of it at its submission."""
+    body = link.read_registration()
+    if not body or link.asks_nobody:
+        return
+    import mirage_client
+
+    try:
+        mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
+    except mirage_client.Refused as error:
+        link.forget_registration("the service refuses to register the chain: %s" % (error,))
+    except Exception:  # nobody there: at the next turn, or by the next link  # noqa: S110
+        pass
+    else:
+        link.forget_registration("the service has registered the chain")
 
 
 class Told(object):

@@ -105,9 +105,9 @@ class PolicyView:
     they have no room for both links, so that it cannot start there before its predecessor ends."""
     max_overlap_s: int | None = None
     """Seconds before its predecessor's end at which the standby may start; None: unbounded."""
-    sent_back: bool = False
-    """Whether it once started earlier than that. Then forecasts of its wait are not trusted any
-    more."""
+    counts_no_wait: bool = False
+    """Whether `max_overlap_s` bounds the release as well: its wait is counted as nothing. So it is
+    of a standby that once started earlier than that, and of one whose running link planned it."""
     accrues_always: bool = False
     """Whether it earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
 

@@ -59,6 +59,14 @@ def make_directory(chain):
         raise
 
 
+def save_registration(chain, body):
+    """Keep a registration that no service took: a running link sends it (mirage_plan.py)."""
+    try:
+        write_file(os.path.join(chain.directory, "unregistered"), body + b"\n")
+    except OSError:
+        pass  # the chain runs all the same
+
+
 def remove_directory(chain):
     """Remove what was laid out for a job that sbatch then refused."""
     for where, folders, files in os.walk(chain.directory, topdown=False):

@@ -1,8 +1,11 @@
-"""Tell the Mirage service of a new chain, within two seconds in all or not at all."""
+"""Tell the Mirage service of a new chain, within two seconds in all or not at all.
+
+A running link tells the service later what could not be told then (mirage_plan.py).
+"""
 
 import os
 
-from mirage_client import LIMIT_S, PATH, Misread, Unreachable, read_to_end, send_request
+from mirage_client import LIMIT_S, Misread, Unreachable, post_chain, read_to_end
 
 RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
@@ -38,18 +41,22 @@ def register_chain(chain_id, job, settings, environ, recipe=None):
 
 def _try_request(fields, chain_id, environ):
     """Send the request and return its result in a line."""
-    key = ["Idempotency-Key: %s" % (chain_id,)]
     try:
         try:
-            send_request("POST", PATH, _format_body(fields), environ, key)
+            post_chain(chain_id, _format_body(fields), environ)
         except Misread:  # by a service that is older than the names of some styles
             fields = [field for field in fields if field[0] != "style"]
-            send_request("POST", PATH, _format_body(fields), environ, key)
+            post_chain(chain_id, _format_body(fields), environ)
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
         return ("%s: %s" % (type(error).__name__, error)).encode("utf-8", "replace")
     return TAKEN
+
+
+def build_body(chain_id, job, settings):
+    """Build the registration's JSON, in one line, for a link that sends it later."""
+    return _format_body(_list_fields(chain_id, job, settings, None))
 
 
 def _format_body(fields):

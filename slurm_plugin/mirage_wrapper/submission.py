@@ -106,10 +106,14 @@ def _register_chain(chain, job):
             chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
         )
     except Exception as error:
+        if (
+            job is not None and settings.mode != "submit"
+        ):  # else no link asks the service for a plan
+            carrier.save_registration(chain, registration.build_body(chain.id, job, settings))
         invocation.report(
             chain.call,
             "chain %s is not registered (%s). The chain runs all the same: its links plan by"
-            " themselves until the service finds the chain by its comment%s"
+            " themselves until a service answers one of them%s"
             % (chain.id, error, _describe_rule(settings)),
         )
     else:

@@ -61,6 +61,7 @@ _NO_MORE = Decision(
 _NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act here")
 _OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
 _NOT_TAKEN = "since Slurm has refused one"
+_LINKS_OWN = "since its running link plans it"
 
 
 def _expect_no_accrual() -> bool:
@@ -161,6 +162,8 @@ class DecisionContext:
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
         barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
+        if _find_told_overlap_s(handover):
+            barred = _LINKS_OWN
         if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
         return Planning(
@@ -297,6 +300,7 @@ class DecisionContext:
     def _build_view(self, handover: OpenHandover) -> PolicyView:
         queue, standby = self._snapshot.queue, handover.standby
         planned_end = handover.predecessor.get_planned_end()
+        told_s = _find_told_overlap_s(handover)
         return PolicyView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
@@ -310,8 +314,8 @@ class DecisionContext:
             handovers=self._read_handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._count_free_nodes(standby.partition),
-            max_overlap_s=handover.chain.get_allowed_overlap_s(handover.predecessor),
-            sent_back=standby.hindered == SENT_BACK,
+            max_overlap_s=told_s or handover.chain.get_allowed_overlap_s(handover.predecessor),
+            counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),
@@ -369,6 +373,20 @@ class DecisionContext:
         """Add a freed standby's overlap to the spending that the tick's later decisions see."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
+
+
+def _find_told_overlap_s(handover: OpenHandover) -> int:
+    """Return the seconds before its predecessor's end at which a running link planned the release.
+
+    0 unless nobody told the service of the chain: then the link knows what its user allows, and the
+    service takes it that the chain never overlaps.
+    """
+    chain, predecessor, standby = handover.chain, handover.predecessor, handover.standby
+    end, release = predecessor.get_planned_end(), standby.planned_release
+    is_told = chain.is_registered or chain.get_allowed_overlap_s(predecessor) > 0
+    if is_told or standby.planned_by is not Planner.LINK or end is None or release is None:
+        return 0
+    return max(0, end - release)
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:

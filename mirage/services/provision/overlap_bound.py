@@ -50,7 +50,7 @@ def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
 
 
 def _get_least_wait_s(decision: Decision, view: PolicyView) -> float:
-    if decision.forecast is None or view.sent_back:
+    if decision.forecast is None or view.counts_no_wait:
         return 0.0
     return decision.forecast.p10_s or 0.0
 

@@ -4,9 +4,10 @@ import pytest
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Chain, Style
-from mirage.domain.decision import Action
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.services.chains.explanations import explain_unregistered
 from mirage.services.chains.lifecycle import Registration, register_chain
+from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import chains, decisions
@@ -23,7 +24,30 @@ class Clock(SlurmCli):
         return NOW
 
 
-def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action]:
+class Early(Always):
+    """Would release the standby 50 minutes before its predecessor's end."""
+
+    def decide(self, view: PolicyView) -> Decision:
+        return Decision(
+            action=Action.WAIT,
+            reason="not yet",
+            policy=self.name,
+            forecast=Forecast(p10_s=3000, p50_s=3000, p90_s=3000),
+            release_at=view.predecessor_end - 3000,
+        )
+
+
+PLAIN = "afterany:11(unfulfilled)"
+FREES = Rules(policy=Always, default="always")
+
+
+def look(
+    store: Store,
+    commands: FakeCommands,
+    comment: str = "",
+    dependency: str = PLAIN,
+    rules: Rules = FREES,
+) -> list[Action]:
     """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
     words = f"{comment} " if comment else ""
     mine = {"UserID": str(ALICE)}
@@ -42,13 +66,13 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
         Reason="Dependency",
         StartTime="N/A",
         EndTime="N/A",
-        Dependency="afterany:11(unfulfilled)",
+        Dependency=dependency,
         Comment=f"{words}mirage:{CHAIN}:2",
     )
     queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
     asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
-    Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).run_tick()
+    Worker(store, Clock(), 1, rules=rules).run_tick()
     with store.read() as tx:
         return [row.action for row in decisions.list_link_decisions(tx, CHAIN, 2, last=9)]
 
@@ -65,6 +89,30 @@ def test_a_chain_of_unknown_settings_is_never_early(
         row = decisions.find_last_decision(tx, CHAIN, 2)
     assert row is not None
     assert "never overlap" in row.reason
+
+
+PLANNED = f"{PLAIN}?after:11+30(unfulfilled)"
+
+
+def test_a_plan_of_its_running_link_stays(acting_store: Store, no_accounting: FakeCommands) -> None:
+    """The link knows what its user allows, and the service does not."""
+    assert look(acting_store, no_accounting, dependency=PLANNED) == [Action.WAIT]
+    assert no_accounting.calls("scontrol") == []
+
+
+def test_a_plan_of_its_running_link_obeys_the_admins_limits(
+    acting_store: Store, no_accounting: FakeCommands
+) -> None:
+    limits = Limits(account_overlap_node_h=0)
+    rules = Rules(policy=Early, default="early", limits=limits)
+    assert look(acting_store, no_accounting, dependency=PLANNED, rules=rules) == [Action.HOLD]
+
+
+def test_a_plan_of_its_running_link_is_not_moved(
+    acting_store: Store, no_accounting: FakeCommands
+) -> None:
+    rules = Rules(policy=Early, default="early")
+    assert look(acting_store, no_accounting, dependency=PLANNED, rules=rules) == [Action.WAIT]
 
 
 @pytest.mark.parametrize(

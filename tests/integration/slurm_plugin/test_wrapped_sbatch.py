@@ -355,9 +355,12 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     (chain,) = slurm.chains()
+    assert registrar.seen is not None
+    kept = chain / "unregistered"
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (registrar.seen[2] + b"\n", 0o600)
     assert done.stderr.decode() == (
         f"mirage: chain {chain.name} is not registered (429: {why}). The chain runs all the"
-        " same: its links plan by themselves until the service finds the chain by its comment\n"
+        " same: its links plan by themselves until a service answers one of them\n"
     )
 
 

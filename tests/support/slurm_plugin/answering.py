@@ -11,10 +11,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Service(HTTPServer):
     """Answers every question after the chain's next link from `answers`, the last one for ever:
-    a document, a status, or 503 where it is neither."""
+    a document, a status, or 503 where it is neither. Keeps what is posted, and answers `taken`."""
 
     answers: list[object]
     asked: list[tuple[str, str]]
+    taken = 201
+    posted: list[tuple[str, bytes]]
 
     @property
     def url(self) -> str:
@@ -33,6 +35,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
 
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posted.append((self.path, body))
+        self.send_response(self.server.taken)
+        self.end_headers()
+        self.wfile.write(b'{"detail": "the reason"}')
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""
 
@@ -40,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def answering() -> Iterator[Service]:
     with Service(("127.0.0.1", 0), _Handler) as server:
-        server.asked = []
+        server.asked, server.posted = [], []
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server

@@ -51,7 +51,7 @@ def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
 
 
 def test_what_was_sent_back_once_is_not_freed_by_a_forecast_again() -> None:
-    shown = view(10 * HOUR, max_overlap_s=4 * HOUR, sent_back=True)
+    shown = view(10 * HOUR, max_overlap_s=4 * HOUR, counts_no_wait=True)
     assert bound_overlap(frees(p10_h=9.0), shown).action is Action.WAIT
     late = replace(shown, predecessor_end=shown.now + 4 * HOUR)
     assert bound_overlap(frees(p10_h=9.0), late).action is Action.FREE

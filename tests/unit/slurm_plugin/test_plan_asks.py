@@ -185,6 +185,40 @@ def test_the_services_plan_does_not_outlive_its_bounds(
     assert asking_planning.minutes() is None
 
 
+REGISTRATION = '{"chain_id": "0f0000000000000000ab", "job_id": 101, "links": 5}'
+
+
+@pytest.mark.parametrize(
+    ("code", "stays", "said"),
+    [
+        (201, False, "the service has registered the chain"),
+        (403, False, "the service refuses to register the chain: 403: the reason"),
+        (429, True, ""),
+        (503, True, ""),
+    ],
+)
+def test_a_link_registers_a_chain_that_no_service_could_be_told_of(
+    asking_planning: Planning, ask: Ask, service: Service, code: int, *, stays: bool, said: str
+) -> None:
+    asking_planning.has("unregistered", REGISTRATION)
+    service.taken = code
+    ask(says("act", 2 * HOUR))
+    assert service.posted == [("/api/v1/chains", REGISTRATION.encode())]
+    assert (asking_planning.chain / "unregistered").exists() is stays
+    assert said in asking_planning.log()
+    assert asking_planning.lead_minutes() == 120
+    ask(says("act", 2 * HOUR), 2)
+    assert len(service.posted) == 1 + stays
+
+
+def test_a_chain_that_asks_for_no_service_is_not_registered_by_its_links(
+    asking_planning: Planning, ask: Ask, service: Service
+) -> None:
+    asking_planning.has("unregistered", REGISTRATION)
+    ask(says("act"), service="none")
+    assert service.posted == []
+
+
 def test_act_ends_what_was_told_before(asking_planning: Planning, ask: Ask) -> None:
     ask(says("shadow"))
     ask(says("act"), 2)
