@@ -63,7 +63,7 @@ def plan_release(link, environ):
 
 def _register_chain(link, environ):
     """Register the chain if no service could be told of it at its submission."""
-    body = link.read_registration()
+    body = link.read_line("unregistered")
     if not body or link.asks_nobody:
         return
     import mirage_client
@@ -71,11 +71,13 @@ def _register_chain(link, environ):
     try:
         mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
     except mirage_client.Refused as error:
-        link.forget_registration("the service refuses to register the chain: %s" % (error,))
-    except Exception:  # nobody there: at the next turn, or by the next link  # noqa: S110
-        pass
+        said = "the service refuses to register the chain: %s" % (error,)
+    except Exception:
+        return  # nobody there: at the next turn, or by the next link
     else:
-        link.forget_registration("the service has registered the chain")
+        said = "the service has registered the chain"
+    link.remove_file("unregistered")
+    link.log_line(said)
 
 
 class Told(object):
@@ -130,7 +132,7 @@ def parse_answer(link, code, is_known, body):
     if mode in ("observe", "shadow"):
         link.record_mode(mode)
         return Told(True, mode, mode)
-    link.forget_mode()
+    link.remove_file("told_mode")
     is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
     if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
         return Told(True, "names no lead", mode, again_s=again_s)

@@ -100,26 +100,14 @@ class Link(object):
         """Return the site's words if it refused a plan of this chain: it is not asked again."""
         return self.read_line("unplanned")
 
-    # What no service could be told of at the submission.
-
-    def read_registration(self):
-        return self.read_line("unregistered")
-
-    def forget_registration(self, why):
-        try:
-            os.unlink(self.get_path("unregistered"))
-        except OSError:
-            pass
-        self.log_line(why)
-
     # What the service last said of the site's mode.
 
     def record_mode(self, mode):
         mirage_waits.replace_file(self.get_path("told_mode"), "%s %d\n" % (mode, self.now))
 
-    def forget_mode(self):
+    def remove_file(self, name):
         try:
-            os.unlink(self.get_path("told_mode"))
+            os.unlink(self.get_path(name))
         except OSError:
             pass
 

@@ -14,6 +14,7 @@ from mirage.domain.snapshot import UNKNOWN, Queue
 from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
+from mirage.policy.rules.overlap_bound import compute_max_lead_s
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
@@ -147,13 +148,13 @@ class _PolicyRun:
     def _plan_release(self, i: int, k: int, now: int) -> int:
         """Return the release that the link would plan now: its own end where nothing is known."""
         start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
-        decision = self._policy.decide(self._build_view(i, k, now))
-        if decision.release_at is None:
+        allowed_s = get_default_overlap_s(self._table.about.time_limit_s)
+        view = replace(self._build_view(i, k, now), max_overlap_s=allowed_s)
+        decision = self._policy.decide(view)
+        most_s = compute_max_lead_s(decision, view)
+        if decision.release_at is None or most_s is None:
             return end
-        forecast = decision.forecast
-        least_wait_s = 0 if forecast is None else int(forecast.p10_s or 0)
-        most_s = get_default_overlap_s(self._table.about.time_limit_s) + least_wait_s
-        at = max(decision.release_at, end - most_s)
+        at = max(decision.release_at, end - int(most_s))
         if end - at < OWN_LEAST_LEAD_S:
             return end
         # Slurm counts whole minutes after the start: rounded up, and one at least.

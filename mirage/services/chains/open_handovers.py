@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Position
+from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.job import JobId
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -20,6 +20,18 @@ class OpenHandover:
     """An earlier link that still runs, so that the hand-over before this one is not over."""
     submits: bool = False
     """Whether `standby` is no job yet, but describes the job that would be submitted."""
+
+    def get_told_overlap_s(self) -> int:
+        """Return the seconds before its predecessor's end at which the running link frees it.
+
+        0 unless nobody told the service of the chain: then the link knows what its user allows, and
+        the service takes it that the chain never overlaps.
+        """
+        is_told = self.chain.is_registered or self.chain.get_allowed_overlap_s(self.predecessor) > 0
+        end, release = self.predecessor.get_planned_end(), self.standby.planned_release
+        if is_told or self.standby.planned_by is not Planner.LINK or end is None or release is None:
+            return 0
+        return max(0, end - release)
 
 
 def list_open_handovers(

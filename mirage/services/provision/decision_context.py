@@ -24,6 +24,7 @@ from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
+from mirage.policy.rules.overlap_bound import bound_overlap
 from mirage.ports import NextLink, Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
@@ -33,7 +34,6 @@ from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations
 from mirage.services.provision import age_accrual, pinning, preconditions
 from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
-from mirage.services.provision.overlap_bound import bound_overlap
 from mirage.services.provision.overlap_budget import read_spent_by_account
 from mirage.services.provision.preconditions import can_move_early, guard_handover
 from mirage.services.provision.release_planning import (
@@ -162,7 +162,7 @@ class DecisionContext:
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
         barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
-        if _find_told_overlap_s(handover):
+        if handover.get_told_overlap_s():
             barred = _LINKS_OWN
         if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
@@ -300,7 +300,7 @@ class DecisionContext:
     def _build_view(self, handover: OpenHandover) -> PolicyView:
         queue, standby = self._snapshot.queue, handover.standby
         planned_end = handover.predecessor.get_planned_end()
-        told_s = _find_told_overlap_s(handover)
+        told_s = handover.get_told_overlap_s()
         return PolicyView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
@@ -373,20 +373,6 @@ class DecisionContext:
         """Add a freed standby's overlap to the spending that the tick's later decisions see."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
-
-
-def _find_told_overlap_s(handover: OpenHandover) -> int:
-    """Return the seconds before its predecessor's end at which a running link planned the release.
-
-    0 unless nobody told the service of the chain: then the link knows what its user allows, and the
-    service takes it that the chain never overlaps.
-    """
-    chain, predecessor, standby = handover.chain, handover.predecessor, handover.standby
-    end, release = predecessor.get_planned_end(), standby.planned_release
-    is_told = chain.is_registered or chain.get_allowed_overlap_s(predecessor) > 0
-    if is_told or standby.planned_by is not Planner.LINK or end is None or release is None:
-        return 0
-    return max(0, end - release)
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:

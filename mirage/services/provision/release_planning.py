@@ -12,8 +12,8 @@ from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.lead_rules import forecast_wait
+from mirage.policy.rules.overlap_bound import compute_max_lead_s
 from mirage.services.control.limits import Limits, Spent, apply_limits
-from mirage.services.provision.overlap_bound import compute_max_lead_s
 
 _SOON_S = 600
 """A plan that happens within these seconds is held to its bound by the minute."""

@@ -10,11 +10,11 @@ import pytest
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
+from mirage.policy.rules.overlap_bound import bound_overlap
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.overlap_bound import bound_overlap
 from mirage.services.provision.provision_tick import provision_handovers
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
