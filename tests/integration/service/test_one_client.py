@@ -4,7 +4,7 @@ import resource
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
