@@ -52,7 +52,7 @@ LIMIT_WORDS = {
 }
 
 CURES = {
-    "queue": "the queue moves on",
+    "queue": "time alone",
     "jobs": "other jobs end",
     "date": "a set date comes",
     "person": "somebody has to act",

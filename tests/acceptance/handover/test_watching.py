@@ -150,7 +150,8 @@ def test_fifty_chains_cost_slurmctld_six_questions_a_minute(
     moved = moves(scene) - before
     with capsys.disabled():
         sys.stdout.write(f"\n{asked} RPCs in {minutes:.1f} min, {CHAINS} chains, {moved} moves\n")
-    assert asked / minutes <= BUDGET
+    # A window of ten minutes may begin and end with a tick: it holds eleven.
+    assert asked <= BUDGET * (minutes + 1)
 
 
 def _wait_for(testbed: Testbed, instant: float) -> None:
