@@ -17,7 +17,7 @@ class Misread(Refused):
     """The service takes none of the request for valid (422)."""
 
 
-REFUSALS = frozenset([400, 403, 409, 422])
+REFUSALS = frozenset([400, 403, 409, 422])  # all other answers may change
 
 
 def send_request(method, path, body, environ, more=(), acts_on_it=False):

@@ -106,8 +106,8 @@ class PolicyView:
     max_overlap_s: int | None = None
     """Seconds before its predecessor's end at which the standby may start; None: unbounded."""
     counts_no_wait: bool = False
-    """Whether `max_overlap_s` bounds the release as well: its wait is counted as nothing. So it is
-    of a standby that once started earlier than that, and of one whose running link planned it."""
+    """Whether `max_overlap_s` bounds the release too, as if the wait were nothing: the standby once
+    started earlier than that, or the running link of a chain that nobody registered planned it."""
     accrues_always: bool = False
     """Whether it earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
 

@@ -106,9 +106,8 @@ def _register_chain(chain, job):
             chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
         )
     except Exception as error:
-        if (
-            job is not None and settings.mode != "submit"
-        ):  # else no link asks the service for a plan
+        # A link of mode submit never asks for a plan, and so would not send it.
+        if job is not None and settings.mode != "submit":
             carrier.save_registration(chain, registration.build_body(chain.id, job, settings))
         invocation.report(
             chain.call,
