@@ -339,10 +339,9 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, registrar: Ser
         "overlap_price": 0.25,
         "style": "sequential",
     }
-    assert not (chain / "unregistered").exists()
     payload = (slurm.root / "payload").read_text()
     assert payload.startswith("POST /api/v1/chains ")
-    assert len(payload.split()[2]) == 64
+    assert (len(payload.split()[2]), (chain / "unregistered").exists()) == (64, False)
 
 
 def test_a_chain_too_many_is_submitted_and_the_service_says_why(
