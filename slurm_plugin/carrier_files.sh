@@ -114,6 +114,7 @@ mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's
         for mirage_filter in ACCOUNT LICENSES LOCAL NAMES PARTITION QOS STATES USERS; do
             unset "SQUEUE_$mirage_filter"
         done
+        mirage_is_federated || export SQUEUE_LOCAL=yes SCONTROL_LOCAL=yes # an RPC less each
         for mirage_filter in ACCOUNT BATCH FULL HURRY INTERACTIVE NAME PARTITION QOS STATE USER WCKEY; do
             unset "SCANCEL_$mirage_filter"
         done
@@ -121,6 +122,12 @@ mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's
         export SLURM_TIME_FORMAT
         mirage_limit "$@"
     )
+}
+
+mirage_is_federated() { # may the chain's jobs run on other clusters too? Then their ids hold their
+    # cluster's above the 26 bits of a MaxJobId
+    mirage_number "$mirage_job" 0
+    [ "$mirage_n" -gt 67108863 ]
 }
 
 mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it cannot say

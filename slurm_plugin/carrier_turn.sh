@@ -101,13 +101,26 @@ mirage_begin_looking() { # what Slurm said as the guard asked counts as the firs
     mirage_read "beat/$mirage_rank"
     mirage_seen_beat=$mirage_line
     mirage_beats "$mirage_rank" || mirage_still=$((3 * mirage_beat_s))
-    mirage_grace_s=30
-    # shellcheck disable=SC2046 # words
-    mirage_read_grace $(mirage_slurm 20 scontrol show config 2>/dev/null |
-        sed -n 's/^KillWait  *= \([0-9]*\) .*/KillWait \1/p; s/^OverTimeLimit  *= \([0-9A-Z]*\) *.*/OverTimeLimit \1/p')
+    mirage_find_grace
 }
 
-mirage_read_grace() { # how long a job may run after its time limit
+mirage_find_grace() { # how long a job may run after its time limit; the chain asks once a day
+    mirage_grace_s=30
+    mirage_read grace
+    mirage_number "${mirage_line#* }" 0
+    mirage_n=$(($(date +%s) - mirage_n))
+    if [ "$mirage_n" -lt 86400 ] && [ "$mirage_n" -gt -600 ]; then
+        mirage_number "${mirage_line%% *}" 30 && mirage_grace_s=$mirage_n
+        return 0
+    fi
+    # shellcheck disable=SC2046 # words
+    set -- $(mirage_slurm 20 scontrol show config 2>/dev/null |
+        sed -n 's/^KillWait  *= \([0-9]*\) .*/KillWait \1/p; s/^OverTimeLimit  *= \([0-9A-Z]*\) *.*/OverTimeLimit \1/p')
+    mirage_read_grace "$@"
+    [ $# -lt 4 ] || mirage_put grace "$mirage_grace_s $(date +%s)"
+}
+
+mirage_read_grace() { # from scontrol's words
     while [ $# -ge 2 ]; do
         mirage_number "$2" 0
         case $1,$2 in
@@ -136,7 +149,7 @@ mirage_is_to_ask() { # once the link has written its end at each look; where its
     if [ -n "$mirage_own_end" ] && [ -z "$mirage_silent" ] && [ "$mirage_asks" -lt 30 ]; then
         return 0
     fi
-    mirage_n=$((10 * mirage_pace_s))
+    mirage_n=$((60 * mirage_pace_s))
     if [ -n "$mirage_own_end$mirage_silent" ] || [ "$mirage_still" -ge "$((3 * mirage_beat_s))" ]; then
         mirage_n=$mirage_pace_s
     fi
@@ -166,7 +179,9 @@ mirage_is_settled() { # the state of a job that runs no more, or not now; of any
 }
 
 mirage_can_run_no_more() { # by the last of the ends that Slurm and the link itself have told. Where there
-    # is no time limit by its own end; where nothing is known by the longest overlap
+    # is no time limit by its own end; where nothing is known by the longest overlap. Whose heartbeat moves
+    # runs: somebody has lengthened its time limit since
+    [ "$mirage_still" -ge "$((3 * mirage_beat_s))" ] || return 1
     mirage_read "deadline/$mirage_rank"
     mirage_number "$mirage_line" ''
     if [ -z "$mirage_n" ] || { [ -n "$mirage_last_end" ] && [ "$mirage_last_end" -gt "$mirage_n" ]; }; then
@@ -241,7 +256,7 @@ mirage_leave_behind() {
 mirage_await_unseen() {
     [ "$mirage_style" = sequential ] && [ "$mirage_index" -gt 1 ] || return 0
     mirage_waiting=yes mirage_last_end= mirage_own_end= mirage_line= mirage_grace_s=30
-    mirage_unasked=$mirage_pace_s
+    mirage_unasked=$mirage_pace_s mirage_still=$((3 * mirage_beat_s)) # nothing shows a heartbeat here
     until [ -n "$mirage_reason" ] ||
         { [ "$mirage_unasked" -ge "$mirage_pace_s" ] && mirage_unasked=0 && mirage_is_unseen_over; }; do
         mirage_doze

@@ -176,11 +176,22 @@ def _plan_by_service(link, before, environ, lead_s):
 
 
 def _keep_plan(link, before, choice, forecast):
-    """Return whether the second turn leaves the plan as it is: then Slurm is not asked."""
+    """Return whether this turn leaves the plan as it is: then Slurm is not asked.
+
+    The second turn may. So may the third where the lead is the service's, which follows both jobs
+    in Slurm's queue itself.
+    """
+    import mirage_forecast
     import mirage_planned
 
     minutes = mirage_planned.compute_minutes(before.own, choice)
-    if link.turn != 2 or before.was or not mirage_planned.is_near(minutes, before.minutes):
+    is_services = choice.cut == mirage_forecast.SERVICE
+    if (
+        link.turn == 1
+        or (link.turn > 2 and not is_services)
+        or before.was
+        or not mirage_planned.is_near(minutes, before.minutes)
+    ):
         return False
     release = before.own.end if minutes is None else before.own.start + 60 * minutes
     said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)

@@ -44,8 +44,8 @@ def test_a_concurrent_chain_runs_both_scripts_at_once(pair: Pair) -> None:
 
 
 def test_files_are_looked_at_often_and_slurm_is_asked_seldom(pair: Pair) -> None:
-    """Every five minutes, while the link before it shows that it lives."""
-    link, first = pair(beat_s=200)
+    """Every sixty paces (half an hour), while the link before it shows that it lives."""
+    link, first = pair(beat_s=200, pace_s=5)
     second = link.start(2)
     wait_until(lambda: waits(link))
     asked, looks = link.slurm.asked(101), link.slurm.looks()
@@ -146,6 +146,54 @@ def test_while_slurm_does_not_answer_the_link_waits_as_long_as_the_other_may_run
     code, said = finish(second)
     assert (code, "ran\n" in said) == (0, True)
     assert ("can run no more" in said) is begins
+
+
+def test_while_slurm_does_not_answer_a_heartbeat_that_moves_outlasts_the_deadline(
+    pair: Pair,
+) -> None:
+    """Somebody has lengthened its time limit since Slurm was last asked."""
+    link, first = pair(beat_s=100, pace_s=2)
+    link.has("deadline/1", int(time.time()) - 1000)
+    link.slurm.job_is(101, "RUNNING", start=0, end=int(time.time()) - 1000)
+    second = link.start(2)
+    wait_until(lambda: waits(link))
+    (link.slurm.root / "slurm.down").touch()
+    asked = link.slurm.asked(101)
+    wait_until(lambda: link.slurm.asked(101) > asked + 3)
+    assert len(lines(link)) == 1
+    link.signal(first, "KILL")
+    first.communicate()
+    let_end(link, 2)
+    assert "can run no more" in finish(second)[1]
+
+
+@pytest.mark.parametrize(("age_s", "asks"), [(3600, False), (2 * 86400, True), (-3600, True)])
+def test_how_long_a_job_may_outlast_its_limit_is_asked_once_a_day(
+    chain: MakeChain, age_s: int, asks: bool
+) -> None:
+    link = chain()
+    link.slurm.sleeps_briefly()
+    link.slurm.command("scontrol", SHOW_CONFIG.format(wait=40, over="1 min"))
+    link.ran(1, "exit 0")
+    now = int(time.time())
+    link.has("deadline/1", now - 1000)
+    link.has("grace", f"70 {now - age_s}")
+    (link.slurm.root / "slurm.down").touch()
+    assert "can run no more" in finish(link.start(2))[1]
+    grace_s, at = (link.says("grace") or "").split()
+    assert (grace_s, int(at) >= now) == (("100", True) if asks else ("70", False))
+
+
+@pytest.mark.parametrize(("job", "elsewhere"), [(102, False), ((1 << 26) + 102, True)])
+def test_other_clusters_are_asked_of_a_federations_jobs_alone(
+    chain: MakeChain, job: int, elsewhere: bool
+) -> None:
+    link = chain()
+    link.ran(1, "exit 0")
+    assert finish(link.start(2, env={"SLURM_JOB_ID": str(job)}))[0] == 0
+    asked = (link.slurm.root / "questions").read_text().splitlines()
+    assert len(asked) > 2
+    assert all(line.endswith(" local") is not elsewhere for line in asked)
 
 
 def test_without_a_time_limit_the_links_own_end_bounds_the_wait(chain: MakeChain) -> None:

@@ -46,7 +46,7 @@ done
 printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
-printf '%s\n' "$*" >>{home}/questions
+printf '%s\n' "$*${{SQUEUE_LOCAL:+ local}}" >>{home}/questions
 [ -z "$SQUEUE_STATES$SQUEUE_PARTITION$SQUEUE_USERS" ] || exit 0
 [ ! -f {home}/elsewhere ] || [ "$SLURM_CLUSTERS" = "$(cat {home}/elsewhere)" ] || exit 0
 case " $* " in
