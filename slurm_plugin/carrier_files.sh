@@ -124,8 +124,8 @@ mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's
     )
 }
 
-mirage_is_federated() { # may the chain's jobs run on other clusters too? Then their ids hold their
-    # cluster's above the 26 bits of a MaxJobId
+mirage_is_federated() { # may the chain's jobs run on other clusters too? slurm.conf(5), MaxJobId: the
+    # first 26 bits are a local id; a federation's jobs have their cluster's above
     mirage_number "$mirage_job" 0
     [ "$mirage_n" -gt 67108863 ]
 }

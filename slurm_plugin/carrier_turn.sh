@@ -150,10 +150,14 @@ mirage_is_to_ask() { # once the link has written its end at each look; where its
         return 0
     fi
     mirage_n=$((60 * mirage_pace_s))
-    if [ -n "$mirage_own_end$mirage_silent" ] || [ "$mirage_still" -ge "$((3 * mirage_beat_s))" ]; then
+    if [ -n "$mirage_own_end$mirage_silent" ] || mirage_stands_still; then
         mirage_n=$mirage_pace_s
     fi
     [ "$mirage_unasked" -ge "$mirage_n" ]
+}
+
+mirage_stands_still() { # has the heartbeat not moved for three beats?
+    [ "$mirage_still" -ge "$((3 * mirage_beat_s))" ]
 }
 
 mirage_is_over() { # has that job ended in Slurm, or been put back into the queue? COMPLETING is no end, and
@@ -166,7 +170,8 @@ mirage_is_over() { # has that job ended in Slurm, or been put back into the queu
         return
     fi
     mirage_silent=yes
-    mirage_can_run_no_more || return 1
+    # Whose heartbeat moves runs: somebody has lengthened its time limit since.
+    mirage_stands_still && mirage_can_run_no_more || return 1
     mirage_outlived=$mirage_behind
     mirage_say "Slurm does not answer, but the time limit of job $mirage_behind is over: the job can run no more"
 }
@@ -179,9 +184,7 @@ mirage_is_settled() { # the state of a job that runs no more, or not now; of any
 }
 
 mirage_can_run_no_more() { # by the last of the ends that Slurm and the link itself have told. Where there
-    # is no time limit by its own end; where nothing is known by the longest overlap. Whose heartbeat moves
-    # runs: somebody has lengthened its time limit since
-    [ "$mirage_still" -ge "$((3 * mirage_beat_s))" ] || return 1
+    # is no time limit by its own end; where nothing is known by the longest overlap
     mirage_read "deadline/$mirage_rank"
     mirage_number "$mirage_line" ''
     if [ -z "$mirage_n" ] || { [ -n "$mirage_last_end" ] && [ "$mirage_last_end" -gt "$mirage_n" ]; }; then
@@ -256,7 +259,7 @@ mirage_leave_behind() {
 mirage_await_unseen() {
     [ "$mirage_style" = sequential ] && [ "$mirage_index" -gt 1 ] || return 0
     mirage_waiting=yes mirage_last_end= mirage_own_end= mirage_line= mirage_grace_s=30
-    mirage_unasked=$mirage_pace_s mirage_still=$((3 * mirage_beat_s)) # nothing shows a heartbeat here
+    mirage_unasked=$mirage_pace_s
     until [ -n "$mirage_reason" ] ||
         { [ "$mirage_unasked" -ge "$mirage_pace_s" ] && mirage_unasked=0 && mirage_is_unseen_over; }; do
         mirage_doze

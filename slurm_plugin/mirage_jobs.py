@@ -33,7 +33,7 @@ NO_ANSWER = (
 # What is no word of the site's, but of the moment.
 PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
 ASK_S = 20
-# MaxJobId at most; the ids of a federation's jobs hold their cluster's above these 26 bits.
+# slurm.conf(5), MaxJobId: the first 26 bits are a local id; a federation's jobs have their cluster's above.
 LARGEST_LOCAL_ID = (1 << 26) - 1
 
 

@@ -185,13 +185,9 @@ def _keep_plan(link, before, choice, forecast):
     import mirage_planned
 
     minutes = mirage_planned.compute_minutes(before.own, choice)
-    is_services = choice.cut == mirage_forecast.SERVICE
-    if (
-        link.turn == 1
-        or (link.turn > 2 and not is_services)
-        or before.was
-        or not mirage_planned.is_near(minutes, before.minutes)
-    ):
+    turns = (2, 3) if choice.cut == mirage_forecast.SERVICE else (2,)
+    is_near = mirage_planned.is_near(minutes, before.minutes)
+    if link.turn not in turns or before.was or not is_near:
         return False
     release = before.own.end if minutes is None else before.own.start + 60 * minutes
     said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)

@@ -84,6 +84,15 @@ def test_a_predecessor_that_does_not_run_gets_no_plan(planning: Planning, state:
     assert planning.updates() == []
 
 
+@pytest.mark.parametrize(("job", "elsewhere"), [(OWN, False), ((1 << 26) + OWN, True)])
+def test_other_clusters_are_asked_of_a_federations_jobs_alone(
+    planning: Planning, job: int, elsewhere: bool
+) -> None:
+    planning.plan(job=job)
+    (question,) = planning.questions()
+    assert question.endswith(" local") is not elsewhere
+
+
 def test_a_predecessor_that_slurm_has_forgotten_gets_no_plan(planning: Planning) -> None:
     """The term would be met at once."""
     planning.waited([HOUR] * 30)
