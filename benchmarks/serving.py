@@ -88,9 +88,12 @@ def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]
     ticks = folder / "ticks.jsonl"
     ticks.unlink(missing_ok=True)
     words = [sys.executable, "-m", "benchmarks.serving_site", url, str(NOW), str(ticks)]
-    with subprocess.Popen(
-        ["taskset", "-c", str(core), *words], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        (folder / "service.log").open("w") as log,
+        subprocess.Popen(
+            ["taskset", "-c", str(core), *words], stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
         try:
             told = process.stdout.readline() if process.stdout else ""
             yield told.strip(), process.pid, ticks

@@ -22,6 +22,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.http.auth import unix_peer
 from mirage.http.context import ApiContext
+from mirage.logs import setup_logging
 from mirage.policy import registry
 from mirage.services.access.quotas import Quotas
 from mirage.services.provision.decision_context import Rules
@@ -159,6 +160,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         configure_interpreter()
+        setup_logging("json")  # to stderr: nobody reads stdout after the address
         thread.start()
         try:
             server.run([listening])

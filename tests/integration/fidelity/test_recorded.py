@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
-from tests.support.fidelity.judge import judge_forecasts, judge_plans
+from tests.support.fidelity.judge import judge_forecasts, judge_plans, sort_by_beat
 from tests.support.fidelity.recording import Recording
 from tests.support.paths import DATA
 
@@ -39,6 +39,19 @@ def test_starts_of_the_next_ten_minutes_are_those_that_the_release_made(path: Pa
     assert path.name.startswith(_release(recording))
     assert len(forecasts.starts) > 90
     assert forecasts.foretold() >= _AGREE_AT_LEAST, forecasts.misses()
+
+
+def test_misses_of_another_beat_are_told_from_others() -> None:
+    recording = Recording(_FOLDER / "24.11-age-run-33.json.gz")
+    at_the_true_beat = len(judge_forecasts(recording).misses())
+    for snapshot in recording.snapshots:
+        assert snapshot.planned_at is not None
+        snapshot.planned_at -= 12
+    forecasts = judge_forecasts(recording)
+    beats = sort_by_beat(recording, forecasts)
+    assert beats.starts == len(forecasts.misses()) > at_the_true_beat
+    assert beats.starts - beats.starts_found <= at_the_true_beat
+    assert beats.windows - beats.windows_whole <= at_the_true_beat
 
 
 def test_every_release_has_a_scene_of_each_regime() -> None:

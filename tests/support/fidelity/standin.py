@@ -46,8 +46,11 @@ class Site:
         self._tick = _tick(recording, self.params.priority_calc_period_s)
         self.numbers = {int(index): job_id for index, job_id in recording.raw["job_ids"].items()}
 
-    def stand(self, snapshot: Snapshot) -> Simulator:
-        """The snapshot's cluster, with each job's real run time and cancellation to come."""
+    def stand(self, snapshot: Snapshot, *, earlier_s: int = 0) -> Simulator:
+        """The snapshot's cluster, with each job's real run time and cancellation to come.
+
+        The backfill's beat is so many seconds earlier than the real one's.
+        """
         running, pending = [], []
         for job in snapshot.jobs:
             if job.state == WAITING:
@@ -59,7 +62,7 @@ class Site:
             now=snapshot.now,
             running=running,
             pending=pending,
-            planned_at=snapshot.planned_at,
+            planned_at=None if snapshot.planned_at is None else snapshot.planned_at - earlier_s,
             usage=snapshot.usage,
             ticked_at=self._ticked_at(snapshot.now),
         )
