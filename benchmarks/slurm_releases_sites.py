@@ -26,12 +26,11 @@ from mirage.studies.evaluation.policy_evaluation import (
 from mirage.traces.cluster_files.reader import load_cluster_params
 from mirage.traces.workloads.replay import load_workload
 
-EVERY_H = {"ls6": 28, "thetagpu": 38, "theta": 232}
-"""Hours between start points of tables. Never whole days, so that all hours of the day count. By
-name a table of Theta's 4,392 nodes takes twenty times as long as one of Lonestar6."""
+EVERY_H = {"ls6": 28, "thetagpu": 38, "theta": 59}
+"""Hours between start points of tables. Never whole days, so that many hours of the day count."""
 PLAIN_EVERY_H = {"ls6": 4, "thetagpu": 2, "theta": 28}
 """Hours between start points at which plain Slurm alone is asked."""
-SPARSER = 6
+SPARSER = 2
 """The twin is asked at one of so many start points: it takes ten times as long."""
 
 

@@ -34,6 +34,7 @@ class WantedRelease:
 
 
 _AT_ITS_END = "it is to start when its predecessor has ended"
+_NOTHING_LEFT = "the overlap of 24 h is spent (account_overlap_node_h, cluster_overlap_node_h)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +86,12 @@ class Planning:
     def _compute_wanted(self, decision: Decision, view: PolicyView) -> WantedRelease:
         """Return the release that the policy asks for, within what bounds a release.
 
-        If the policy asks for none, the release that stands may stand.
+        If the policy asks for none, the release that stands may stand while there is something to
+        spend.
         """
         if decision.release_at is None:
+            if self.spent.is_over(self.limits):
+                return WantedRelease(None, _NOTHING_LEFT, binds=True)
             return WantedRelease(self._get_standing_release(view), "")
         most_s = compute_max_lead_s(decision, view)
         lead_s = min(view.predecessor_end - decision.release_at, self.limits.max_lead_s)
@@ -108,14 +112,16 @@ class Planning:
 
     def _explain_too_early(self, decision: Decision, view: PolicyView) -> str:
         """Return how the standing plan now breaks the bound of a release; empty if it does not."""
-        most_s, stands = compute_max_lead_s(decision, view), self._get_standing_release(view)
-        if most_s is None or stands is None:
+        stands = self._get_standing_release(view)
+        if stands is None:
             return ""
-        beyond_s = view.predecessor_end - stands - most_s
+        lead_s, most_s = view.predecessor_end - stands, compute_max_lead_s(decision, view)
         slack_s = self.limits.replan_gain_h * HOUR_S
         if stands - view.now <= _SOON_S or most_s == 0:
             slack_s = MINUTE_S
-        return "it would be earlier than max-overlap allows" if beyond_s > slack_s else ""
+        if most_s is not None and lead_s > most_s + slack_s:
+            return "it would be earlier than max-overlap allows"
+        return "it would be earlier than max_lead_h" if lead_s > self.limits.max_lead_s else ""
 
 
 def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: PolicyView) -> float:

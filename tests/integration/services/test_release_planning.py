@@ -257,26 +257,6 @@ def test_a_presubmitted_link_behind_the_next_has_none(acting_store: Store) -> No
     assert [job_id for _, job_id, _ in told] == [12]
 
 
-def test_no_link_is_planned_for_an_earlier_start_than_max_overlap_allows(
-    acting_store: Store,
-) -> None:
-    register(acting_store, now=START, max_overlap_s=HOUR)
-    site = Site(acting_store, Leads(8.0))
-    assert site.tick(runs(), stands()) == [("hold", 12, TOLD.format(minutes(7)))]  # 1 h and p10
-
-
-def test_a_plan_that_is_too_early_by_now_is_moved_whatever_that_saves(acting_store: Store) -> None:
-    """The time limit was raised: an hour's overlap became three."""
-    register(acting_store, now=START, max_overlap_s=HOUR)
-    site = Site(acting_store, Leads(0.0))
-    longer: dict[str, Any] = {"limit": "1-02:00:00", "EndTime": str(END + 2 * HOUR)}
-    told = site.tick(runs(**longer), stands(shown_plan(minutes(1))))
-    assert told == [("hold", 12, "afterany:11")]
-    site = Site(acting_store, Leads(None))
-    told = site.tick(runs(**longer), stands(shown_plan(minutes(1))), now=NOW + 60)
-    assert told == [("hold", 12, "afterany:11")]
-
-
 def test_while_an_earlier_link_runs_no_plan_stands(acting_store: Store) -> None:
     site = Site(acting_store)
     second = runs(2, start=NOW - 60, Dependency="(null)")
