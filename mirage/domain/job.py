@@ -143,6 +143,9 @@ class Job:
     comment: str = ""
     array: bool = False
     """A pending array stands in the queue as one row, whatever its number of tasks."""
+    heterogeneous: bool = False
+    """The leader of a heterogeneous job, with the resources of all its components. The history does
+    not keep this value."""
     submit_line: str = ""
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ UNKNOWN = -1
 _KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "gpus", "memory_mib")
 _OPTIONAL: tuple[str, ...] = ("uid", "priority", "eligible", "start", "end", "planned_start")
 _OPTIONAL += ("expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
+_FLAGS: tuple[str, ...] = ("array", "heterogeneous")
 _TEXTS: tuple[str, ...] = ("user", "account", "partition", "qos", "name", "state", "reason")
 _TEXTS += ("exit_code", "dependency", "node_list", "comment", "submit_line")
 
@@ -48,6 +49,7 @@ class Queue:
     gpus: Ints
     memory_mib: Ints
     array: NDArray[np.bool_]
+    heterogeneous: NDArray[np.bool_]
     user: Texts
     account: Texts
     partition: Texts
@@ -69,7 +71,9 @@ class Queue:
     ) -> Self:
         """Build the columns of `jobs`, in their order."""
         rows = list(jobs)
-        columns: dict[str, Any] = {"array": np.array([j.array for j in rows], dtype=bool)}
+        columns: dict[str, Any] = {}
+        for name in _FLAGS:
+            columns[name] = np.array(list(map(attrgetter(name), rows)), dtype=bool)
         for name in _KNOWN:
             columns[name] = np.array(list(map(attrgetter(name), rows)), dtype=np.int64)
         for name in _OPTIONAL:
@@ -97,7 +101,8 @@ class Queue:
         optional = ((n, int(getattr(self, n)[i])) for n in _OPTIONAL)
         fields |= {n: None if v == UNKNOWN else v for n, v in optional}
         fields |= {n: getattr(self, n)[i] for n in _TEXTS}
-        return Job(array=bool(self.array[i]), **fields)
+        fields |= {n: bool(getattr(self, n)[i]) for n in _FLAGS}
+        return Job(**fields)
 
     def find_job(self, job_id: int) -> Job | None:
         """Return the job with that id; None: it is not in this answer, which does not prove that it

@@ -30,15 +30,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Node-hours of overlap in the last 24 h, with what freed standbys may still cost."""
+    """Node-hours of overlap in the last 24 h, with what freed standbys may still cost.
+
+    For a release that is planned in Slurm, with what the planned releases before it may cost.
+    """
 
     account: float
     cluster: float
-
-    def is_over(self, limits: Limits) -> bool:
-        """Return whether nothing is left to spend."""
-        account_h, cluster_h = limits.account_overlap_node_h, limits.cluster_overlap_node_h
-        return self.account >= account_h or self.cluster >= cluster_h
 
 
 def apply_limits(decision: Decision, view: PolicyView, limits: Limits, spent: Spent) -> Decision:
@@ -68,6 +66,11 @@ def _find_stop_reason(
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
         if gain_s < limits.min_gain_s:
             return f"the forecast wait of {gain_s:.0f} s is too short for a move (min_gain_s)"
+    return explain_overspending(view, limits, spent)
+
+
+def explain_overspending(view: PolicyView, limits: Limits, spent: Spent) -> str | None:
+    """Return which budget a release at `view.now` could exceed; None: it fits in both."""
     worst = compute_worst_overlap(view)
     budgets = (
         ("account", spent.account, limits.account_overlap_node_h),

@@ -29,12 +29,17 @@ from mirage.ports import NextLink, Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.request_enforcement import ASK_AGAIN_S
-from mirage.services.control.limits import Limits, Spent, apply_limits, compute_worst_overlap
+from mirage.services.control.limits import Limits, apply_limits, compute_worst_overlap
 from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations
 from mirage.services.provision import age_accrual, pinning, preconditions
 from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
-from mirage.services.provision.overlap_budget import read_spent_by_account
+from mirage.services.provision.overlap_budget import (
+    OverlapBudget,
+    PlannedOverlap,
+    compute_planned_overlap,
+    read_overlap_budget,
+)
 from mirage.services.provision.preconditions import can_move_early, guard_handover
 from mirage.services.provision.release_planning import (
     Planning,
@@ -62,6 +67,7 @@ _NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act h
 _OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
 _NOT_TAKEN = "since Slurm has refused one"
 _LINKS_OWN = "since its running link plans it"
+_HETEROGENEOUS = "since the job is heterogeneous"
 
 
 def _expect_no_accrual() -> bool:
@@ -120,7 +126,6 @@ class DecisionContext:
         self._free_nodes: dict[str, int] = {}
         self._jobs: dict[str, Waits] = {}
         self._handovers: dict[tuple[str, int], Waits] = {}
-        self._spent: dict[str, float] | None = None
         lately = snapshot.queue.taken_at - ASK_AGAIN_S
         self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
@@ -145,31 +150,43 @@ class DecisionContext:
             return guarded
         view = self._build_view(handover)
         self.foregone.ask_rules(handover, view)
-        spent = self._read_spent(standby.account)
         asked = bound_overlap(self._ask_policy(handover, view), view)
         decision = self._add_accrual_note(
-            apply_limits(asked, view, self._rules.limits, spent), handover
+            apply_limits(asked, view, self._rules.limits, self._budget.sum_spent(standby.account)),
+            handover,
         )
         if acts and not handover.submits:
-            decision = self._build_planning(handover, spent).plan_release(decision, view)
+            decision = self._build_planning(handover).plan_release(decision, view)
+            self._record_plan(handover, decision, view)
         if decision.action is not Action.FREE:
             return decision
-        self._record_spending(standby.account, compute_worst_overlap(view))
+        self._budget.record_release(standby, compute_worst_overlap(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
 
-    def _build_planning(self, handover: OpenHandover, spent: Spent) -> Planning:
+    def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
+        """Count a plan that is made or taken back in what later decisions of the tick see."""
+        standby, at = handover.standby, decision.release_at
+        if decision.action is Action.HOLD:
+            self._budget.record_plan(standby, None)
+        elif decision.action is Action.PLAN and at is not None:
+            node_h = compute_planned_overlap(at, view.predecessor_end, standby.nodes)
+            self._budget.record_plan(standby, PlannedOverlap(standby.account, at, node_h))
+
+    def _build_planning(self, handover: OpenHandover) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
         barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
         if handover.get_told_overlap_s():
             barred = _LINKS_OWN
+        if shown is not None and shown.heterogeneous:
+            barred = _HETEROGENEOUS
         if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
         return Planning(
             standby=standby,
             limits=self._rules.limits,
-            spent=spent,
+            spent=self._budget.sum_with_plans(standby.account, standby),
             touches=self._touches.get(key, 0),
             barred=barred,
         )
@@ -362,17 +379,9 @@ class DecisionContext:
             )
         return self._handovers[key]
 
-    def _read_spent(self, account: str) -> Spent:
-        if self._spent is None:
-            self._spent = read_spent_by_account(
-                self._tx, self._cluster_id, self._snapshot.queue.taken_at
-            )
-        return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
-
-    def _record_spending(self, account: str, node_h: float) -> None:
-        """Add a freed standby's overlap to the spending that the tick's later decisions see."""
-        assert self._spent is not None  # noqa: S101 - looked up before it is spent from
-        self._spent[account] = self._spent.get(account, 0.0) + node_h
+    @cached_property
+    def _budget(self) -> OverlapBudget:
+        return read_overlap_budget(self._tx, self._cluster_id, self._snapshot.queue.taken_at)
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:

@@ -25,9 +25,9 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
-from mirage.services.control.limits import Limits, Spent
+from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
-from mirage.services.provision.overlap_budget import read_spent_by_account
+from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.provision.release_planning import Planning
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -89,9 +89,9 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
         )
     view = _build_view(tx, cluster_id, chain, links, asks, now)
     policy = _RULES.get(chain.policy or default, _INSTEAD)
-    spent = read_spent_by_account(tx, cluster_id, now)
-    account = Spent(account=spent.get(asks.account, 0.0), cluster=sum(spent.values()))
-    planning = Planning(standby=_build_next_link(asks), limits=limits, spent=account)
+    following = _build_next_link(asks)
+    spent = read_overlap_budget(tx, cluster_id, now).sum_with_plans(asks.account, following)
+    planning = Planning(standby=following, limits=limits, spent=spent)
     waits = replace(policy.decide(view), action=Action.WAIT)
     planned = planning.plan_release(waits, view)
     lead_s = None

@@ -13,7 +13,7 @@ from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.lead_rules import forecast_wait
 from mirage.policy.rules.overlap_bound import compute_max_lead_s
-from mirage.services.control.limits import Limits, Spent, apply_limits
+from mirage.services.control.limits import Limits, Spent, apply_limits, explain_overspending
 
 _SOON_S = 600
 """A plan that happens within these seconds is held to its bound by the minute."""
@@ -34,7 +34,6 @@ class WantedRelease:
 
 
 _AT_ITS_END = "it is to start when its predecessor has ended"
-_NOTHING_LEFT = "the overlap of 24 h is spent (account_overlap_node_h, cluster_overlap_node_h)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +43,7 @@ class Planning:
     standby: Link
     limits: Limits
     spent: Spent
+    """With the planned releases of others that come before this one."""
     touches: int = 0
     """Moves of this standby so far."""
     barred: str = ""
@@ -86,13 +86,12 @@ class Planning:
     def _compute_wanted(self, decision: Decision, view: PolicyView) -> WantedRelease:
         """Return the release that the policy asks for, within what bounds a release.
 
-        If the policy asks for none, the release that stands may stand while there is something to
-        spend.
+        If the policy asks for none, the release that stands may stand while it fits in the budgets.
         """
+        stands = self._get_standing_release(view)
         if decision.release_at is None:
-            if self.spent.is_over(self.limits):
-                return WantedRelease(None, _NOTHING_LEFT, binds=True)
-            return WantedRelease(self._get_standing_release(view), "")
+            over = None if stands is None else self._explain_overspending(view, stands)
+            return WantedRelease(stands if over is None else None, over or "", binds=bool(over))
         most_s = compute_max_lead_s(decision, view)
         lead_s = min(view.predecessor_end - decision.release_at, self.limits.max_lead_s)
         lead_s = lead_s if most_s is None else min(lead_s, int(most_s))
@@ -102,13 +101,16 @@ class Planning:
         asked = replace(decision, action=Action.FREE)
         allowed = apply_limits(asked, replace(view, now=at), self.limits, self.spent)
         if allowed.action is not Action.FREE:
-            return WantedRelease(None, allowed.reason, binds=self.spent.is_over(self.limits))
+            over = self._explain_overspending(view, at)
+            return WantedRelease(None, allowed.reason, binds=over is not None)
         if at <= view.now + MINUTE_S:
-            return WantedRelease(
-                self._get_standing_release(view), ""
-            )  # the release itself is at hand
+            return WantedRelease(stands, "")  # the release itself is at hand
         left_h = (view.predecessor_end - at) / HOUR_S
         return WantedRelease(at, f"planned in Slurm for {left_h:.1f} h before the end")
+
+    def _explain_overspending(self, view: PolicyView, release_at: int) -> str | None:
+        """Return which budget a release at that instant could exceed; None: it fits in both."""
+        return explain_overspending(replace(view, now=release_at), self.limits, self.spent)
 
     def _explain_too_early(self, decision: Decision, view: PolicyView) -> str:
         """Return how the standing plan now breaks the bound of a release; empty if it does not."""

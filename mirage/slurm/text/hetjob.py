@@ -37,7 +37,7 @@ def merge_components(jobs: Iterable[Component]) -> list[Job]:
         if leader is None or leader == job.job_id:
             if leader is not None:
                 place[leader] = len(kept)
-            kept.append(job)
+            kept.append(job if leader is None else replace(job, heterogeneous=True))
         else:
             components.append((job, leader))
     for job, leader in components:

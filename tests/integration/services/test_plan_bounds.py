@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from mirage.domain.chain import ChainId
+from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.store.database.engine import Store
 from tests.integration.services.test_release_planning import (
     END,
@@ -17,7 +19,7 @@ from tests.integration.services.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.services.slurm_jobs import HOUR, NOW, register
+from tests.support.services.slurm_jobs import HOUR, NOW, comment, register
 
 
 def test_no_link_is_planned_for_an_earlier_start_than_max_overlap_allows(
@@ -53,3 +55,57 @@ def test_a_plan_beyond_limits_that_were_tightened_does_not_stand(
     site = Site(acting_store, Leads(lead_h), **limits)
     left = stands(shown_plan(minutes(2)) if shorter else HELD)
     assert site.tick(runs(), left, now=NOW + 120) == []
+
+
+class Wide:
+    """A chain whose links have 64 nodes: three hours of overlap cost 192 node-hours of 500."""
+
+    def __init__(self, number: int) -> None:
+        self.first, self.second = 10 * number + 101, 10 * number + 102
+        self.chain_id = ChainId(f"wide{number:06}")
+
+    def rows(self, lead_h: float | None = None, *, released: bool = False) -> str:
+        wide: dict[str, Any] = {"NumNodes": "64"}
+        runs_now = runs(JobID=str(self.first), Comment=comment(1, self.chain_id), **wide)
+        waits = HELD if lead_h is None else shown_plan(minutes(lead_h))
+        cells = wide | {"JobID": str(self.second), "Comment": comment(2, self.chain_id)}
+        if released:
+            waits = "(null)"
+            cells |= {"EligibleTime": str(END - 3 * HOUR), "Reason": "Priority"}
+        return runs_now + stands(waits.replace("11", str(self.first)), **cells)
+
+
+WIDE = [Wide(number) for number in range(5)]
+
+
+def test_plans_share_the_budgets(acting_store: Store) -> None:
+    """Slurm releases all that are planned, whoever looks: they must fit together."""
+    site = Site(acting_store)
+    moves = site.tick(*(chain.rows() for chain in WIDE))
+    assert [(what, job) for what, job, _ in moves] == [("hold", w.second) for w in WIDE[:2]]
+    shown = [*(w.rows(3.0) for w in WIDE[:2]), *(w.rows() for w in WIDE[2:])]
+    assert site.tick(*shown, now=NOW + 60) == []
+    after = [*(w.rows(released=True) for w in WIDE[:2]), *(w.rows() for w in WIDE[2:])]
+    due = END - 3 * HOUR + 30
+    assert site.tick(*after, now=due) == []
+    with acting_store.read() as tx:
+        spent = read_overlap_budget(tx, 1, due).sum_spent("ml")
+    assert 0.7 * 500 < spent.account <= 500
+
+
+def test_of_too_many_plans_the_latest_go(acting_store: Store) -> None:
+    """The links planned by themselves while the service was away."""
+    for chain in WIDE:
+        register(acting_store, chain_id=chain.chain_id, now=START)
+    site = Site(acting_store, Leads(None))
+    leads = (2.9, 3.1, 2.8, 3.2, 3.0)
+    moves = site.tick(*(w.rows(lead) for w, lead in zip(WIDE, leads, strict=True)))
+    assert moves == [("hold", WIDE[n].second, f"afterany:{WIDE[n].first}") for n in (0, 2, 4)]
+
+
+def test_a_heterogeneous_job_has_none(acting_store: Store) -> None:
+    site = Site(acting_store)
+    leads: dict[str, Any] = {"HetJobID": "12"}
+    rest = stands("(null)", **leads | {"JobID": "13"})
+    assert site.tick(runs(), stands(**leads), rest) == []
+    assert site.last.reason.endswith("since the job is heterogeneous")

@@ -141,6 +141,7 @@ NEW = {
     "cancelled_at",
     "memory_mib",
     "array",
+    "heterogeneous",
 }
 NEW |= {"exit_code", "submit_line", "taken_at"}
 """Columns that 0.1.0 did not keep."""

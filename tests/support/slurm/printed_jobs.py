@@ -62,6 +62,8 @@ class JobValues:
     array_tasks: str = ""
     """Such as `1-20%4`, of an array whose tasks have no jobs of their own yet."""
     submit_line: str = ""
+    heterogeneous: bool = False
+    """Its other components are not printed."""
 
     @classmethod
     def from_job(cls, job: Job, **changes: Any) -> Self:
@@ -111,7 +113,7 @@ class JobValues:
         return {
             "JobID": str(self.job_id),
             "ArrayTaskID": self.array_tasks or "N/A",
-            "HetJobID": "N/A",
+            "HetJobID": str(self.job_id) if self.heterogeneous else "N/A",
             "UserName": self.user,
             "UserID": "" if self.uid is None else str(self.uid),
             "Account": self.account or "(null)",
@@ -150,9 +152,7 @@ class JobValues:
         tres = f"billing={cpus},cpu={cpus}{gpus},node={self.nodes}"
         return {
             "JobIDRaw": str(self.job_id),
-            "JobID": f"{self.job_id}_[{self.array_tasks}]"
-            if self.array_tasks
-            else f"{self.job_id}",
+            "JobID": f"{self.job_id}{self._print_part()}",
             "User": self.user,
             "UID": "" if self.uid is None else str(self.uid),
             "Partition": self.partition,
@@ -177,6 +177,12 @@ class JobValues:
             "Comment": self.comment,
             "SubmitLine": self.submit_line,
         }
+
+    def _print_part(self) -> str:
+        """What sacct prints behind the number of an array or of a heterogeneous job's leader."""
+        if self.array_tasks:
+            return f"_[{self.array_tasks}]"
+        return "+0" if self.heterogeneous else ""
 
     def _count_cpus(self) -> int:
         return self.nodes if self.cpus is None else self.cpus

@@ -14,7 +14,7 @@ from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import DAY_S
-from mirage.services.provision.overlap_budget import read_spent_by_account
+from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, build_impact
 from mirage.sim.types import Params
@@ -98,7 +98,7 @@ def test_a_standby_that_is_released_may_cost_overlap(lab_store: Store, by: Plann
     with lab_store.read() as tx:
         assert list_overlapping_chains(tx, 1) == [CHAIN]
         # From now on, of one node.
-        assert read_spent_by_account(tx, 1, DUE + 60) == {"ml": pytest.approx(4 - 1 / 60)}
+        assert read_overlap_budget(tx, 1, DUE + 60).spent == {"ml": pytest.approx(4 - 1 / 60)}
 
 
 @EACH
