@@ -5,7 +5,7 @@ import re
 from enum import IntEnum
 from typing import Final
 
-_VERSION = re.compile(r"(\d{2})\.(\d{2})(?![\d])\S*", re.ASCII)
+_VERSION = re.compile(r"(\d{2})\.(\d{2})(?:\.\d+)?(?:-\S+)?", re.ASCII)
 
 
 class SlurmRelease(IntEnum):
@@ -32,7 +32,7 @@ def is_version(version: str) -> bool:
 def find_release(version: str) -> SlurmRelease:
     """Find the newest release of the engine that is not newer than this one; if all are newer, the
     oldest."""
-    number = _parse_number(version)
+    number = _parse_number(version) or 0
     return max((one for one in SlurmRelease if one <= number), default=SlurmRelease.V22_05)
 
 
@@ -52,6 +52,6 @@ def is_unchecked(version: str) -> bool:
     return bool(version) and _parse_number(version) != find_release(version)
 
 
-def _parse_number(version: str) -> int:
+def _parse_number(version: str) -> int | None:
     found = _VERSION.fullmatch(version)
-    return int(found[1] + found[2]) if found else SlurmRelease.V22_05
+    return int(found[1] + found[2]) if found else None

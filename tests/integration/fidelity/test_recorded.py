@@ -15,7 +15,7 @@ from tests.support.paths import DATA
 _FOLDER = DATA / "fidelity"
 _SCENES = sorted(_FOLDER.glob("*-scene-*.json.gz"))
 _RUNS = sorted(_FOLDER.glob("*-run-*.json.gz"))
-_AGREE_AT_LEAST = 0.95
+_FORETOLD_AT_LEAST = 0.95
 
 
 def _release(recording: Recording) -> str:
@@ -29,7 +29,7 @@ def test_plans_are_those_that_the_release_made(path: Path) -> None:
     assert path.name.startswith(_release(recording))
     assert not is_unchecked(recording.config["SLURM_VERSION"])
     assert len(plans.both) > 150
-    assert plans.agreement() >= _AGREE_AT_LEAST, plans.misses()
+    assert plans.exact() == 1.0, plans.misses()
 
 
 @pytest.mark.parametrize("path", _RUNS, ids=lambda path: path.name.partition(".json")[0])
@@ -38,7 +38,7 @@ def test_starts_of_the_next_ten_minutes_are_those_that_the_release_made(path: Pa
     forecasts = judge_forecasts(recording)
     assert path.name.startswith(_release(recording))
     assert len(forecasts.starts) > 90
-    assert forecasts.foretold() >= _AGREE_AT_LEAST, forecasts.misses()
+    assert forecasts.foretold() >= _FORETOLD_AT_LEAST, forecasts.misses()
 
 
 def test_misses_of_another_beat_are_told_from_others() -> None:

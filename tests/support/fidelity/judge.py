@@ -1,11 +1,11 @@
 """Judge the simulator by recordings of the real slurmctld.
 
-    python -m tests.support.fidelity.judge FILE... [--json] [--show 10] [--beat]
+    python -m tests.support.fidelity.judge FILE... [--json] [--show 10] [--beat] [--slurm 22.05]
 
 A scene: planned starts, ours against `squeue --start`'s. A run: from each snapshot the starts of
 the next 10 minutes (`Forecasts`), and one free run from the first snapshot to the end (`FreeRun`).
 `--beat` tells how many of the starts that were not foretold are so if the backfill comes at
-another second (`sort_by_beat`).
+another second (`sort_by_beat`). `--slurm` lets another release's rules plan than the recording's.
 """
 
 import argparse
@@ -240,9 +240,12 @@ def _ranks(values: list[int]) -> Any:
     return (np.bincount(inverse, ranks) / np.bincount(inverse))[inverse]
 
 
-def report(path: Path, *, beat: bool = False) -> dict[str, Any]:
-    """All figures of a recording; with `beat` also those of `Beats`."""
+def report(path: Path, *, beat: bool = False, slurm: str = "") -> dict[str, Any]:
+    """All figures of a recording; with `beat` also those of `Beats`. `slurm`: whose rules plan,
+    where that is not the recording's release."""
     recording = Recording(path)
+    if slurm:
+        recording.config["SLURM_VERSION"] = slurm
     if recording.kind == "scene":
         plans = judge_plans(recording)
         return {
@@ -272,9 +275,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--show", type=int, default=0, help="misses to print")
     parser.add_argument("--beat", action="store_true", help="misses by the backfill's beat; slow")
+    parser.add_argument("--slurm", default="", metavar="VERSION", help="whose rules plan")
     options = parser.parse_args(arguments)
     for path in options.files:
-        figures = report(path, beat=options.beat)
+        figures = report(path, beat=options.beat, slurm=options.slurm)
         misses = figures.pop("misses")
         if options.json:
             sys.stdout.write(json.dumps(figures | {"misses": misses}) + "\n")

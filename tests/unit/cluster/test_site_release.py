@@ -21,7 +21,12 @@ LEAST = '[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n'
         ("25.05.2", "25.05.2", "planned as Slurm 24.11, not checked against 25.05.2"),
         ("21.08.8-2", "21.08.8-2", "planned as Slurm 22.05, not checked against 21.08.8-2"),
         ("26.11.0", "26.11.0", "planned as Slurm 26.05, not checked against 26.11.0"),
-        ("a fork", "", "planned as Slurm 22.05, for SLURM_VERSION is missing"),
+        ("24.11.5 of our site", "24.11.5", ""),
+        (
+            "a fork",
+            "",
+            "not a release of Slurm that Mirage can read; planned as Slurm 22.05",
+        ),
     ],
 )
 def test_the_release_is_imported_and_what_was_not_checked_is_said(

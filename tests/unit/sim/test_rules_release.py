@@ -42,6 +42,8 @@ def test_the_nearest_older_release_plans(version: str, release: str) -> None:
 
 def test_what_is_no_release_is_none() -> None:
     assert not any(map(is_version, ("", "24", "24.1", "24.111", "slurm 24.11", "24.11 5")))
+    assert not any(map(is_version, ("24.11abc", "24.11.x", "24.11-")))
+    assert all(map(is_unchecked, ("abc", "24", "22.5")))
     assert all(is_version(str(release)) for release in SlurmRelease)
 
 
