@@ -27,15 +27,20 @@ mirage_uses_total_up() { # then there is no next link to be released
         [ "$((mirage_spent + MIRAGE_DEADLINE - $(date +%s) + 60))" -ge "$mirage_total" ]
 }
 
-mirage_plan_on() { # once, and twice more nearer to the release
-    mirage_turn=1 mirage_pause=$((10 * mirage_pace_s))
+mirage_plan_on() { # once, and twice more nearer to the release. A job that is suspended ends later, and
+    # the clock of its plan runs on in Slurm: after that this turn is taken anew, until the release
+    mirage_turn=1 mirage_jumped='' mirage_pause=$((10 * mirage_pace_s))
     mirage_nap "$((1 + mirage_job % (mirage_pace_s + 1)))" # not all that start together at once
     while [ "$mirage_turn" -le 3 ]; do
         if mirage_plan_once; then
             mirage_read "plans/$mirage_index"
             mirage_number "${mirage_line%% *}" 0
             [ "$mirage_n" -gt 0 ] || return 0
-            ! mirage_nap_until "$mirage_n" || mirage_turn=$((mirage_turn + 1))
+            if mirage_nap_until "$mirage_n"; then
+                mirage_turn=$((mirage_turn + 1)) mirage_jumped=
+            else
+                mirage_jumped=1
+            fi
         else # not now: an earlier link still runs, or Slurm does not answer
             mirage_nap_until "$(($(date +%s) + mirage_pause))" || :
             [ "$mirage_pause" -ge 3600 ] || mirage_pause=$((2 * mirage_pause))
@@ -46,7 +51,8 @@ mirage_plan_on() { # once, and twice more nearer to the release
 mirage_plan_once() { # a child of its own, which the end of the link does not wait for
     MIRAGE_URL=${MIRAGE_URL:-$mirage_url} MIRAGE_CLUSTER_NAME=${MIRAGE_CLUSTER_NAME:-$mirage_cluster} \
         "$mirage_python" -IS "$mirage_plugin/mirage_plan.py" "dir=$mirage_dir" "chain=$mirage_chain" \
-        "link=$mirage_index" "job=$mirage_job" "turn=$mirage_turn" "style=$mirage_style" \
+        "link=$mirage_index" "job=$mirage_job" "turn=$mirage_turn" "jumped=$mirage_jumped" \
+        "beat_s=$mirage_beat_s" "style=$mirage_style" \
         "price=$mirage_price" "max_overlap=$mirage_max_overlap" "lead=$mirage_lead" \
         "service=$mirage_service" "plans=$mirage_plans" "max_lead=$mirage_max_lead" \
         "partition=${SLURM_JOB_PARTITION-}" "qos=${SLURM_JOB_QOS-}" &

@@ -9,6 +9,7 @@ import math
 LAST = 200  # so many of like jobs
 ENOUGH = 20  # so few are no sample: the next wider one is taken
 ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
+ENOUGH_TENTHS = 10  # fewer waits have no tenth: the least of them would be the bound's p10
 PRICE = 0.5  # of an hour of overlap, where nobody says another
 LEAST_PRICE, MOST_PRICE = 0.01, 0.1  # of a chain whose links switch
 START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
@@ -71,7 +72,8 @@ def choose_lead(forecast, limit_s, start_up_s, wanted):
     elif forecast is not None:
         price = _choose_price(forecast, limit_s, start_up_s, wanted)
         lead_s = forecast.find_quantile(compute_fractile(price))
-    early_s = forecast.find_quantile(0.1) if forecast is not None else 0
+    is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
+    early_s = forecast.find_quantile(0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
     bound_s = compute_max_overlap(limit_s, wanted)
     if bound_s is not None:
@@ -110,6 +112,28 @@ def _choose_price(forecast, limit_s, start_up_s, wanted):
 
 def _clamp_price(price):
     return max(LEAST_PRICE, min(MOST_PRICE, price))
+
+
+def describe_plan(link, choice, forecast, minutes, own):
+    """A sentence for people."""
+    known = "no past waits are known"
+    if choice.cut == SERVICE:
+        known = "by the service's lead"
+    elif forecast is not None:
+        p10, p50, p90 = [forecast.find_quantile(level) // 60 for level in (0.1, 0.5, 0.9)]
+        known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
+    if choice.price is not None:
+        known += ", price %.2g" % (choice.price,)
+    elif link.wanted.lead_s is not None and choice.cut != SERVICE:
+        known += ", --mirage-lead"
+    if choice.cut is not None and choice.cut != SERVICE:
+        known += ", cut to what %s allows" % (choice.cut,)
+    if minutes is None:
+        return "link %d becomes eligible at the end of job %d: %s" % (
+            link.index + 1, link.job, known)  # fmt: skip
+    return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
+        link.index + 1, link.successor, minutes, link.job,
+        (own.end - own.start) // 60 - minutes, known)  # fmt: skip
 
 
 # --- the sample ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ def main(argv):
     import signal
 
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whoever starts this may ignore it
     signal.alarm(LIMIT_S)  # ends this process; whoever asked goes on as after any other failure
     try:
         print(format_answer(fetch_next_move(argv[1], os.environ)))

@@ -21,6 +21,7 @@ def main(argv):
     import signal
 
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the loop that starts this ignores it
     signal.alarm(LIMIT_S)  # ends this process; the standby stands as it stood
     import mirage_planned
 
@@ -50,9 +51,9 @@ def plan_release(link, environ):
     if told.mode in ("observe", "shadow"):
         return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))
     if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
-        return link.record_outcome(
-            before, link.schedule_after(told.again_s), "no plan: the service %s" % (told.why,)
-        )
+        again = 0 if told.again_s is None else link.schedule_after(told.again_s)
+        link.record_outcome(before, again, "no plan: the service %s" % (told.why,))
+        return LATER if told.again_s is None else 0  # what names no instant takes up no turn
     if told.is_planned and link.wanted.lead_s is None:
         return _plan_by_service(link, before, environ, told.lead_s)
     why = link.find_objection(environ)
@@ -81,11 +82,14 @@ def _register_chain(link, environ):
 
 
 class Told(object):
-    """The service's answer; `answered` is false if no service answered."""
+    """The service's answer; `answered` is false if no service answered.
+
+    `again_s`: after how many seconds it wants to be asked again; None if it does not say.
+    """
 
     __slots__ = ("again_s", "answered", "lead_s", "mode", "why")
 
-    def __init__(self, answered, why, mode=None, lead_s=None, again_s=0):
+    def __init__(self, answered, why, mode=None, lead_s=None, again_s=None):
         self.answered = answered
         self.why = why
         self.mode = mode
@@ -187,10 +191,10 @@ def _keep_plan(link, before, choice, forecast):
     minutes = mirage_planned.compute_minutes(before.own, choice)
     turns = (2, 3) if choice.cut == mirage_forecast.SERVICE else (2,)
     is_near = mirage_planned.is_near(minutes, before.minutes)
-    if link.turn not in turns or before.was or not is_near:
+    if link.turn not in turns or link.jumped or before.was or not is_near:
         return False
     release = before.own.end if minutes is None else before.own.start + 60 * minutes
-    said = mirage_planned.describe_plan(link, choice, forecast, minutes, before.own)
+    said = mirage_forecast.describe_plan(link, choice, forecast, minutes, before.own)
     link.record_outcome(before, link.schedule_before(release), "the plan stays: " + said)
     return True
 
@@ -207,7 +211,7 @@ def _look_at_jobs(link, before, environ, by_service=None):
     why = mirage_planned.find_hindrance(link, seen, before, by_service)
     if why is None:
         return seen
-    if seen.company:
+    if seen.company or seen.own.state == mirage_planned.SUSPENDED:
         raise mirage_planned.Unseen(why)  # for the time being
     link.record_outcome(before, 0, "no plan: %s" % (why,))
     return None

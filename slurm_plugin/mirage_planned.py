@@ -15,6 +15,8 @@ from mirage_jobs import ENDED, RUNS, Row, Unseen
 
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
 WAITS = frozenset(["PENDING"])
+SUSPENDED = "SUSPENDED"
+BEATS = 3  # so many without a heartbeat: a link's files do not tell any more that it runs
 LEAST_LEAD_S = 60
 MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
 
@@ -37,6 +39,8 @@ class Link(object):
         self.now = int(time.time())
         self.chain, self.directory, self.job = told["chain"], told["dir"], int(told["job"])
         self.index, self.turn = int(told["link"]), int(told["turn"])
+        self.jumped = told.get("jumped") == "1"  # it was suspended since the last turn
+        self.beat_s = _parse_given(told, "beat_s") or 60
         self.partition, self.qos = told.get("partition", ""), told.get("qos", "")
         self.asks_nobody = told.get("service") == "none"
         self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
@@ -44,8 +48,8 @@ class Link(object):
         self.wanted = mirage_forecast.Wanted(
             told["style"],
             price=float(told["price"]) if told.get("price") else None,
-            max_overlap_s=_parse_whole(told.get("max_overlap")),
-            lead_s=_parse_whole(told.get("lead")),
+            max_overlap_s=_parse_given(told, "max_overlap"),
+            lead_s=_parse_given(told, "lead"),
         )
         self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
 
@@ -77,10 +81,15 @@ class Link(object):
         return found
 
     def has_company(self):
-        """Return whether an earlier link still runs, by files alone: no question is asked."""
+        """Return whether an earlier link still runs, by files alone: no question is asked.
+
+        One whose heartbeat stands still may be gone: Slurm is asked about it, with the other jobs.
+        """
         for one, _ in self.list_earlier_links():
-            until = mirage_forecast.parse_whole(self.read_line("deadline", one))
-            if until is None or self.now < until + 300:
+            until = _parse_whole(self.read_line("deadline", one))
+            beat = _parse_whole(self.read_line("beat", one))
+            lives = beat is None or self.now - beat < BEATS * self.beat_s
+            if lives and (until is None or self.now < until + 300):
                 return True
         return False
 
@@ -176,8 +185,11 @@ class Link(object):
         return self.now + max(60, seconds) if self.turn < TURNS else 0
 
     def schedule_before(self, release):
-        """Three quarters of the way to the release: nearer, more is known."""
-        return self.schedule_after(3 * (release - self.now) // 4) if release > self.now else 0
+        """Three quarters of the way to the release: nearer, more is known. At the last turn the
+        release itself: only a job that is suspended before looks again."""
+        if release <= self.now:
+            return 0
+        return self.schedule_after(3 * (release - self.now) // 4) or release
 
     def record_outcome(self, plan, again, said):
         """Write down what came of it, and log it."""
@@ -191,6 +203,14 @@ TURNS = 3
 
 def _parse_whole(text):
     return mirage_forecast.parse_whole(text or "")
+
+
+def _parse_given(told, name):
+    """A whole number that the carrier gives, or None; raises ValueError where it is none."""
+    number = _parse_whole(told.get(name))
+    if told.get(name) and number is None:
+        raise ValueError("%s=%s is not a number" % (name, told[name]))
+    return number
 
 
 # --- the plan: plans/<link>, a line for programs and one for people -----------------------------------
@@ -213,12 +233,13 @@ class Planned(object):
         self.was = was
 
     def save(self, link):
+        """Return whether it could be written down."""
         own = self.own
         known = (own.nodes, own.start, own.end) if own is not None else (None,) * 3
         numbers = (self.again, self.job, self.minutes) + known + tuple(self.was)
         words = ["-" if number is None else str(number) for number in numbers]
         text = "%s\n%s\n" % (" ".join(words), self.said)
-        mirage_waits.replace_file(link.get_path("plans", link.index), text)
+        return mirage_waits.replace_file(link.get_path("plans", link.index), text)
 
 
 NOTHING = Planned(None, None, 0, "")
@@ -315,7 +336,7 @@ def compute_minutes(own, choice):
 def write_plan(link, seen, before, choice, forecast, environ):
     """Plan the release by this lead; leave what stands where it would move by little."""
     own, minutes = seen.own, compute_minutes(seen.own, choice)
-    said = describe_plan(link, choice, forecast, minutes, own)
+    said = mirage_forecast.describe_plan(link, choice, forecast, minutes, own)
     again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
     standing = find_standing(link, seen, before)
     is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
@@ -327,7 +348,7 @@ def write_plan(link, seen, before, choice, forecast, environ):
     # First, so that what stands is known as this link's own whatever ends it now, or where Slurm
     # does not answer.
     said_now = "Slurm has not confirmed this plan yet: " + said
-    Planned(link.successor, minutes, again, said_now, own, (standing,)).save(link)
+    announce_change(link, Planned(link.successor, minutes, again, said_now, own, (standing,)))
     why = update_dependency(link, minutes, environ)
     if why is None:
         return link.record_outcome(Planned(None, minutes, 0, "", own), again, said)
@@ -340,12 +361,20 @@ def take_plan_back(link, seen, before, why, environ):
     if standing is not None:
         # First, as in write_plan.
         said = "Slurm has not confirmed yet that the plan is taken back: %s" % (why,)
-        Planned(link.successor, None, 0, said, seen.own, (standing,)).save(link)
+        announce_change(link, Planned(link.successor, None, 0, said, seen.own, (standing,)))
         refusal = update_dependency(link, None, environ)
         if refusal is not None:
             kept = Planned(None, standing, 0, "", seen.own)
             return link.record_outcome(kept, 0, "the plan stays: %s" % (refusal,))
     return link.record_outcome(NOTHING, 0, "no plan: %s" % (why,))
+
+
+def announce_change(link, plan):
+    """Write down the change that is about to be made, or raise Unseen: of a change that is not
+    written down nobody would know that it is this link's own."""
+    if not plan.save(link):
+        path = link.get_path("plans", link.index)
+        raise Unseen("%s cannot be written, so Slurm is not asked for a plan" % (path,))
 
 
 def is_near(minutes, before):
@@ -365,25 +394,3 @@ def update_dependency(link, minutes, environ):
         said = "the site refuses plans: %s\n" % (why,)
         mirage_waits.replace_file(link.get_path("unplanned"), said)
     return why
-
-
-def describe_plan(link, choice, forecast, minutes, own):
-    """A sentence for people."""
-    known = "no past waits are known"
-    if choice.cut == mirage_forecast.SERVICE:
-        known = "by the service's lead"
-    elif forecast is not None:
-        p10, p50, p90 = [forecast.find_quantile(level) // 60 for level in (0.1, 0.5, 0.9)]
-        known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
-    if choice.price is not None:
-        known += ", price %.2g" % (choice.price,)
-    elif link.wanted.lead_s is not None and choice.cut != mirage_forecast.SERVICE:
-        known += ", --mirage-lead"
-    if choice.cut is not None and choice.cut != mirage_forecast.SERVICE:
-        known += ", cut to what %s allows" % (choice.cut,)
-    if minutes is None:
-        return "link %d becomes eligible at the end of job %d: %s" % (
-            link.index + 1, link.job, known)  # fmt: skip
-    return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
-        link.index + 1, link.successor, minutes, link.job,
-        (own.end - own.start) // 60 - minutes, known)  # fmt: skip

@@ -20,8 +20,10 @@ MOST_MINUTES = (2**31 - 1) // 60
 instant."""
 
 _REMARK = re.compile(r"\([a-zA-Z ]*\)")
-_TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
-_ONE_JOB = re.compile(r"(?P<type>[a-z]+):(?P<job>\d{1,18})(?:\+(?P<minutes>\d{1,8}))?")
+_TERM = re.compile(
+    r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?", re.ASCII
+)
+_ONE_JOB = re.compile(r"(?P<type>[a-z]+):(?P<job>\d{1,18})(?:\+(?P<minutes>\d{1,8}))?", re.ASCII)
 _SINGLETON = "singleton"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.planning import HOUR, NEXT, OWN, Planning
 
 DAY = 24 * HOUR
-Ask = Callable[..., None]
+Ask = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -26,9 +27,9 @@ def asking_planning(planning: Planning) -> Planning:
 def ask(asking_planning: Planning, service: Service) -> Ask:
     """Plan with a service that answers so."""
 
-    def plan(answer: object, turn: int = 1, **told: object) -> None:
+    def plan(answer: object, turn: int = 1, **told: object) -> CompletedProcess[str]:
         service.answers = [answer]
-        asking_planning.plan(turn, env={"MIRAGE_URL": service.url}, **told)
+        return asking_planning.plan(turn, env={"MIRAGE_URL": service.url}, **told)
 
     return plan
 
@@ -105,8 +106,10 @@ def test_a_service_that_plans_nothing_is_heeded(
 def test_an_older_service_means_no_plan_and_not_no_service(
     asking_planning: Planning, ask: Ask, answer: object
 ) -> None:
-    ask(answer if not isinstance(answer, list) else {"items": answer})
+    asked = ask(answer if not isinstance(answer, list) else {"items": answer})
     assert asking_planning.updates() == []
+    assert asked.returncode == 3, "it says not when to ask again, and takes up no turn"
+    assert "no plan: the service" in (asking_planning.chain / "plans" / "1").read_text()
 
 
 @pytest.mark.parametrize("answer", [404, 409])

@@ -1,0 +1,127 @@
+"""A link's plan where something goes wrong: a suspension, a full disk, a damaged file, no end."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import PLUGIN
+from tests.support.slurm_plugin.planning import HOUR, Planning
+
+_ASK_ALARM = """
+import importlib, signal, sys
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+sys.path.insert(0, {folder!r})
+importlib.import_module({name!r}).main([{folder!r} + "/x", "chain"])
+print(signal.getsignal(signal.SIGALRM) is signal.SIG_DFL, signal.alarm(0) > 0)
+"""
+
+
+@pytest.mark.parametrize("turn", [2, 3])
+def test_after_a_suspension_slurm_is_asked_and_the_plan_moves(
+    planning: Planning, turn: int
+) -> None:
+    planning.waited([HOUR] * 30)
+    for one in range(1, turn):
+        planning.plan(one)
+    planning.runs(end=planning.end + 10 * HOUR)
+    assert planning.plan(turn, jumped=1).returncode == 0
+    assert planning.lead_minutes() == 60 - 10 * 60, "by the first end"
+    assert planning.again_at() > planning.end, "the later release is waited for too"
+
+
+def test_a_look_at_a_suspended_job_is_no_last_one(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    kept = (planning.chain / "plans" / "1").read_text()
+    planning.runs(state="SUSPENDED")
+    assert planning.plan(2, jumped=1).returncode == 3
+    assert (planning.chain / "plans" / "1").read_text() == kept
+    assert "job 101 is SUSPENDED" in planning.log()
+
+
+@pytest.mark.parametrize(("age_s", "code"), [(60, 3), (400, 0)])
+def test_an_earlier_link_whose_heartbeat_stands_still_is_asked_about(
+    planning: Planning, age_s: int, code: int
+) -> None:
+    """Its node has failed, and Slurm has forgotten it: nobody has written its end."""
+    planning.waited([HOUR] * 30)
+    planning.is_at(2)
+    (planning.chain / "ends" / "1").unlink()
+    planning.has("jobs/1", 100)
+    planning.has("started/1", 100)
+    planning.has("deadline/1", planning.end)
+    planning.has("beat/1", int(time.time()) - age_s)
+    assert planning.plan().returncode == code
+    assert planning.lead_minutes() == (60 if code == 0 else None)
+
+
+def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    (planning.chain / "plans").rmdir()
+    (planning.chain / "plans").write_text("as on a full disk\n")
+    assert planning.plan().returncode == 3
+    assert planning.updates() == []
+    assert "cannot be written, so Slurm is not asked" in planning.log()
+
+
+@pytest.mark.parametrize("word", ["lead=-5", "lead=abc", "max_overlap=-1"])
+def test_a_damaged_number_is_not_another_one(planning: Planning, word: str) -> None:
+    planning.waited([HOUR] * 30)
+    name, _, value = word.partition("=")
+    planning.told[name] = value
+    done = planning.plan()
+    assert (done.returncode, planning.updates()) == (2, [])
+    assert "is not a number" in done.stderr
+
+
+def test_a_single_long_wait_does_not_lift_the_bound(planning: Planning) -> None:
+    """A hold, or a drain: the least of so few waits is no p10."""
+    planning.answers("", 1)
+    planning.has("waited/2", f"{planning.start} 0 {72 * HOUR}")
+    planning.is_at(2)
+    planning.plan()
+    assert planning.lead_minutes() == 4 * 60
+
+
+@pytest.mark.parametrize("what", ["note", "cache"])
+def test_somebody_elses_file_is_none(
+    planning: Planning, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    waits = importlib.import_module("mirage_waits")
+    now = int(time.time())
+    path = planning.chain / "file"
+    path.write_text(f"{waits.HEAD}key {now}\n1 2 3\n")
+    path.chmod(0o600)
+
+    def read() -> object:
+        if what == "note":
+            return waits.read_own_line(str(path), now)
+        return waits._read_cache(str(path), "key", now)[1]
+
+    assert read()
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    assert not read()
+
+
+@pytest.mark.parametrize("name", ["mirage_plan", "mirage_next"])
+def test_the_loops_that_ignore_its_alarm_do_not_keep_a_program_alive(
+    planning: Planning, tmp_path: Path, name: str
+) -> None:
+    asked = _ASK_ALARM.format(folder=str(PLUGIN), name=name)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", asked],
+        capture_output=True,
+        check=True,
+        text=True,
+        env=planning.slurm.environ | {"HOME": str(tmp_path), "MIRAGE_CLIENT_CONF": "/dev/null"},
+    )
+    assert done.stdout.splitlines()[-1] == "True True"
