@@ -1,7 +1,8 @@
 """Seeded random small cases: a site, its jobs, and what is done to it from outside.
 
 The groups, each with the rules it is heavy on: numbers (planning by number), names (planning by
-name), limits, fairshare, moves, and everything (all at once).
+name), limits, fairshare, moves, everything (all at once), and releases (what slurmctld's releases
+plan unlike: many planned jobs whose ends meet on the grid, next to it, and within one window).
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from mirage.sim.types import (
     SimJob,
 )
 
-GROUPS = ("numbers", "names", "limits", "fairshare", "moves", "everything")
+GROUPS = ("numbers", "names", "limits", "fairshare", "moves", "everything", "releases")
 SPAN_S = 15_000
 """How long a case is watched."""
 _INJECTED_FROM = 1000
@@ -66,7 +67,11 @@ class _Maker:
         self.seed = seed
         self.rng = Random(f"{group} {seed}")  # noqa: S311 - test cases, no secrets
         self.t0 = 1_000_000 + self.rng.choice((0, 7, self.rng.randrange(600)))
-        self.names = group == "names" or (group != "numbers" and self.rng.random() < 0.5)
+        if group == "releases":
+            self.t0 += -self.t0 % 300 + self.rng.choice((0, 0, 0, 1, 29))
+        self.names = group in {"names", "releases"} or (
+            group != "numbers" and self.rng.random() < 0.5
+        )
         self.nodes = self.rng.randint(2, 12)
         self.users = [f"u{i}" for i in range(self.rng.choice((1, 2, 3, 5)))]
         self.shared = self.names and self.rng.random() < 0.7
@@ -106,8 +111,22 @@ class _Maker:
             bf_max_job_test=pick((500, 500, 10, 2)),
             bf_max_job_user=pick((0, 0, 0, 2)),
         )
+        if self.group == "releases":
+            base = replace(base, **self.planning())
         base = replace(base, **self.weights())
         return replace(base, **self.site_rules())
+
+    def planning(self) -> dict[str, Any]:
+        """A backfill that plans all of the queue, with maps of few steps."""
+        pick = self.rng.choice
+        return {
+            "max_jobs_pu": 0,
+            "bf_interval_s": pick((30, 60, 60)),
+            "bf_window_s": pick((600, 1800, 7200)),
+            "bf_resolution_s": pick((60, 60, 60, 300)),
+            "bf_max_job_test": 500,
+            "bf_max_job_user": 0,
+        }
 
     def weights(self) -> dict[str, Any]:
         pick = self.rng.choice
@@ -197,7 +216,7 @@ class _Maker:
     def jobs(self, params: Params) -> tuple[SimJob, ...]:
         count = self.rng.choice((5, 12, 12, 25, 25, 40, 60))
         ids = self.rng.sample(range(1, 500), count)
-        gap = self.rng.choice((0, 20, 100, 300))
+        gap = self.rng.choice((0, 0, 5, 20) if self.group == "releases" else (0, 20, 100, 300))
         jobs: list[SimJob] = []
         at = self.t0
         for job_id in ids:
@@ -209,6 +228,10 @@ class _Maker:
         limit = self.rng.choice((1, 60, 300, 600, 1800, self.rng.randint(1, 2000)))
         partition = self.rng.choice((params.partitions[0], self.rng.choice(params.partitions)))
         room = len(partition.nodes) or self.nodes
+        if self.group == "releases":
+            limit = 60 * self.rng.choice((1, 2, 5, 5, 10, 15)) + self.rng.choice(
+                (0, 0, 0, -1, 1, 10, 25)
+            )
         if partition.max_time_s and self.rng.random() < 0.9:
             limit = min(limit, partition.max_time_s)
         job = SimJob(
@@ -255,7 +278,7 @@ class _Maker:
         if moves:
             rules["held"] = self.rng.random() < 0.05
             rules["requeue"] = self.rng.random() < 0.7
-        if self.group in {"limits", "everything"} and self.rng.random() < 0.4:
+        if self.group in {"limits", "everything", "releases"} and self.rng.random() < 0.4:
             array_id = self.rng.choice((1, 2))
             rules["array_id"] = array_id
             rules["array_limit"] = self.array_limits[array_id - 1]
