@@ -42,7 +42,7 @@ mirage_plan_on() { # once, and twice more nearer to the release. A job that is s
                 mirage_jumped=1
             fi
         else # not now: an earlier link still runs, or Slurm does not answer
-            mirage_nap_until "$(($(date +%s) + mirage_pause))" || :
+            mirage_nap_until "$(($(date +%s) + mirage_pause))" || mirage_jumped=1
             [ "$mirage_pause" -ge 3600 ] || mirage_pause=$((2 * mirage_pause))
         fi
     done

@@ -25,9 +25,9 @@ class PlannedOverlap:
     node_h: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OverlapBudget:
-    """What has been spent of the budgets, and what is planned."""
+    """What has been spent of the budgets, and what is planned. A tick adds what it decides."""
 
     spent: dict[str, float]
     """Node-hours of the last 24 h by account, with what freed standbys may still cost."""
