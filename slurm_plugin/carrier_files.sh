@@ -16,6 +16,7 @@ mirage_number() { # sets mirage_n: the first word where it is a whole number, el
 
 mirage_read_settings() { # an older head lacks some of them
     mirage_number "${mirage_total-}" '' && mirage_total=$mirage_n
+    mirage_overlap_said=${mirage_max_overlap-} # mirage_plan.py says where it is no number
     mirage_number "${mirage_max_overlap-}" '' && mirage_max_overlap=$mirage_n
     mirage_number "${mirage_min_runtime-}" 600 && mirage_min_runtime=$mirage_n
     mirage_number "${mirage_beat_s-}" 60 && mirage_beat_s=$mirage_n

@@ -53,7 +53,7 @@ mirage_plan_once() { # a child of its own, which the end of the link does not wa
         "$mirage_python" -IS "$mirage_plugin/mirage_plan.py" "dir=$mirage_dir" "chain=$mirage_chain" \
         "link=$mirage_index" "job=$mirage_job" "turn=$mirage_turn" "jumped=$mirage_jumped" \
         "beat_s=$mirage_beat_s" "style=$mirage_style" \
-        "price=$mirage_price" "max_overlap=$mirage_max_overlap" "lead=$mirage_lead" \
+        "price=$mirage_price" "max_overlap=$mirage_overlap_said" "lead=$mirage_lead" \
         "service=$mirage_service" "plans=$mirage_plans" "max_lead=$mirage_max_lead" \
         "partition=${SLURM_JOB_PARTITION-}" "qos=${SLURM_JOB_QOS-}" &
     mirage_napping=$!

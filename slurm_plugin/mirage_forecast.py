@@ -11,6 +11,8 @@ ENOUGH = 20  # so few are no sample: the next wider one is taken
 ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
 ENOUGH_TENTHS = 10  # fewer waits have no tenth: the least of them would be the bound's p10
 PRICE = 0.5  # of an hour of overlap, where nobody says another
+LARGEST_PRICE = 100.0  # mirage_wrapper/settings.py
+PRICE_LETTERS = frozenset("0123456789.e-")
 LEAST_PRICE, MOST_PRICE = 0.01, 0.1  # of a chain whose links switch
 START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
 MOST_START_UP_S = 4 * 3600  # longer: the predecessor did not answer (overlap_price.py)
@@ -213,3 +215,31 @@ def parse_whole(text):
     if not (text and len(text) <= 11 and set(text) <= set("0123456789")):
         return None
     return int(text)
+
+
+# --- numbers that the carrier gives -----------------------------------------------------------------
+
+
+def parse_given(told, name, damage):
+    """A whole number, or None where nothing is said.
+
+    What is no number is named in `damage`: if it counted as nothing said, another number would
+    silently stand in its place.
+    """
+    text = told.get(name) or ""
+    number = parse_whole(text)
+    if text and str(number) != text:
+        damage.append("%s=%s is not a number" % (name, ascii(text[:40])))
+    return number
+
+
+def parse_price(told, damage):
+    """The price as the wrapper takes it, or None; of `damage` see parse_given."""
+    text = told.get("price") or ""
+    try:
+        price = float(text) if set(text) <= PRICE_LETTERS else -1.0
+    except ValueError:
+        price = -1.0
+    if text and not 0.0 <= price <= LARGEST_PRICE:
+        damage.append("price=%s is not a price" % (ascii(text[:40]),))
+    return price if text else None

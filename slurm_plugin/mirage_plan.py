@@ -47,6 +47,8 @@ def plan_release(link, environ):
     before = mirage_planned.read_plan(link)
     if link.read_refusal():  # in this chain's life: nobody is asked again
         return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))
+    if link.damage:
+        return _drop_plan(link, before, environ, "the chain's carrier is damaged: " + link.damage)
     told = _ask_service(link, environ)
     if told.mode in ("observe", "shadow"):
         return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))

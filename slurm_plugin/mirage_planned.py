@@ -40,17 +40,19 @@ class Link(object):
         self.chain, self.directory, self.job = told["chain"], told["dir"], int(told["job"])
         self.index, self.turn = int(told["link"]), int(told["turn"])
         self.jumped = told.get("jumped") == "1"  # it was suspended since the last turn
-        self.beat_s = _parse_given(told, "beat_s") or 60
+        damage = []
+        self.beat_s = mirage_forecast.parse_given(told, "beat_s", damage) or 60
         self.partition, self.qos = told.get("partition", ""), told.get("qos", "")
         self.asks_nobody = told.get("service") == "none"
         self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
         self.max_lead = told.get("max_lead", "")
         self.wanted = mirage_forecast.Wanted(
             told["style"],
-            price=float(told["price"]) if told.get("price") else None,
-            max_overlap_s=_parse_given(told, "max_overlap"),
-            lead_s=_parse_given(told, "lead"),
+            price=mirage_forecast.parse_price(told, damage),
+            max_overlap_s=mirage_forecast.parse_given(told, "max_overlap", damage),
+            lead_s=mirage_forecast.parse_given(told, "lead", damage),
         )
+        self.damage = ", ".join(damage)  # in words; then the link plans nothing
         self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
 
     def read_line(self, *names):
@@ -203,14 +205,6 @@ TURNS = 3
 
 def _parse_whole(text):
     return mirage_forecast.parse_whole(text or "")
-
-
-def _parse_given(told, name):
-    """A whole number that the carrier gives, or None; raises ValueError where it is none."""
-    number = _parse_whole(told.get(name))
-    if told.get(name) and number is None:
-        raise ValueError("%s=%s is not a number" % (name, told[name]))
-    return number
 
 
 # --- the plan: plans/<link>, a line for programs and one for people -----------------------------------

@@ -22,7 +22,7 @@ _NEVER = "never-overlap"
 _ITEMS = re.compile(r"(?:^|\s)mirage:(?P<items>(?:[a-z-]+=\S*|never-overlap(?:,\S*)?))(?=\s|$)")
 _OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-(?P<item>[a-z-]+(?:=[^\s\"']*)?)")
 _POLICY = re.compile(r"[A-Za-z0-9._@/+-]{1,80}")
-_PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
+_PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,16 @@ def test_where_none_is_to_be_there_is_no_plan_and_no_question(
     assert "?" not in slurm.dependency(102)
 
 
+@pytest.mark.parametrize("name", ["lead", "max_overlap", "price"])
+def test_a_damaged_number_in_the_carrier_is_said_and_plans_nothing(
+    begin: Begin, slurm: FakeSlurm, name: str
+) -> None:
+    link, process = begin(**{name: "-1"})
+    wait_until(lambda: f"carrier is damaged: {name}='-1' is not a" in link.logged())
+    finish(link, process)
+    assert not (slurm.root / "updates").exists()
+
+
 def test_a_question_that_hangs_does_not_hold_up_the_links_end(
     begin: Begin, slurm: FakeSlurm
 ) -> None:

@@ -47,6 +47,7 @@ def told(comment: str = "", line: str = "") -> ChainSettings:
         ),
         (f"mirage:max-overlap=UNLIMITED,overlap-price=1e9 {MARK}", ChainSettings()),
         (f"mirage:max-overlap=-5,total=99999-0,overlap-price=101 {MARK}", ChainSettings()),
+        (f"mirage:overlap-price=\u0665 {MARK}", ChainSettings()),
         (f"mirage:hello=1 {MARK}", ChainSettings()),
         (f"xmirage:never-overlap {MARK}", ChainSettings()),
         (f"mirage:never-overlaps {MARK}", ChainSettings()),

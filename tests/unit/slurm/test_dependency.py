@@ -143,6 +143,7 @@ def test_a_plan_is_mirages_own_part(shown: str) -> None:
         "afterany:12?after:12+5?after:12+9",
         "afterany:12?afterok:12",
         "afterany:12_*?after:12_*+2",
+        *("afterany:12?after:12+\u0665", "afterany:\u0661\u0662?after:\u0661\u0662+5"),
         *("afterany:12?singleton", "what?is this", "what is this"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PLUGIN
+from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.planning import HOUR, Planning
 
 _ASK_ALARM = """
@@ -71,14 +72,39 @@ def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> N
     assert "cannot be written, so Slurm is not asked" in planning.log()
 
 
-@pytest.mark.parametrize("word", ["lead=-5", "lead=abc", "max_overlap=-1"])
-def test_a_damaged_number_is_not_another_one(planning: Planning, word: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("lead", "-5", "lead='-5' is not a number"),
+        ("lead", "abc", "lead='abc' is not a number"),
+        ("lead", "\u0665", "lead='\\u0665' is not a number"),
+        ("max_overlap", "-1", "max_overlap='-1' is not a number"),
+        ("max_overlap", "0600", "max_overlap='0600' is not a number"),
+        ("price", "-0.5", "price='-0.5' is not a price"),
+        ("price", "nan", "price='nan' is not a price"),
+        ("price", "\u0660.\u0665", "price='\\u0660.\\u0665' is not a price"),
+    ],
+)
+def test_a_damaged_number_is_not_another_one(
+    planning: Planning, name: str, value: str, said: str
+) -> None:
     planning.waited([HOUR] * 30)
-    name, _, value = word.partition("=")
+    planning.plan()
     planning.told[name] = value
-    done = planning.plan()
-    assert (done.returncode, planning.updates()) == (2, [])
-    assert "is not a number" in done.stderr
+    planning.plan(2)
+    assert planning.minutes() is None, "a plan of before is taken back"
+    last = planning.log().splitlines()[-1]
+    assert last.endswith(f"no plan: the chain's carrier is damaged: {said}")
+    assert planning.again_at() == 0, "which is said once"
+
+
+def test_a_damaged_number_keeps_a_services_lead_away(planning: Planning, service: Service) -> None:
+    service.answers = [{"mode": "act", "lead_s": HOUR, "ask_again_s": 600}]
+    env = {"MIRAGE_URL": service.url}
+    planning.plan(env=env, service="site", max_overlap="-1")
+    assert (service.asked, planning.updates()) == ([], [])
+    planning.plan(env=env, service="site")
+    assert planning.lead_minutes() == 60
 
 
 def test_a_single_long_wait_does_not_lift_the_bound(planning: Planning) -> None:
