@@ -102,7 +102,9 @@ def test_a_service_that_plans_nothing_is_heeded(
     assert asking_planning.again_at() >= time.time() + 590
 
 
-@pytest.mark.parametrize("answer", [404, 409, 403, [], {"ask_again_s": "x"}, {"submit_now": 1}])
+@pytest.mark.parametrize(
+    "answer", [404, 409, 403, 429, 301, [], {"ask_again_s": "x"}, {"submit_now": 1}]
+)
 def test_an_older_service_means_no_plan_and_not_no_service(
     asking_planning: Planning, ask: Ask, answer: object
 ) -> None:
