@@ -42,8 +42,12 @@ def plan_release(link, environ):
     import mirage_planned
 
     _register_chain(link, environ)
-    if link.has_company():
-        return LATER  # while an earlier link runs the next one has no plan
+    company = link.find_company()
+    if company is not None:  # while an earlier link runs the next one has no plan
+        if not link.read_line("plans", link.index):  # said once
+            said = "no plan yet: link %d still runs" % (company,)
+            link.record_outcome(mirage_planned.NOTHING, 0, said)
+        return LATER
     before = mirage_planned.read_plan(link)
     if link.read_refusal():  # in this chain's life: nobody is asked again
         return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))

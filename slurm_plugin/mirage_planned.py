@@ -16,7 +16,7 @@ from mirage_jobs import ENDED, RUNS, Row, Unseen
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
 WAITS = frozenset(["PENDING"])
 SUSPENDED = "SUSPENDED"
-BEATS = 3  # so many without a heartbeat: a link's files do not tell any more that it runs
+BEATS = 3  # so long a heartbeat tells that its link runs, as in carrier_guard.sh
 LEAST_LEAD_S = 60
 MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
 
@@ -82,18 +82,18 @@ class Link(object):
                 found += [(one, job)] if job else []
         return found
 
-    def has_company(self):
-        """Return whether an earlier link still runs, by files alone: no question is asked.
+    def find_company(self):
+        """Return an earlier link that still runs, by files alone: no question is asked; else None.
 
         One whose heartbeat stands still may be gone: Slurm is asked about it, with the other jobs.
         """
         for one, _ in self.list_earlier_links():
             until = _parse_whole(self.read_line("deadline", one))
             beat = _parse_whole(self.read_line("beat", one))
-            lives = beat is None or self.now - beat < BEATS * self.beat_s
-            if lives and (until is None or self.now < until + 300):
-                return True
-        return False
+            beats = beat is not None and self.now - beat < BEATS * self.beat_s
+            if beats and (until is None or self.now < until + 300):
+                return one
+        return None
 
     def find_objection(self, environ):
         """Why this link plans nothing by itself; None where it may."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -115,10 +116,13 @@ def test_while_an_earlier_link_runs_there_is_none(planning: Planning, state: str
     planning.has("jobs/2", OWN)
     planning.has("jobs/3", NEXT)
     planning.has("jobs/1", 100)
+    planning.has("beat/1", int(time.time()))
     times = ("N/A", planning.start, planning.end)
     planning.slurm.job_in_full(100, state, times=times)
     assert planning.plan(link=2).returncode == 3
+    assert planning.plan(link=2).returncode == 3
     assert planning.questions() == [], "its files tell"
+    assert planning.log().count("no plan yet: link 1 still runs") == 1
     planning.has("deadline/1", planning.start)
     assert planning.plan(link=2).returncode == 3, "its time is over, and still it runs"
     planning.has("ends/1", "timeout")
