@@ -32,20 +32,27 @@ mirage_plan_on() { # once, and twice more nearer to the release. A job that is s
     mirage_turn=1 mirage_jumped='' mirage_pause=$((10 * mirage_pace_s))
     mirage_nap "$((1 + mirage_job % (mirage_pace_s + 1)))" # not all that start together at once
     while [ "$mirage_turn" -le 3 ]; do
+        mirage_asked_at=$(date +%s)
         if mirage_plan_once; then
             mirage_read "plans/$mirage_index"
             mirage_number "${mirage_line%% *}" 0
             [ "$mirage_n" -gt 0 ] || return 0
-            if mirage_nap_until "$mirage_n"; then
+            mirage_pause=$((10 * mirage_pace_s))
+            if mirage_ran_through && mirage_nap_until "$mirage_n"; then
                 mirage_turn=$((mirage_turn + 1)) mirage_jumped=
             else
                 mirage_jumped=1
             fi
         else # not now: an earlier link still runs, or Slurm does not answer
+            mirage_ran_through || mirage_jumped=1
             mirage_nap_until "$(($(date +%s) + mirage_pause))" || mirage_jumped=1
             [ "$mirage_pause" -ge 3600 ] || mirage_pause=$((2 * mirage_pause))
         fi
     done
+}
+
+mirage_ran_through() { # was the job not suspended while it planned? The program ends after two minutes
+    [ "$(($(date +%s) - mirage_asked_at))" -le 240 ]
 }
 
 mirage_plan_once() { # a child of its own, which the end of the link does not wait for

@@ -57,9 +57,7 @@ def plan_release(link, environ):
     if told.mode in ("observe", "shadow"):
         return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))
     if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
-        again = 0 if told.again_s is None else link.schedule_after(told.again_s)
-        link.record_outcome(before, again, "no plan: the service %s" % (told.why,))
-        return LATER if told.again_s is None else 0  # what names no instant takes up no turn
+        return _plan_nothing(link, before, environ, told)
     if told.is_planned and link.wanted.lead_s is None:
         return _plan_by_service(link, before, environ, told.lead_s)
     why = link.find_objection(environ)
@@ -147,6 +145,22 @@ def parse_answer(link, code, is_known, body):
     if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
         return Told(True, "names no lead", mode, again_s=again_s)
     return Told(True, "", mode, int(lead_s), again_s)
+
+
+def _plan_nothing(link, before, environ, told):
+    """Leave things as they are, for a service that names no lead."""
+    why = "the service %s" % (told.why,)
+    stands = before.minutes is not None and before.own is not None
+    if link.jumped and stands:  # too early by now, and nobody here moves it on
+        _drop_plan(link, before, environ, why)
+        return LATER
+    if told.again_s is None:  # what names no instant takes up no turn
+        link.record_outcome(before, 0, "no plan: %s" % (why,))
+        return LATER
+    again = link.schedule_after(told.again_s)
+    if stands:  # after the last turn a suspension is looked for until the release
+        again = again or before.own.start + 60 * before.minutes
+    return link.record_outcome(before, again, "no plan: %s" % (why,))
 
 
 def _plan_by_waits(link, before, environ):

@@ -114,6 +114,30 @@ def test_an_older_service_means_no_plan_and_not_no_service(
     assert "no plan: the service" in (asking_planning.chain / "plans" / "1").read_text()
 
 
+@pytest.mark.parametrize("answer", [404, 429, says("act")])
+def test_after_a_suspension_its_own_plan_is_taken_back_where_the_service_names_none(
+    asking_planning: Planning, ask: Ask, answer: object
+) -> None:
+    """Its minutes ran on in Slurm meanwhile, and by itself this link may not move it."""
+    asking_planning.plan()
+    assert asking_planning.lead_minutes() == 60
+    ask(answer, 2)
+    assert asking_planning.lead_minutes() == 60
+    looks = len(asking_planning.questions())
+    assert ask(answer, 2, jumped=1).returncode == 3, "perhaps a plan is possible later"
+    assert asking_planning.minutes() is None
+    ask(answer, 2, jumped=1)
+    assert len(asking_planning.questions()) == looks + 1, "none stands any more"
+
+
+def test_after_the_last_turn_its_own_plan_is_watched_where_the_service_names_none(
+    asking_planning: Planning, ask: Ask
+) -> None:
+    asking_planning.plan()
+    ask(says("act"), 3)
+    assert asking_planning.again_at() == asking_planning.end - HOUR
+
+
 @pytest.mark.parametrize("answer", [404, 409])
 def test_a_lead_by_hand_stands_where_the_service_does_not_know_the_chain(
     asking_planning: Planning, ask: Ask, answer: int
