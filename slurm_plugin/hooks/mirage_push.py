@@ -16,7 +16,10 @@ PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 def main(argv):
     if len(argv) != 2 or not argv[1].isdigit():
         return "usage: mirage_push.py JOB"
-    # SIGALRM's default action ends the process, and nothing here can delay it.
+    # SIGALRM's default action ends the process, and nothing here can delay it: slurmctld, or a shell
+    # between, may ignore the signal or block it.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     sys.path.insert(0, PLUGIN)
     import mirage_client

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
+import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +111,24 @@ def test_slurmctld_never_waits_for_it(echoing_munge: Path, comment: str) -> None
         assert left(process), "what asks the service goes on behind it"
         wait_until(lambda: bool(silent.heard))
         wait_until(lambda: not left(process))
+
+
+@pytest.mark.parametrize("option", ["--ignore-signal=ALRM", "--block-signal=ALRM"])
+def test_a_message_ends_although_the_caller_hears_no_alarm(
+    echoing_munge: Path, option: str
+) -> None:
+    program = PLUGIN / "hooks" / "mirage_push.py"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = subprocess.run(
+            ["/usr/bin/env", option, sys.executable, "-IS", program, "4711"],
+            check=False,
+            env={
+                "PATH": f"{echoing_munge}:/usr/bin:/bin",
+                "MIRAGE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+                "MIRAGE_CLUSTER_NAME": "lab",
+            },
+        )
+    assert done.returncode == -signal.SIGALRM
 
 
 def test_without_a_service_it_ends_the_same(echoing_munge: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +88,12 @@ class Planning:
         self.told["link"] = str(link)
 
     def plan(
-        self, turn: int = 1, *, env: Mapping[str, str] | None = None, **told: object
+        self,
+        turn: int = 1,
+        *,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-IS", str(PLUGIN / "mirage_plan.py")),
+        **told: object,
     ) -> subprocess.CompletedProcess[str]:
         words: dict[str, object] = {
             "dir": self.chain,
@@ -104,7 +109,7 @@ class Planning:
         words |= self.told | told
         return subprocess.run(
             [
-                *(sys.executable, "-IS", PLUGIN / "mirage_plan.py"),
+                *program,
                 *(f"{name}={value}" for name, value in words.items()),
             ],
             capture_output=True,

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.answering import Service
+from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, Planning
 
-_ASK_ALARM = """
-import importlib, signal, sys
-signal.signal(signal.SIGALRM, signal.SIG_IGN)
-sys.path.insert(0, {folder!r})
-importlib.import_module({name!r}).main([{folder!r} + "/x", "chain"])
-print(signal.getsignal(signal.SIGALRM) is signal.SIG_DFL, signal.alarm(0) > 0)
-"""
+IGNORES_ALRM = ["/usr/bin/env", "--ignore-signal=ALRM"]
+BRIEFLY = "program.LIMIT_S = 1"
+
+
+def prepare(name: str, line: str) -> list[str]:
+    """A program of the plugin in which this line comes first."""
+    return [
+        *(sys.executable, "-IS", "-c"),
+        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r}); import {name} as program\n"
+        f"{line}\n"
+        "sys.exit(program.main(sys.argv))",
+    ]
+
+
+def release(fifo: Path) -> None:
+    """End what reads this, if it has begun to."""
+    with suppress(OSError):
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
 
 
 @pytest.mark.parametrize("turn", [2, 3])
@@ -139,16 +154,27 @@ def test_somebody_elses_file_is_none(
     assert not read()
 
 
-@pytest.mark.parametrize("name", ["mirage_plan", "mirage_next"])
-def test_the_loops_that_ignore_its_alarm_do_not_keep_a_program_alive(
-    planning: Planning, tmp_path: Path, name: str
+def test_a_plan_that_slurm_keeps_waiting_ends_although_its_loop_ignores_the_alarm(
+    planning: Planning,
 ) -> None:
-    asked = _ASK_ALARM.format(folder=str(PLUGIN), name=name)
-    done = subprocess.run(
-        [sys.executable, "-IS", "-c", asked],
-        capture_output=True,
-        check=True,
-        text=True,
-        env=planning.slurm.environ | {"HOME": str(tmp_path), "MIRAGE_CLIENT_CONF": "/dev/null"},
-    )
-    assert done.stdout.splitlines()[-1] == "True True"
+    never = planning.slurm.root / "never"
+    os.mkfifo(never)
+    planning.slurm.command("squeue", "#!/bin/sh\nexec cat {home}/never\n")
+    planning.waited([HOUR] * 30)
+    try:
+        done = planning.plan(program=[*IGNORES_ALRM, *prepare("mirage_plan", BRIEFLY)])
+    finally:
+        release(never)
+    assert (done.returncode, planning.updates()) == (-signal.SIGALRM, [])
+
+
+def test_a_question_that_no_service_answers_ends_although_its_loop_ignores_the_alarm(
+    slurm: FakeSlurm,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = subprocess.run(
+            [*IGNORES_ALRM, *prepare("mirage_next", BRIEFLY), "0f0000000000000000ab"],
+            check=False,
+            env=slurm.environ | {"MIRAGE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"},
+        )
+    assert done.returncode == -signal.SIGALRM
