@@ -33,7 +33,7 @@ def main(argv):
     try:
         return plan_release(link, os.environ)
     except Exception as error:
-        link.log_line("no plan: %s: %s" % (type(error).__name__, error))
+        link.log_once("no plan: %s: %s" % (type(error).__name__, error))
         return LATER
 
 

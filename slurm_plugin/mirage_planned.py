@@ -61,6 +61,13 @@ class Link(object):
     def get_path(self, *names):
         return os.path.join(self.directory, *[str(name) for name in names])
 
+    def log_once(self, said):
+        """Log it unless it is this link's last word: a trouble that lasts is said once."""
+        mark = " link %d job %d: " % (self.index, self.job)
+        own = [line for line in mirage_waits.read_end(self.get_path("log")) if mark in line]
+        if not own or own[-1].partition(mark)[2] != said:
+            self.log_line(said)
+
     def log_line(self, said):
         line = "%d link %d job %d: %s\n" % (self.now, self.index, self.job, said)
         try:

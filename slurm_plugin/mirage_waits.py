@@ -205,3 +205,14 @@ def read_own_line(path, now):
         return ""
     line, end, _ = text.partition(b"\n")
     return line.decode("ascii", "replace") if end else ""
+
+
+def read_end(path):
+    """The last lines of a log that is written to meanwhile, the first of them perhaps torn."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as log:
+            log.seek(max(0, os.fstat(fd).st_size - 4096))
+            return log.read(4096).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []

@@ -38,6 +38,7 @@ class Planning:
     start: int
     end: int
     told: dict[str, str] = field(default_factory=dict)
+    program: Sequence[str | Path] = (sys.executable, "-IS", PLUGIN / "mirage_plan.py")
 
     @classmethod
     def on(cls, slurm: FakeSlurm, *, limit_s: int = 24 * HOUR, began_s: int = HOUR) -> Planning:
@@ -88,12 +89,7 @@ class Planning:
         self.told["link"] = str(link)
 
     def plan(
-        self,
-        turn: int = 1,
-        *,
-        env: Mapping[str, str] | None = None,
-        program: Sequence[str] = (sys.executable, "-IS", str(PLUGIN / "mirage_plan.py")),
-        **told: object,
+        self, turn: int = 1, *, env: Mapping[str, str] | None = None, **told: object
     ) -> subprocess.CompletedProcess[str]:
         words: dict[str, object] = {
             "dir": self.chain,
@@ -109,7 +105,7 @@ class Planning:
         words |= self.told | told
         return subprocess.run(
             [
-                *program,
+                *self.program,
                 *(f"{name}={value}" for name, value in words.items()),
             ],
             capture_output=True,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.slurm_plugin.planning import HOUR, Planning
 
 IGNORES_ALRM = ["/usr/bin/env", "--ignore-signal=ALRM"]
 BRIEFLY = "program.LIMIT_S = 1"
+FULL_DISK = "def fail(*_): raise OSError(28, 'No space left on device')\nos.rename = fail"
 
 
 def prepare(name: str, line: str) -> list[str]:
@@ -80,12 +82,27 @@ def test_an_earlier_link_whose_heartbeat_stands_still_is_asked_about(
 
 
 def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> None:
-    planning.waited([HOUR] * 30)
-    (planning.chain / "plans").rmdir()
-    (planning.chain / "plans").write_text("as on a full disk\n")
-    assert planning.plan().returncode == 3
+    full = replace(planning, program=prepare("mirage_plan", FULL_DISK))
+    planning.told["lead"] = str(HOUR)
+    for _ in range(3):
+        assert full.plan().returncode == 3
     assert planning.updates() == []
-    assert "cannot be written, so Slurm is not asked" in planning.log()
+    said = "plans/1 cannot be written, so Slurm is not asked for a plan"
+    assert planning.log().count(said) == 1, "once, however often it is tried again"
+    assert planning.plan().returncode == 0
+    assert planning.lead_minutes() == 60
+
+
+def test_a_plan_is_not_taken_back_if_that_cannot_be_written_down(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    planning.plan()
+    planning.conf.write_text("plans = never\n")
+    full = replace(planning, program=prepare("mirage_plan", FULL_DISK))
+    assert full.plan(2).returncode == 3
+    assert planning.lead_minutes() == 60
+    planning.plan(2)
+    assert planning.minutes() is None
+    assert "somebody else" not in planning.log()
 
 
 @pytest.mark.parametrize(
@@ -123,13 +140,18 @@ def test_a_damaged_number_keeps_a_services_lead_away(planning: Planning, service
     assert planning.lead_minutes() == 60
 
 
-def test_a_single_long_wait_does_not_lift_the_bound(planning: Planning) -> None:
-    """A hold, or a drain: the least of so few waits is no p10."""
+@pytest.mark.parametrize(("count", "lead_h"), [(1, 4), (9, 4), (10, 6)])
+def test_fewer_than_ten_long_waits_do_not_lift_the_bound(
+    planning: Planning, count: int, lead_h: int
+) -> None:
+    """Holds, or a drain: the least of so few waits is no p10."""
     planning.answers("", 1)
-    planning.has("waited/2", f"{planning.start} 0 {72 * HOUR}")
-    planning.is_at(2)
+    for link in range(2, 2 + count):
+        planning.has(f"waited/{link}", f"{planning.start} 0 {6 * HOUR}")
+    planning.is_at(1 + count)
     planning.plan()
-    assert planning.lead_minutes() == 4 * 60
+    assert planning.lead_minutes() == 60 * lead_h
+    assert ("cut to what max-overlap allows" in planning.log()) is (count < 10)
 
 
 @pytest.mark.parametrize("what", ["note", "cache"])
@@ -162,7 +184,8 @@ def test_a_plan_that_slurm_keeps_waiting_ends_although_its_loop_ignores_the_alar
     planning.slurm.command("squeue", "#!/bin/sh\nexec cat {home}/never\n")
     planning.waited([HOUR] * 30)
     try:
-        done = planning.plan(program=[*IGNORES_ALRM, *prepare("mirage_plan", BRIEFLY)])
+        program = [*IGNORES_ALRM, *prepare("mirage_plan", BRIEFLY)]
+        done = replace(planning, program=program).plan()
     finally:
         release(never)
     assert (done.returncode, planning.updates()) == (-signal.SIGALRM, [])
