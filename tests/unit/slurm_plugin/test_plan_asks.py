@@ -27,7 +27,7 @@ def asking_planning(planning: Planning) -> Planning:
 def ask(asking_planning: Planning, service: Service) -> Ask:
     """Plan with a service that answers so."""
 
-    def plan(answer: object, turn: int = 1, **told: object) -> CompletedProcess[str]:
+    def plan(answer: object, turn: int = 1, **told: Any) -> CompletedProcess[str]:
         service.answers = [answer]
         return asking_planning.plan(turn, env={"MIRAGE_URL": service.url}, **told)
 
