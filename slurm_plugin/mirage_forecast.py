@@ -9,7 +9,7 @@ import math
 LAST = 200  # so many of like jobs
 ENOUGH = 20  # so few are no sample: the next wider one is taken
 ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
-ENOUGH_TENTHS = 10  # fewer waits have no tenth: the least of them would be the bound's p10
+ENOUGH_TENTHS = 10  # fewer waits have no tenth: one that waited for days in a hold would be the p10
 PRICE = 0.5  # of an hour of overlap, where nobody says another
 LARGEST_PRICE = 100.0  # mirage_wrapper/settings.py
 PRICE_LETTERS = frozenset("0123456789.e-")
