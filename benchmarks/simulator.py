@@ -8,8 +8,8 @@ else this exits 1. Jobs a second are jobs over the CPU seconds of the replay alo
 memory to the last end, the best of the repeats, which are taken in turn. `shared` prints how much
 longer a job takes with all rules on than a job of whole nodes does, `sites` how much longer on a
 site of many nodes than on one of few, at the same load and with the same jobs. The C program
-(simulator/peer.c) follows docs/reference/simulator.md as ours does, but knows only one partition
-of whole nodes, and no users.
+(simulator/peer.c) follows docs/reference/simulator.md as ours does, but knows only whole nodes and
+no users. It plans one partition by number and two that overlap by name.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks import simulator_workloads as workloads
 from benchmarks.simulator_tables import LARGE_NODES, SHARED, TARGET_TO_C, Figures, text
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.slurm_release import SlurmRelease
+from mirage.sim.slurm_release import SlurmRelease, find_release
 from mirage.sim.types import Params
 from mirage.traces.cluster_files.reader import load_cluster_params
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 LOADS = (0.90, 1.05)
 LARGE_RUNNING, LARGE_HOURS = 1000, 6
 TARGET_JOBS_PER_S = {10_000: 150_000, 100_000: 50_000}
-TARGET_SHARED_JOBS_PER_S = 30_000
+TARGET_NAMED_JOBS_PER_S = 30_000
 TARGET_TO_WHOLE_NODES = {10_000: 4.0, 100_000: 5.0}
 TARGET_LS6_S, TARGET_MEMORY_MIB, TARGET_STARTUP_S = 0.15, 200, 0.6
 COMPILE = ("gcc", "-O3", "-march=native", "-std=c11")
@@ -87,20 +87,51 @@ def _settings(p: Params) -> Iterator[str]:
     yield f"PriorityWeightAge={p.priority_weight_age}"
     yield f"PriorityMaxAge={p.priority_max_age_s}"
     yield f"PriorityWeightJobSize={p.priority_weight_job_size}"
+    yield f"release={str(find_release(p.slurm_version)).replace('.', '')}"
+    yield f"second_partition={len(p.partitions[1].nodes) if len(p.partitions) > 1 else 0}"
 
 
 def whole_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
-    """One row a case: the same jobs through C and through the simulator."""
-    cases = [(v, count, load) for v in options.slurm for count in options.jobs for load in LOADS]
-    return [_beside_c(peer, v, count, load, options.repeat) for v, count, load in cases]
+    """One row a case: the same jobs through C and through the simulator, planned by number."""
+    params = workloads.whole_node_params()
+    return [
+        _beside_c(
+            peer,
+            replace(params, slurm_version=v),
+            workloads.whole_nodes(count, load),
+            load,
+            options,
+        )
+        for v in options.slurm
+        for count in options.jobs
+        for load in LOADS
+    ]
 
 
-def _beside_c(peer: Peer, version: str, count: int, load: float, repeat: int) -> Figures:
-    table = workloads.whole_nodes(count, load)
-    params = replace(workloads.whole_node_params(), slurm_version=version)
-    workload = Workload.from_jobs(params, workloads.jobs(table))
+def named_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
+    """The same planned by name: the partitions share nodes."""
+    params = workloads.named_node_params()
+    return [
+        _beside_c(
+            peer,
+            replace(params, slurm_version=v),
+            workloads.named_nodes(count, load),
+            load,
+            options,
+        )
+        for v in options.slurm
+        for count in options.jobs
+        for load in LOADS[:1]
+    ]
+
+
+def _beside_c(
+    peer: Peer, params: Params, table: workloads.Table, load: float, options: argparse.Namespace
+) -> Figures:
+    count = len(table)
+    workload = Workload.from_jobs(params, workloads.columns(table, params.partitions))
     seconds, c_seconds, equal = [], [], True
-    for _ in range(repeat):
+    for _ in range(options.repeat):
         expected, c = peer.replay(table, params)
         c_seconds.append(c["seconds"])
         sim, spent = _replayed(params, workload)
@@ -108,7 +139,7 @@ def _beside_c(peer: Peer, version: str, count: int, load: float, repeat: int) ->
         equal &= bool(np.array_equal(expected, sim.start))
     ours, floor = count / min(seconds), count / min(c_seconds)
     return {
-        "slurm": version,
+        "slurm": params.slurm_version,
         "jobs": count,
         "load": load,
         "mean_wait_s": round(float((expected - table.submit).mean())),
@@ -116,9 +147,13 @@ def _beside_c(peer: Peer, version: str, count: int, load: float, repeat: int) ->
         "jobs_per_s": round(ours),
         "c_jobs_per_s": round(floor),
         "to_c": round(floor / ours, 2),
-        "target_jobs_per_s": TARGET_JOBS_PER_S.get(count),
+        "target_jobs_per_s": _find_target(params, count),
         "target_to_c": TARGET_TO_C,
     }
+
+
+def _find_target(params: Params, count: int) -> int | None:
+    return TARGET_NAMED_JOBS_PER_S if len(params.partitions) > 1 else TARGET_JOBS_PER_S.get(count)
 
 
 def _replayed(params: Params, workload: Workload) -> tuple[Simulator, float]:
@@ -149,7 +184,7 @@ def _beside_whole_nodes(version: str, count: int, repeat: int) -> Figures:
         "jobs": count,
         "load": LOADS[0],
         "jobs_per_s": round(count / ours),
-        "target_jobs_per_s": TARGET_SHARED_JOBS_PER_S,
+        "target_jobs_per_s": TARGET_NAMED_JOBS_PER_S,
         "to_whole_nodes": round(ours / floor, 2),
         "target_to_whole_nodes": TARGET_TO_WHOLE_NODES.get(count),
     }
@@ -286,6 +321,7 @@ def _first_step_s() -> float:
 
 PARTS: dict[str, Callable[[Peer, argparse.Namespace], Any]] = {
     "whole_nodes": whole_nodes,
+    "named_nodes": named_nodes,
     "shared": shared,
     "sites": sites,
     "ls6": ls6,
@@ -293,6 +329,10 @@ PARTS: dict[str, Callable[[Peer, argparse.Namespace], Any]] = {
     "memory": memory,
     "startup": startup,
 }
+
+
+BESIDE_C = ("whole_nodes", "named_nodes", "queue")
+"""The parts in which every start must equal C's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -306,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _warm_up()
         result = {name: PARTS[name](peer, options) for name in PARTS if name in options.only}
     print(json.dumps(result, indent=2) if options.json else text(result))
-    rows = [*result.get("whole_nodes", ()), *result.get("queue", ())]
+    rows = [row for part in BESIDE_C for row in result.get(part, ())]
     return 0 if all(row["equal_starts"] for row in rows) else 1
 
 

@@ -14,7 +14,8 @@ TARGET_TO_C = 2.2
 def text(result: Figures) -> str:
     """The parts as tables."""
     writers = {
-        "whole_nodes": _whole_node_lines,
+        "whole_nodes": _list_whole_nodes,
+        "named_nodes": _list_named_nodes,
         "shared": _shared_lines,
         "sites": _site_lines,
         "queue": _queue_lines,
@@ -28,8 +29,17 @@ def text(result: Figures) -> str:
     return "\n".join(lines)
 
 
-def _whole_node_lines(rows: list[Figures]) -> Iterator[str]:
+def _list_whole_nodes(rows: list[Figures]) -> Iterator[str]:
     yield "Slurm's rules, 128 whole nodes, 30 s backfill, 1,000 tests; jobs a CPU second"
+    yield from _list_beside_c(rows)
+
+
+def _list_named_nodes(rows: list[Figures]) -> Iterator[str]:
+    yield "The same with a second partition on half of the nodes, planned by name"
+    yield from _list_beside_c(rows)
+
+
+def _list_beside_c(rows: list[Figures]) -> Iterator[str]:
     yield (
         f"{'Slurm':>8}{'jobs':>8}{'load':>6}{'ours':>10}{'target':>10}{'C':>10}{'C / ours':>10}"
         f"{'starts':>10}"

@@ -1,5 +1,6 @@
 """The seeded workloads of benchmarks/simulator.py: sizes, limits, run times, arrivals, users."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,7 @@ _ONE_NODE_SHARE = 0.37
 _SIZE_FALL = 0.655
 """Share of 2^(k+1) nodes over that of 2^k: the mean size is about 8.7."""
 _JITTER = 0.2
+_SECOND_PARTITION_SHARE = 0.3
 _RUN_MEDIAN_S, _RUN_SIGMA = 40 * 60, 1.6
 _RUN_RANGE_S = (30, 48 * _HOUR_S)
 _LIMITS_MIN = np.array((15, 30, 60, 120, 240, 480, 720, 1440, 2880))
@@ -32,20 +34,23 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One row a job, by submission: epoch seconds, nodes, seconds, seconds, user number."""
+    """One row a job, by submission: epoch seconds, nodes, seconds, seconds, user and partition
+    number."""
 
     submit: Ints
     nodes: Ints
     limit_s: Ints
     run_s: Ints
     user: Ints
+    partition: Ints
 
     def __len__(self) -> int:
         return len(self.submit)
 
     def bytes(self) -> bytes:
         """What the C peer reads."""
-        return b"".join(c.tobytes() for c in (self.submit, self.nodes, self.limit_s, self.run_s))
+        columns = (self.submit, self.nodes, self.limit_s, self.run_s, self.partition)
+        return b"".join(c.tobytes() for c in columns)
 
 
 def whole_nodes(
@@ -61,7 +66,8 @@ def whole_nodes(
     hits = rng.random(count) < _HITS
     run_s = np.asarray(np.where(hits, limit_s, np.minimum(run_s, limit_s)))
     span_s = float((size * run_s).sum()) / (load * nodes)
-    return Table(_arrivals(rng, count, span_s), size, limit_s, run_s, user)
+    partition = np.zeros(count, np.int64)
+    return Table(_arrivals(rng, count, span_s), size, limit_s, run_s, user, partition)
 
 
 def at_once(running: int, pending: int, *, nodes: int, seed: int = 0) -> Table:
@@ -78,7 +84,18 @@ def at_once(running: int, pending: int, *, nodes: int, seed: int = 0) -> Table:
         np.concatenate((limit_s, waiting.limit_s)),
         np.concatenate((limit_s, waiting.run_s)),
         np.concatenate((np.zeros(running, np.int64), waiting.user)),
+        np.zeros(running + pending, np.int64),
     )
+
+
+def named_nodes(count: int, load: float, *, seed: int = 0) -> Table:
+    """As `whole_nodes`, for two partitions: three jobs in ten are in the second one.
+
+    None is wider than that partition.
+    """
+    table = whole_nodes(count, load, seed=seed, widest=NODES // 2)
+    second = np.random.default_rng(seed + 1).random(count) < _SECOND_PARTITION_SHARE
+    return replace(table, partition=second.astype(np.int64))
 
 
 def jobs(table: Table) -> list[SimJob]:
@@ -92,10 +109,17 @@ def jobs(table: Table) -> list[SimJob]:
     ]
 
 
-def columns(table: Table) -> JobColumns:
-    """As `jobs`, without an object a job."""
+def columns(table: Table, partitions: Sequence[Partition] = ()) -> JobColumns:
+    """As `jobs`, without an object a job; in the partitions that the table numbers, if given."""
+    names = (
+        {"partition": np.array([p.name for p in partitions])[table.partition]} if partitions else {}
+    )
     return JobColumns(
-        submit=table.submit, nodes=table.nodes, time_limit_s=table.limit_s, run_s=table.run_s
+        submit=table.submit,
+        nodes=table.nodes,
+        time_limit_s=table.limit_s,
+        run_s=table.run_s,
+        **names,
     )
 
 
@@ -105,6 +129,15 @@ def whole_node_params(nodes: int = NODES, **settings: int) -> Params:
     return replace(params, **settings)  # type: ignore[arg-type] # every one of them is an int
 
 
+OVERLAPPING = (Partition(), Partition(name="long", nodes=tuple(range(NODES // 2))))
+"""With these Slurm plans by the names of the nodes."""
+
+
+def named_node_params(**settings: int | str) -> Params:
+    """As `whole_node_params`, with two partitions that share nodes."""
+    return replace(whole_node_params(), partitions=OVERLAPPING, **settings)  # type: ignore[arg-type]
+
+
 def shared_params() -> Params:
     """Everything on: two partitions that share nodes, fair share, limits, GPU packing."""
     return Params(
@@ -112,10 +145,7 @@ def shared_params() -> Params:
         gpus_per_node=GPUS_PER_NODE,
         cpus_per_node=CPUS_PER_NODE,
         select_type=SelectType.CONS_TRES,
-        partitions=(
-            Partition(),
-            Partition(name="long", nodes=tuple(range(NODES // 2)), priority_job_factor=2),
-        ),
+        partitions=(OVERLAPPING[0], replace(OVERLAPPING[1], priority_job_factor=2)),
         qos=(Qos(max_jobs_pu=64, max_gpus_pu=256),),
         priority_weight_partition=500,
         priority_weight_fairshare=10_000,
@@ -136,7 +166,7 @@ def shared_jobs(count: int, load: float, *, seed: int = 0) -> list[SimJob]:
     work = float((table.nodes * table.run_s * gpus).sum()) / GPUS_PER_NODE
     pace = work / float((table.nodes * table.run_s).sum())
     submit = EPOCH + ((table.submit - EPOCH) * pace).astype(np.int64)
-    long = rng.random(count) < 0.3
+    long = rng.random(count) < _SECOND_PARTITION_SHARE
     return [
         SimJob(
             job_id=i + 1,

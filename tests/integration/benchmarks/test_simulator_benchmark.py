@@ -40,6 +40,26 @@ def test_c_and_the_simulator_start_every_job_at_the_same_second(
     np.testing.assert_array_equal(sim.start, starts)
 
 
+@pytest.mark.parametrize("version", ["22.05", "24.11", "26.05"])
+@pytest.mark.parametrize(("seed", "tests"), [(1, 1000), (2, 1000), (3, 20)])
+def test_c_plans_by_name_as_the_simulator_does(
+    tmp_path: Path, version: str, seed: int, tests: int
+) -> None:
+    table = workloads.named_nodes(800, 1.05, seed=seed)
+    params = workloads.named_node_params(
+        default_queue_depth=3, bf_max_job_test=tests, slurm_version=version
+    )
+    peer = benchmark.Peer(tmp_path)
+    starts, few = peer.replay(table, params)
+    whole, all_of_them = peer.replay(table, params, full_plans=True)
+    sim = Simulator(params, workloads.columns(table, params.partitions))
+    sim.run_out()
+    assert (starts >= table.submit).all()
+    np.testing.assert_array_equal(sim.start, starts)
+    np.testing.assert_array_equal(whole, starts)
+    assert few["tests"] < all_of_them["tests"]
+
+
 def test_c_plans_alike_with_and_without_its_early_stop(tmp_path: Path) -> None:
     table = workloads.whole_nodes(800, 1.05)
     peer, params = benchmark.Peer(tmp_path), workloads.whole_node_params()
@@ -53,7 +73,7 @@ def test_every_part_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main([*TINY, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result) == list(benchmark.PARTS)
-    for row in result["whole_nodes"]:
+    for row in [*result["whole_nodes"], *result["named_nodes"]]:
         assert row["equal_starts"]
         assert row["jobs_per_s"] > 0
         assert row["to_c"] > 0
@@ -67,7 +87,7 @@ def test_every_part_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_names_every_part(capsys: pytest.CaptureFixture[str]) -> None:
-    parts = ["whole_nodes", "queue"]
+    parts = ["whole_nodes", "named_nodes", "queue"]
     assert benchmark.main([*TINY, "--only", *parts]) == 0
     shown = capsys.readouterr().out
     assert "C / ours" in shown
