@@ -18,7 +18,7 @@ from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
 from mirage.sim.types import Dependency, DependencyKind, Reservation
 
-_TERM = re.compile(r"(after\w*):(\d+)")
+_TERM = re.compile(r"(after\w*):(\d+)(?:\+(\d+))?")
 _RANGE = re.compile(r"gpu(?:\[([\d,-]+)\]|(\d+))")
 PER_JOB_ID = 1000
 WAITING = "PENDING"
@@ -51,6 +51,7 @@ class Job:
     end: int | None
     reason: str
     dependencies: tuple[Dependency, ...]
+    any_dependency: bool
     node_list: tuple[int, ...]
     allocated: tuple[int, ...]
     planned_on: tuple[int, ...]
@@ -196,6 +197,7 @@ def _build_job(fields: Mapping[str, str], number: int, array_id: int, *, first: 
         end=_instant(fields["EndTime"]),
         reason=fields["Reason"],
         dependencies=_dependencies(fields["Dependency"]),
+        any_dependency="?" in fields["Dependency"],
         node_list=node_numbers(fields["ReqNodeList"]),
         allocated=node_numbers(fields["NodeList"]),
         planned_on=node_numbers(fields.get("SchedNodeList", "")),
@@ -207,8 +209,8 @@ def _build_job(fields: Mapping[str, str], number: int, array_id: int, *, first: 
 
 def _dependencies(text: str) -> tuple[Dependency, ...]:
     return tuple(
-        Dependency(DependencyKind(kind), int(job_id) * PER_JOB_ID)
-        for kind, job_id in _TERM.findall(text)
+        Dependency(DependencyKind(kind), int(job_id) * PER_JOB_ID, 60 * int(minutes or 0))
+        for kind, job_id, minutes in _TERM.findall(text)
     )
 
 

@@ -6,7 +6,7 @@ testbed's 8 nodes (16 CPUs, 8 GPUs each) are shared, full, and have a queue.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 _T = TypeVar("_T")
@@ -49,6 +49,8 @@ class Submission:
     exclusive: bool = False
     after: int | None = None
     """The submission whose end it waits for."""
+    release_min: int = 0
+    """With `after`, a planned release: it waits until so long after that one's start at most."""
     node_list: tuple[int, ...] = ()
     tasks: int = 0
     throttle: int = 0
@@ -70,8 +72,12 @@ class Submission:
         words += ["--exclusive"] * self.exclusive
         words += [f"--nodelist={names(self.node_list)}"] if self.node_list else []
         words += [f"--array=0-{self.tasks - 1}%{self.throttle}"] if self.tasks else []
-        words += [f"--dependency=afterany:{dependency}"] if dependency else []
+        words += [f"--dependency={self._dependency(dependency)}"] if dependency else []
         return words
+
+    def _dependency(self, job_id: str) -> str:
+        release = f"?after:{job_id}+{self.release_min}" if self.release_min else ""
+        return f"afterany:{job_id}{release}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,8 @@ class Mix:
     burst: int = 40
     """Jobs submitted in the first seconds, so that there is a queue from the start."""
     chained: float = 0.12
+    released: float = 0.0
+    """Share of the chained ones with a planned release."""
     pinned: float = 0.05
     pinned_later: float = 0.04
     cancelled: float = 0.06
@@ -180,7 +188,7 @@ def _submission(rng: random.Random, index: int, at: int, mix: Mix, script: Scrip
         limit_min = min(limit_min, _DEBUG_LIMIT_MIN)
     tasks = rng.randint(4, 9) if rng.random() < mix.arrays and gpus <= 4 else 0
     pinned = partition != "debug" and not tasks and rng.random() < mix.pinned
-    return Submission(
+    job = Submission(
         at=at,
         user=_pick(rng, _USERS),
         nodes=nodes,
@@ -197,6 +205,10 @@ def _submission(rng: random.Random, index: int, at: int, mix: Mix, script: Scrip
         tasks=tasks,
         throttle=rng.randint(2, 3) if tasks else 0,
     )
+    if job.after is None or not mix.released or rng.random() >= mix.released:
+        return job
+    limit_min = script.submissions[job.after].limit_min
+    return replace(job, release_min=max(1, round(limit_min * rng.uniform(0.1, 1.1))))
 
 
 def _run_s(rng: random.Random, mix: Mix) -> int:

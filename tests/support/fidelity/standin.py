@@ -7,13 +7,14 @@ from mirage.domain.timelimit import parse_time_limit
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Dependency,
-    DependencyKind,
     NodeGroup,
     Params,
     Partition,
     Qos,
     SelectType,
     SimJob,
+    build_afterany,
+    build_planned_release,
 )
 from tests.support.fidelity.recording import RUNNING, WAITING, Job, Recording, Snapshot
 from tests.support.fidelity.script import Submission
@@ -76,6 +77,7 @@ class Site:
                 _shape(job),
                 priority=job.priority,
                 dependencies=job.dependencies,
+                any_dependency=job.any_dependency,
                 node_list=job.node_list,
                 held=job.priority == 0,
             )
@@ -98,7 +100,6 @@ class Site:
             outcome = self.recording.outcomes.get(number)
             if outcome is None:  # never eligible: sacct leaves it out
                 continue
-            after = () if asked.after is None else (self._after(asked.after),)
             job = SimJob(
                 job_id=number,
                 submit=outcome.submit,
@@ -114,15 +115,21 @@ class Site:
                 partition=asked.partition,
                 qos=asked.qos,
                 nice=asked.nice,
-                dependencies=after,
+                dependencies=self._dependencies(asked),
+                any_dependency=bool(asked.release_min),
                 node_list=asked.node_list,
                 array_id=base // 1000 if asked.tasks else 0,
                 array_limit=asked.throttle,
             )
             yield self._future(job)
 
-    def _after(self, index: int) -> Dependency:
-        return Dependency(DependencyKind.AFTERANY, self.numbers[index] * 1000)
+    def _dependencies(self, asked: Submission) -> tuple[Dependency, ...]:
+        if asked.after is None:
+            return ()
+        number = self.numbers[asked.after] * 1000
+        if asked.release_min:
+            return build_planned_release(number, asked.release_min * 60)
+        return build_afterany(number)
 
     def _future(self, job: SimJob) -> SimJob:
         """Give the job the run time that it had, and the cancellation."""
