@@ -1,11 +1,14 @@
 """Judge the simulator by recordings of the real slurmctld.
 
-    python -m tests.support.fidelity.judge FILE... [--json] [--show 10] [--beat] [--slurm 22.05]
+    python -m tests.support.fidelity.judge FILE... [--json] [--show 10] [--beat] [--repeat]
+                                                   [--slurm 22.05]
 
 A scene: planned starts, ours against `squeue --start`'s. A run: from each snapshot the starts of
 the next 10 minutes (`Forecasts`), and one free run from the first snapshot to the end (`FreeRun`).
 `--beat` tells how many of the starts that were not foretold are so if the backfill comes at
-another second (`sort_by_beat`). `--slurm` lets another release's rules plan than the recording's.
+another second (`sort_by_beat`). `--repeat` lets our backfill come each bf_interval, as slurmctld's
+does, and not just after a change (`_advance`). `--slurm` lets another release's rules plan than
+the recording's.
 """
 
 import argparse
@@ -22,7 +25,7 @@ import numpy as np
 from mirage.errors import ClusterRefused
 from mirage.sim.simulator import Simulator
 from mirage.sim.slurm_release import SlurmRelease, find_release
-from mirage.sim.types import EventKind
+from mirage.sim.types import Event, EventKind
 from tests.support.fidelity.recording import WAITING, Recording, Snapshot
 from tests.support.fidelity.standin import Site
 
@@ -101,9 +104,9 @@ class Forecasts:
         return [row for row in self.starts if not self._hit(row)]
 
 
-def judge_forecasts(recording: Recording) -> Forecasts:
+def judge_forecasts(recording: Recording, repeat_s: int = 0) -> Forecasts:
     """Teacher-forced: each forecast begins at what was really so."""
-    site = Site(recording)
+    site = Site(recording, repeat_s)
     forecasts = Forecasts(tolerance_s=_INTERVALS * recording.scheduler["bf_interval"])
     for snapshot in recording.snapshots[:-1]:
         _judge_window(site, snapshot, forecasts)
@@ -174,10 +177,24 @@ def _starts(site: Site, simulator: Simulator, until: int) -> dict[int, int]:
             simulator.inject(job, at=job.submit)
     events = []
     for pin in site.pins(began, until):
-        events += simulator.advance(pin.at)
+        events += _advance(simulator, pin.at, site.repeat_s)
         _pin(simulator, pin.number, pin.nodes)
-    events += simulator.advance(until)
+    events += _advance(simulator, until, site.repeat_s)
     return {event.job_id: event.at for event in events if event.kind is EventKind.STARTED}
+
+
+def _advance(simulator: Simulator, until: int, repeat_s: int) -> list[Event]:
+    """Advance; every `repeat_s` (0: never) say that something changed, so that passes are due.
+
+    slurmctld's cycle counts as a change itself: it marks the planned nodes.
+    """
+    events = list[Event]()
+    while repeat_s and simulator.now + repeat_s < until:
+        events += simulator.advance(simulator.now + repeat_s)
+        job = next((job for job in simulator.list_pending() if not job.node_list), None)
+        if job is not None:
+            simulator.set_node_list(job.job_id, ())
+    return events + simulator.advance(until)
 
 
 def _pin(simulator: Simulator, number: int, nodes: tuple[int, ...]) -> None:
@@ -212,9 +229,9 @@ class FreeRun:
         return math.exp(sum(logs) / len(logs))
 
 
-def judge_free_run(recording: Recording) -> FreeRun:
+def judge_free_run(recording: Recording, repeat_s: int = 0) -> FreeRun:
     """Of the jobs that ended in both."""
-    site = Site(recording)
+    site = Site(recording, repeat_s)
     first = recording.snapshots[0]
     until = recording.snapshots[-1].now
     starts = _starts(site, site.stand(first), until)
@@ -240,9 +257,11 @@ def _ranks(values: list[int]) -> Any:
     return (np.bincount(inverse, ranks) / np.bincount(inverse))[inverse]
 
 
-def report(path: Path, *, beat: bool = False, slurm: str = "") -> dict[str, Any]:
-    """All figures of a recording; with `beat` also those of `Beats`. `slurm`: whose rules plan,
-    where that is not the recording's release."""
+def report(
+    path: Path, *, beat: bool = False, repeat: bool = False, slurm: str = ""
+) -> dict[str, Any]:
+    """All figures of a recording; with `beat` also those of `Beats`. With `repeat` our backfill
+    comes each bf_interval. `slurm`: whose rules plan, where that is not the recording's release."""
     recording = Recording(path)
     if slurm:
         recording.config["SLURM_VERSION"] = slurm
@@ -255,7 +274,8 @@ def report(path: Path, *, beat: bool = False, slurm: str = "") -> dict[str, Any]
             "plans_exact": plans.exact(),
             "misses": plans.misses(),
         }
-    forecasts, free = judge_forecasts(recording), judge_free_run(recording)
+    repeat_s = recording.scheduler["bf_interval"] if repeat else 0
+    forecasts, free = judge_forecasts(recording, repeat_s), judge_free_run(recording, repeat_s)
     return {
         "file": path.name,
         "starts": len(forecasts.starts),
@@ -275,10 +295,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--show", type=int, default=0, help="misses to print")
     parser.add_argument("--beat", action="store_true", help="misses by the backfill's beat; slow")
+    parser.add_argument("--repeat", action="store_true", help="backfill each bf_interval")
     parser.add_argument("--slurm", default="", metavar="VERSION", help="whose rules plan")
     options = parser.parse_args(arguments)
     for path in options.files:
-        figures = report(path, beat=options.beat, slurm=options.slurm)
+        figures = report(path, beat=options.beat, repeat=options.repeat, slurm=options.slurm)
         misses = figures.pop("misses")
         if options.json:
             sys.stdout.write(json.dumps(figures | {"misses": misses}) + "\n")

@@ -41,8 +41,10 @@ class Pin:
 class Site:
     """The recorded cluster as the simulator's parameters, and its jobs as the simulator's."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, repeat_s: int = 0) -> None:
         self.recording = recording
+        self.repeat_s = repeat_s
+        """Our backfill comes that often without a change too; 0: it does not."""
         self.params = _params(recording)
         self._tick = _tick(recording, self.params.priority_calc_period_s)
         self.numbers = {int(index): job_id for index, job_id in recording.raw["job_ids"].items()}
