@@ -329,7 +329,7 @@ WORK = Submission(
 
 
 def token_of(user: str) -> RestToken:
-    return parse_token(jwt(user, time.time() + 60))
+    return parse_token(jwt(user, time.time() + 1800))
 
 
 def submitting(fake: FakeRestd) -> Slurmrestd:

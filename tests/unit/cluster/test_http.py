@@ -18,7 +18,7 @@ def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_pat
     path.touch(mode=0o600)
     http = RestHttp(fake.url, identity=TokenFile(path).load_token)
     fake.answers("/a", {"errors": []})
-    texts = [jwt("mirage", time.time() + left) for left in (60, 90)]
+    texts = [jwt("mirage", time.time() + left) for left in (1800, 1860)]
     for text in texts:
         path.write_text(text)
         http.get("/a", "a")

@@ -41,7 +41,7 @@ def restd(tmp_path: Path) -> Iterator[FakeRestd]:
 
 def cluster(fake: FakeRestd) -> Slurmrestd:
     def token_of(user: str) -> Any:
-        return parse_token(jwt(user, time.time() + 60))
+        return parse_token(jwt(user, time.time() + 1800))
 
     return Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S), user_token=token_of)
 

@@ -79,7 +79,7 @@ def helper(folder: Path, says: str, code: int = 0) -> TokenCommand:
 
 
 def test_a_helper_is_asked_for_one_user_and_without_a_shell(tmp_path: Path) -> None:
-    token = helper(tmp_path, f"SLURM_JWT={jwt('alice', time.time() + 60)}")("alice")
+    token = helper(tmp_path, f"SLURM_JWT={jwt('alice', time.time() + 1800)}")("alice")
     assert token.user == "alice"
     assert (tmp_path / "asked").read_text() == "['--for', 'alice']"
 
@@ -87,19 +87,19 @@ def test_a_helper_is_asked_for_one_user_and_without_a_shell(tmp_path: Path) -> N
 @pytest.mark.parametrize("user", ["", "-h", "a b", "a;b", "$(id)", "a\n", "../x"])
 def test_no_helper_is_run_for_what_is_no_user(tmp_path: Path, user: str) -> None:
     with pytest.raises(ClusterRefused, match="no token is asked"):
-        helper(tmp_path, jwt("alice", time.time() + 60))(user)
+        helper(tmp_path, jwt("alice", time.time() + 1800))(user)
     assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize(
     ("says", "code", "why"),
     [
-        (jwt("root", time.time() + 60), 0, "gave another's"),
+        (jwt("root", time.time() + 1800), 0, "gave another's"),
         (jwt("alice", time.time() + 100 * LONGEST_S), 0, "must end within"),
         (jwt("alice"), 0, "must end within"),
         (jwt("alice", time.time() - 1), 0, "must end within"),
         ("no token", 0, "holds no JSON Web Token"),
-        (jwt("alice", time.time() + 60), 1, "exit code 1"),
+        (jwt("alice", time.time() + 1800), 1, "exit code 1"),
     ],
     ids=["another", "too long", "for ever", "over", "no token", "failed"],
 )

@@ -53,7 +53,7 @@ class Site:
         self.rules = Rules(policy=Always, default="always", submit=submit)
 
     def token(self, user: str) -> RestToken:
-        self.tokens.append(jwt(user, time.time() + 60))
+        self.tokens.append(jwt(user, time.time() + 1800))
         return parse_token(self.tokens[-1])
 
     def tick(self, *jobs: Job, now: int = NOW) -> tuple[Effect, str]:

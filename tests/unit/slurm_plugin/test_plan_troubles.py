@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -19,20 +18,11 @@ from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, Planning
+from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_program
 
 IGNORES_ALRM = ["/usr/bin/env", "--ignore-signal=ALRM"]
 BRIEFLY = "program.LIMIT_S = 1"
 FULL_DISK = "def fail(*_): raise OSError(28, 'No space left on device')\nos.rename = fail"
-
-
-def prepare(name: str, line: str) -> list[str]:
-    """A program of the plugin in which this line comes first."""
-    return [
-        *(sys.executable, "-IS", "-c"),
-        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r}); import {name} as program\n"
-        f"{line}\n"
-        "sys.exit(program.main(sys.argv))",
-    ]
 
 
 def release(fifo: Path) -> None:
@@ -82,7 +72,7 @@ def test_an_earlier_link_whose_heartbeat_stands_still_is_asked_about(
 
 
 def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> None:
-    full = replace(planning, program=prepare("mirage_plan", FULL_DISK))
+    full = replace(planning, program=prepare_program("mirage_plan", FULL_DISK))
     planning.told["lead"] = str(HOUR)
     for _ in range(3):
         assert full.plan().returncode == 3
@@ -97,7 +87,7 @@ def test_a_plan_is_not_taken_back_if_that_cannot_be_written_down(planning: Plann
     planning.waited([HOUR] * 30)
     planning.plan()
     planning.conf.write_text("plans = never\n")
-    full = replace(planning, program=prepare("mirage_plan", FULL_DISK))
+    full = replace(planning, program=prepare_program("mirage_plan", FULL_DISK))
     assert full.plan(2).returncode == 3
     assert planning.lead_minutes() == 60
     planning.plan(2)
@@ -133,11 +123,12 @@ def test_a_damaged_number_is_not_another_one(
 
 def test_a_damaged_number_keeps_a_services_lead_away(planning: Planning, service: Service) -> None:
     service.answers = [{"mode": "act", "lead_s": HOUR, "ask_again_s": 600}]
+    patient = replace(planning, program=prepare_program("mirage_plan", PATIENTLY))
     env = {"MIRAGE_URL": service.url}
-    planning.plan(env=env, service="site", max_overlap="-1")
-    assert (service.asked, planning.updates()) == ([], [])
-    planning.plan(env=env, service="site")
-    assert planning.lead_minutes() == 60
+    patient.plan(env=env, service="site", max_overlap="-1")
+    assert (service.asked, patient.updates()) == ([], [])
+    patient.plan(env=env, service="site")
+    assert patient.lead_minutes() == 60
 
 
 @pytest.mark.parametrize(("count", "lead_h"), [(1, 4), (9, 4), (10, 6)])
@@ -184,7 +175,7 @@ def test_a_plan_that_slurm_keeps_waiting_ends_although_its_loop_ignores_the_alar
     planning.slurm.command("squeue", "#!/bin/sh\nexec cat {home}/never\n")
     planning.waited([HOUR] * 30)
     try:
-        program = [*IGNORES_ALRM, *prepare("mirage_plan", BRIEFLY)]
+        program = [*IGNORES_ALRM, *prepare_program("mirage_plan", BRIEFLY)]
         done = replace(planning, program=program).plan()
     finally:
         release(never)
@@ -196,7 +187,7 @@ def test_a_question_that_no_service_answers_ends_although_its_loop_ignores_the_a
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         done = subprocess.run(
-            [*IGNORES_ALRM, *prepare("mirage_next", BRIEFLY), "0f0000000000000000ab"],
+            [*IGNORES_ALRM, *prepare_program("mirage_next", BRIEFLY), "0f0000000000000000ab"],
             check=False,
             env=slurm.environ | {"MIRAGE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"},
         )

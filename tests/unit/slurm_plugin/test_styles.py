@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import FakeSlurm
+from tests.support.slurm_plugin.fakes import WRAPPER, FakeSlurm
+from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_wrapper
 
 OLD_STYLES = (None, "switch", "wait", "serve")
 
@@ -62,7 +64,12 @@ def test_a_service_that_knows_no_such_style_is_told_of_the_chain_without_it(
 ) -> None:
     slurm.script("#!/bin/sh\ntrue\n")
     url = f"http://127.0.0.1:{old_service.server_port}"
-    done = slurm.sbatch("--mirage-chain=2", *words, "job.sh", env={"MIRAGE_URL": url})
+    done = slurm.sbatch(
+        *prepare_wrapper(WRAPPER, PATIENTLY),
+        *("--mirage-chain=2", *words, "job.sh"),
+        program=Path(sys.executable),
+        env={"MIRAGE_URL": url},
+    )
     (chain,) = slurm.chains()
     assert done.stderr.decode() == f"mirage: chain {chain.name}: 2 links\n"
     assert [said.get("style") for said in old_service.told] == told

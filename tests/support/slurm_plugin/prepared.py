@@ -1,0 +1,31 @@
+"""Programs of the plugin in which a line of Python comes first."""
+
+import sys
+from pathlib import Path
+
+from tests.support.paths import PLUGIN
+
+PATIENTLY = "import mirage_client; mirage_client.LIMIT_S = 600.0"
+"""A service has ten minutes to answer: a busy machine may stall for longer than the two seconds
+that a user waits for it."""
+
+
+def prepare_program(name: str, line: str) -> list[str]:
+    """The command of a program that is the module `name` of the plugin."""
+    return [
+        *(sys.executable, "-IS", "-c"),
+        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r}); import {name} as program\n"
+        f"{line}\n"
+        "sys.exit(program.main(sys.argv))",
+    ]
+
+
+def prepare_wrapper(wrapper: Path, line: str) -> list[str]:
+    """The arguments that let Python be the wrapped sbatch."""
+    return [
+        *("-ISB", "-c"),
+        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
+        f"{line}\n"
+        "from mirage_wrapper import main\n"
+        f"sys.exit(main.main([{str(wrapper)!r}, *sys.argv[1:]]))",
+    ]
