@@ -303,7 +303,9 @@ def test_memory_does_not_grow_with_the_rows(
 def _peak(client: Client, kind: str, rows: int) -> int:
     received = 0
     tracemalloc.start()
-    with httpx.stream("GET", f"{client.url}{API}/jobs?format={kind}", trust_env=False) as answer:
+    with httpx.stream(
+        "GET", f"{client.url}{API}/jobs?format={kind}", trust_env=False, timeout=patient.PATIENCE_S
+    ) as answer:
         for chunk in answer.iter_raw():
             received += len(chunk)
     peak = tracemalloc.get_traced_memory()[1]

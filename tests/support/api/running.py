@@ -128,7 +128,12 @@ class Stage:
     def calling(self) -> Iterator[httpx.Client]:
         """Calls through the unix socket."""
         transport = httpx.HTTPTransport(uds=str(self.socket_path), verify=patient.NO_ISSUER)
-        with httpx.Client(base_url="http://mirage", transport=transport, trust_env=False) as http:
+        with httpx.Client(
+            base_url="http://mirage",
+            transport=transport,
+            trust_env=False,
+            timeout=patient.PATIENCE_S,
+        ) as http:
             yield http
 
     @contextmanager

@@ -9,7 +9,7 @@ from mirage.api.app import ApiContext
 from mirage.store.database.engine import Store
 from tests.support.api.rows import look, read_running_job
 from tests.support.api.running import Client, Stage
-from tests.support.patient import NO_ISSUER
+from tests.support.patient import NO_ISSUER, PATIENCE_S
 
 API = "/api/v1"
 
@@ -38,7 +38,9 @@ def test_nothing_that_changes_answers_a_head(client: Client) -> None:
 
 def test_what_answers_a_head_lets_the_next_request_in(client: Client) -> None:
     """On the same connection: nothing of the body is left on it."""
-    with httpx.Client(base_url=client.url, trust_env=False, verify=NO_ISSUER) as http:
+    with httpx.Client(
+        base_url=client.url, trust_env=False, verify=NO_ISSUER, timeout=PATIENCE_S
+    ) as http:
         for path in (f"{API}/events", f"{API}/jobs?format=parquet", f"{API}/jobs"):
             assert http.head(path, timeout=10).status_code == 200
             assert http.get("/healthz", timeout=10).json() == {"status": "ok"}

@@ -165,7 +165,9 @@ def test_an_end_is_a_jobs_number_and_nothing_else(pushed: Client, wrong: dict[st
 def ask_from(client: Client, address: str, who: str = "alice") -> int:
     """Ask about the next link from an address of this host; return the status."""
     signed = build_signed_text("GET", NEXT, b"", CLUSTER)
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as http:
+    with httpx.Client(
+        transport=httpx.HTTPTransport(local_address=address), timeout=PATIENCE_S
+    ) as http:
         headers = {"Authorization": f"MUNGE {who}:{signed}"}
         return http.get(client.url + NEXT, headers=headers).status_code
 

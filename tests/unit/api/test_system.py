@@ -90,7 +90,9 @@ def test_the_audit_tells_who_did_what(client: Client) -> None:
 def test_an_answer_waits_for_no_acknowledgement(client: Client) -> None:
     """Ten of them over one connection, each in two parts: 40 ms each where Nagle's algorithm and
     delayed acknowledgements meet. The fastest tells, whatever else the machine does."""
-    with httpx.Client(trust_env=False, verify=patient.NO_ISSUER) as http:
+    with httpx.Client(
+        trust_env=False, verify=patient.NO_ISSUER, timeout=patient.PATIENCE_S
+    ) as http:
         took = [http.get(f"{client.url}/healthz").elapsed.total_seconds() for _ in range(10)]
     assert min(took[1:]) < 0.035
 
