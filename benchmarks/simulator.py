@@ -94,34 +94,27 @@ def _settings(p: Params) -> Iterator[str]:
 def whole_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
     """One row a case: the same jobs through C and through the simulator, planned by number."""
     params = workloads.whole_node_params()
-    return [
-        _beside_c(
-            peer,
-            replace(params, slurm_version=v),
-            workloads.whole_nodes(count, load),
-            load,
-            options,
-        )
-        for v in options.slurm
-        for count in options.jobs
-        for load in LOADS
-    ]
+    return _compare_releases(peer, params, workloads.whole_nodes, LOADS, options)
 
 
 def named_nodes(peer: Peer, options: argparse.Namespace) -> list[Figures]:
     """The same planned by name: the partitions share nodes."""
     params = workloads.named_node_params()
+    return _compare_releases(peer, params, workloads.named_nodes, LOADS[:1], options)
+
+
+def _compare_releases(
+    peer: Peer,
+    params: Params,
+    make_table: Callable[[int, float], workloads.Table],
+    loads: Sequence[float],
+    options: argparse.Namespace,
+) -> list[Figures]:
     return [
-        _beside_c(
-            peer,
-            replace(params, slurm_version=v),
-            workloads.named_nodes(count, load),
-            load,
-            options,
-        )
+        _beside_c(peer, replace(params, slurm_version=v), make_table(count, load), load, options)
         for v in options.slurm
         for count in options.jobs
-        for load in LOADS[:1]
+        for load in loads
     ]
 
 
