@@ -135,7 +135,7 @@ OVERLAPPING = (Partition(), Partition(name="long", nodes=tuple(range(NODES // 2)
 
 def named_node_params(**settings: int | str) -> Params:
     """As `whole_node_params`, with two partitions that share nodes."""
-    return replace(whole_node_params(), partitions=OVERLAPPING, **settings)  # type: ignore[arg-type]
+    return replace(whole_node_params(), partitions=OVERLAPPING, **settings)  # type: ignore[arg-type] # ints, and the version
 
 
 def shared_params() -> Params:

@@ -9,7 +9,7 @@ import pytest
 
 from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
 from tests.support.fidelity.judge import judge_forecasts, judge_plans, sort_by_beat
-from tests.support.fidelity.recording import PER_JOB_ID, Recording
+from tests.support.fidelity.recording import Recording
 from tests.support.paths import DATA
 
 _FOLDER = DATA / "fidelity"
@@ -50,22 +50,12 @@ def test_jobs_with_a_planned_release_start_as_foretold() -> None:
     judged, missed = 0, 0
     for path in _RUNS_WITH_RELEASES:
         recording = Recording(path)
-        released = _list_released(recording)
         forecasts = judge_forecasts(recording)
-        judged += sum(row[0] in released for row in forecasts.starts)
-        missed += sum(row[0] in released for row in forecasts.misses())
+        judged += sum(row[0] in recording.released for row in forecasts.starts)
+        missed += sum(row[0] in recording.released for row in forecasts.misses())
     assert len(_RUNS_WITH_RELEASES) == 2 * len(SlurmRelease)
     assert judged > 150
     assert missed <= (1 - _FORETOLD_AT_LEAST) * judged
-
-
-def _list_released(recording: Recording) -> set[int]:
-    ids = recording.raw["job_ids"]
-    return {
-        PER_JOB_ID * ids[str(index)]
-        for index, fields in enumerate(recording.raw["submissions"])
-        if fields["release_min"] and str(index) in ids
-    }
 
 
 def test_a_backfill_that_comes_without_a_change_foretells_more() -> None:

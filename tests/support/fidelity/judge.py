@@ -281,6 +281,8 @@ def report(
         "starts": len(forecasts.starts),
         "foretold": forecasts.foretold(),
         "false_alarms": forecasts.false_alarms,
+        "released_starts": sum(row[0] in recording.released for row in forecasts.starts),
+        "released_missed": sum(row[0] in recording.released for row in forecasts.misses()),
         "free_run_jobs": len(free.submits),
         "free_run_rank_correlation": free.rank_correlation(),
         "free_run_jct_ratio": free.jct_ratio(),

@@ -141,6 +141,16 @@ class Recording:
         return next(int(row[2] or 0) for row in rows if row[0] == name)
 
     @cached_property
+    def released(self) -> set[int]:
+        """The numbers of the jobs that were submitted with a planned release."""
+        ids = self.raw["job_ids"]
+        return {
+            PER_JOB_ID * ids[str(index)]
+            for index, fields in enumerate(self.raw["submissions"])
+            if fields.get("release_min") and str(index) in ids
+        }
+
+    @cached_property
     def outcomes(self) -> dict[int, Outcome]:
         lines = self.raw["history"].splitlines()
         keys = lines[0].split("|")

@@ -24,7 +24,7 @@ def prepare_wrapper(wrapper: Path, line: str) -> list[str]:
     """The arguments that let Python be the wrapped sbatch."""
     return [
         *("-ISB", "-c"),
-        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
+        f"import sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
         f"{line}\n"
         "from mirage_wrapper import main\n"
         f"sys.exit(main.main([{str(wrapper)!r}, *sys.argv[1:]]))",
