@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from mirage.slurm.text.releases import format_release, format_series, parse_release
+from mirage.slurm.text.releases import format_release, format_series, parse_version
 from tests.support.paths import CHECKOUT
 
 RECORDS = CHECKOUT / "tests" / "data" / "tried"
@@ -34,7 +34,7 @@ Record = dict[str, Any]
 
 def record(results: Sequence[Path]) -> Path:
     """Write down what the Slurm of this machine is, and how its tests ended."""
-    release = parse_release(_said("sbatch", "--version"))
+    release = parse_version(_said("sbatch", "--version"))
     if release is None:
         raise SystemExit("tests.tried: no sbatch here says which release it is")
     if missing := [str(path) for path in results if not path.exists()]:

@@ -12,10 +12,11 @@ from mirage.traces.cluster_files.reader import load_cluster_params
 def load_site_params(cluster: Path) -> Params:
     """Return the parameters of a cluster file.
 
-    Warns on standard error if the simulator was not compared with the file's release of Slurm.
+    Warns on standard error if the simulator was not compared with the file's release of Slurm. A
+    file that names none is no surprise here: most are of a log, not of a Slurm that runs.
     """
     params = load_cluster_params(cluster)
-    if is_unchecked(params.slurm_version):
+    if params.slurm_version and is_unchecked(params.slurm_version):
         typer.echo(
             f"mirage: warning: {cluster}: {describe_planner(params.slurm_version)}", err=True
         )

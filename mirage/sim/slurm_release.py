@@ -1,11 +1,10 @@
 """Chooses the Slurm release whose backfill the simulator uses for plans
 (docs/reference/simulator.md 7, "By release")."""
 
-import re
 from enum import IntEnum
 from typing import Final
 
-_VERSION = re.compile(r"(\d{2})\.(\d{2})(?:\.\d+)?(?:-\S+)?", re.ASCII)
+from mirage.slurm.text.releases import parse_version
 
 
 class SlurmRelease(IntEnum):
@@ -24,15 +23,10 @@ V26_05: Final = int(SlurmRelease.V26_05)
 """The releases as plain integers, since kernels cannot use enumerations."""
 
 
-def is_version(version: str) -> bool:
-    """Return whether the text is a release of Slurm: `24.11.5`, `26.05.0-0rc1`."""
-    return _VERSION.fullmatch(version) is not None
-
-
 def find_release(version: str) -> SlurmRelease:
-    """Find the newest release of the engine that is not newer than this one; if all are newer, the
-    oldest."""
-    number = _parse_number(version) or 0
+    """Find the newest release of the engine that is not newer than this version; if all are newer
+    or the version is empty, the oldest. Raises ValueError for text without a version."""
+    number = _compute_number(version)
     return max((one for one in SlurmRelease if one <= number), default=SlurmRelease.V22_05)
 
 
@@ -48,10 +42,16 @@ def describe_planner(version: str) -> str:
 
 
 def is_unchecked(version: str) -> bool:
-    """Return whether this release has not been compared with the one that plans for it."""
-    return bool(version) and _parse_number(version) != find_release(version)
+    """Return whether the release that plans was not compared with this version. An empty version
+    may be any."""
+    return _compute_number(version) != find_release(version)
 
 
-def _parse_number(version: str) -> int | None:
-    found = _VERSION.fullmatch(version)
-    return int(found[1] + found[2]) if found else None
+def _compute_number(version: str) -> int:
+    """Return a version's number as releases have it: 2411 for 24.11.5, 0 for an empty one."""
+    if not version:
+        return 0
+    parsed = parse_version(version)
+    if parsed is None:
+        raise ValueError(f"{version!r} is not a version of Slurm")
+    return 100 * parsed[0] + parsed[1]

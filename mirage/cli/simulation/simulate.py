@@ -93,7 +93,7 @@ def simulate_log(
     if out is not None:
         write_jobs(out, taken, sim)
     if as_json:
-        typer.echo(json.dumps(build_document(taken, report)))
+        typer.echo(json.dumps(build_document(taken, report, params.slurm_version)))
     else:
         console = Console()
         how = describe_planner(params.slurm_version)

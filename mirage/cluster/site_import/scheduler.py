@@ -9,8 +9,9 @@ from mirage.cluster.site_import.notes import SiteNote, is_preempted
 from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
-from mirage.sim.slurm_release import describe_planner, find_release, is_unchecked, is_version
+from mirage.sim.slurm_release import describe_planner, find_release, is_unchecked
 from mirage.sim.types import OFF, SelectType
+from mirage.slurm.text.releases import parse_version
 
 ParamFields = dict[str, Any]
 """Fields of Params, by name."""
@@ -101,14 +102,13 @@ def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]
 def _convert_version(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     """Return the release whose backfill the simulator uses."""
     told = config.get("SLURM_VERSION", "")
-    first = told.partition(" ")[0]  # a site may write its own name behind the release
-    version = first if is_version(first) else ""
+    version = told if parse_version(told) is not None else ""
     if told and not version:
         notes.append(
-            f"SLURM_VERSION = {told}: not a release of Slurm that Mirage can read; planned as "
-            f"Slurm {find_release(version)}."
+            f"SLURM_VERSION = {told}: not a version of Slurm that Mirage can read, and so not in "
+            f"the cluster file; planned as Slurm {find_release(version)}."
         )
-    elif not version or is_unchecked(version):
+    elif is_unchecked(version):
         notes.append(f"SLURM_VERSION = {told or 'not told'}: {describe_planner(version)}.")
     return {"slurm_version": version}
 

@@ -1,16 +1,19 @@
-"""Slurm's releases: those on which Mirage was tried, and known faults of some."""
+"""Slurm's releases: how their versions read, those on which Mirage was tried, and known faults of
+some."""
 
 import re
 from collections.abc import Iterator
 
-SlurmRelease = tuple[int, int, int]
+SlurmVersion = tuple[int, int, int]
+"""Year, month and number: 24.11.5 is (24, 11, 5)."""
 
-TRIED: tuple[SlurmRelease, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
+TRIED: tuple[SlurmVersion, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
 """Releases on which the tests that need a real Slurm were run. docs/admin/install.md has the
 dates."""
 
-_VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
-_SAFE: tuple[SlurmRelease, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
+# What follows the number is a packager's or a site's own: `-4+deb13u1`, `.custom`, a name.
+_VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?(?=$|[\s.+~_-])", re.ASCII)
+_SAFE: tuple[SlurmVersion, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """The first release of each series with the fixes of 2 September 2026. Later series have them from
 the start."""
 _CVE = (
@@ -21,13 +24,13 @@ _CVE = (
 )
 
 
-def parse_release(told: str) -> SlurmRelease | None:
-    """Parse the release in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text."""
+def parse_version(told: str) -> SlurmVersion | None:
+    """Parse the version in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text."""
     found = _VERSION.search(told)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
-def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterator[str]:
+def list_known_faults(release: SlurmVersion, *, operator: bool | None) -> Iterator[str]:
     """Yield a sentence for each known fault. `operator`: whether the service's account is an
     Operator; None: not known."""
     if operator is not False and not _is_safe(release):
@@ -46,7 +49,7 @@ def list_known_faults(release: SlurmRelease, *, operator: bool | None) -> Iterat
         )
 
 
-def describe_untested(release: SlurmRelease) -> str:
+def describe_untested(release: SlurmVersion) -> str:
     """Return a sentence about a series on which Mirage was not tried; empty for a tried series."""
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
@@ -54,21 +57,21 @@ def describe_untested(release: SlurmRelease) -> str:
     return f"Mirage was not tried on {format_series(release)}, only on {releases}"
 
 
-def describe_tested_match(release: SlurmRelease) -> str:
+def describe_tested_match(release: SlurmVersion) -> str:
     """Describe the tested releases that stand for this one: itself, or others of its series."""
     if release in TRIED:
         return "it"
     return ", ".join(format_release(tried) for tried in TRIED if tried[:2] == release[:2])
 
 
-def format_series(release: SlurmRelease) -> str:
+def format_series(release: SlurmVersion) -> str:
     return f"{release[0]}.{release[1]:02}"
 
 
-def format_release(release: SlurmRelease) -> str:
+def format_release(release: SlurmVersion) -> str:
     return f"{format_series(release)}.{release[2]}"
 
 
-def _is_safe(release: SlurmRelease) -> bool:
+def _is_safe(release: SlurmVersion) -> bool:
     fixed = [safe for safe in _SAFE if safe[:2] == release[:2]]
     return release >= fixed[0] if fixed else release > _SAFE[-1]

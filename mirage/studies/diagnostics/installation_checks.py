@@ -128,11 +128,10 @@ def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
     file = wiring.get_cluster_file(settings)
     if file is not None:
         version = file.params.slurm_version
-        verdict = Severity.WARNING if is_unchecked(version) else Severity.GOOD
-        return (
-            verdict,
-            f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}",
-        )
+        other = slurm_checks.describe_other_version(settings, version)
+        verdict = Severity.WARNING if other or is_unchecked(version) else Severity.GOOD
+        told = f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}"
+        return verdict, "; ".join(filter(None, [told, other]))
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
         told = (

@@ -101,7 +101,7 @@ def check_permissions(settings: Settings) -> list[Finding]:
 
 def check_release(told: str, *, operator: bool | None) -> list[Finding]:
     """Judge a release of Slurm; `told` is SLURM_VERSION as scontrol prints it."""
-    known = releases.parse_release(told)
+    known = releases.parse_version(told)
     if known is None:
         said = f"Mirage knows no release {told!r} of Slurm"
         return [Finding("release", Severity.WARNING, said)]
@@ -115,6 +115,26 @@ def check_release(told: str, *, operator: bool | None) -> list[Finding]:
         return [Finding("release", Severity.GOOD, said)]
     name = releases.format_release(known)
     return [Finding("release", Severity.WARNING, f"{name}: {sentence}") for sentence in wrong]
+
+
+def describe_other_version(settings: Settings, version: str) -> str:
+    """Describe how this version differs from slurmctld's; empty if both are of one series or
+    slurmctld does not answer."""
+    cluster = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    try:
+        told = cluster.fetch_site_config().version
+    except MirageError:
+        return ""  # the check of Slurm itself says so
+    if _parse_series(version) == _parse_series(told):
+        return ""
+    return (
+        f"slurmctld says {told}, and so its plans may differ from the simulator's. "
+        "`mirage cluster import` writes a file with the right SLURM_VERSION"
+    )
+
+
+def _parse_series(told: str) -> tuple[int, ...]:
+    return (releases.parse_version(told) or ())[:2]
 
 
 def _list_coordinated_accounts(cluster: SlurmCli) -> frozenset[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mirage.errors import InputError
 from mirage.services.replay.simulation import SimulationReport
+from mirage.sim.slurm_release import find_release, is_unchecked
 from mirage.traces.calibration.fidelity import Window, choose_window
 from mirage.traces.workloads.replay import Replay
 
@@ -29,13 +30,19 @@ def choose_judged_window(taken: Replay, begin: int | None, until: int | None) ->
     return window
 
 
-def build_document(taken: Replay, report: SimulationReport) -> dict[str, Any]:
-    """Build the document that `mirage simulate --json` prints."""
+def build_document(taken: Replay, report: SimulationReport, version: str) -> dict[str, Any]:
+    """Build the document that `mirage simulate --json` prints. `version`: the cluster file's
+    SLURM_VERSION."""
     told = asdict(report)
     window = told.pop("window")
     if told["fidelity"] is not None:
         told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
-    return told | {"rows": summarize_rows(taken)}
+    planner = {
+        "slurm_version": version,
+        "planned_as": str(find_release(version)),
+        "planner_checked": not is_unchecked(version),
+    }
+    return told | planner | {"rows": summarize_rows(taken)}
 
 
 def summarize_rows(taken: Replay) -> dict[str, Any]:

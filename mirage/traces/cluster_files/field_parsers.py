@@ -11,10 +11,10 @@ from typing import Any
 from mirage.domain.time_units import MINUTE_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
-from mirage.sim.slurm_release import is_version
 from mirage.sim.types import OFF, Outage, SelectType
 from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.hostlist import expand_hostlist
+from mirage.slurm.text.releases import parse_version
 
 FieldParser = Callable[[Any], Any]
 
@@ -125,7 +125,7 @@ def parse_select_type(value: Any) -> SelectType:
 
 def parse_slurm_version(value: Any) -> str:
     """Parse a release of Slurm. Empty: the release is not known."""
-    if value != "" and not is_version(parse_text(value)):
+    if value != "" and parse_version(parse_text(value)) is None:
         raise ValueError('must be a release of Slurm such as "24.11.5"')
     return parse_text(value)
 

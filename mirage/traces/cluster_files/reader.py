@@ -79,7 +79,7 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
     params = Params(**given)
     warnings = (
         *_describe_no_scheduler(params),
-        *_describe_unchecked_release(params),
+        *_describe_unchecked_release(params.slurm_version),
         *_describe_reservation_overlaps(params.reservations),
         *_describe_outage_overlaps(params.node_events),
     )
@@ -334,8 +334,7 @@ def _describe_no_scheduler(params: Params) -> list[str]:
     return []
 
 
-def _describe_unchecked_release(params: Params) -> list[str]:
-    version = params.slurm_version
+def _describe_unchecked_release(version: str) -> list[str]:
     return [f"SLURM_VERSION: {describe_planner(version)}"] if is_unchecked(version) else []
 
 

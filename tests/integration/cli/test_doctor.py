@@ -188,3 +188,24 @@ def test_a_password_that_everybody_may_read_is_told(tmp_path: Path) -> None:
     assert "hunter2" not in told
     config.chmod(0o600)
     assert findings(config)["configuration"][0] == "good"
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "told"),
+    [
+        ('SLURM_VERSION = "22.05.8"', GOOD, "lab, 8 nodes, planned as Slurm 22.05"),
+        ('SLURM_VERSION = "24.11.5"', WARNING, "planned as Slurm 24.11; slurmctld says 22.05.8"),
+        ("", WARNING, "planned as Slurm 22.05, for SLURM_VERSION is missing"),
+    ],
+)
+def test_a_cluster_file_for_another_slurm_is_warned_of(
+    tmp_path: Path, line: str, verdict: Severity, told: str
+) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    file = tmp_path / "lab.toml"
+    file.write_text(f'[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n{line}\n')
+    name = 'name = "lab"\n'
+    config.write_text(config.read_text().replace(name, f'{name}file = "{file}"\n'))
+    found = findings(config, slurm.path)["cluster file"]
+    assert found[0] == verdict
+    assert told in found[1]

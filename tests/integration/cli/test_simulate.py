@@ -61,6 +61,8 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
     assert told["wait_h"] == pytest.approx(
         {"mean": 3500 / 3 / 3600, "median": 0, "p90": 0.8 * 3500 / 3600}
     )
+    planner = told["slurm_version"], told["planned_as"], told["planner_checked"]
+    assert planner == ("", "22.05", False)
     assert told["fidelity"]["jobs"] == 3
     assert told["fidelity"]["wait_mae_h"] == pytest.approx(100000 / 3 / 3600)
     assert told["fidelity"]["from"] == 1698796800

@@ -6,6 +6,7 @@ import pytest
 
 from mirage.cluster.site_import.params import convert_site
 from mirage.errors import ConfigError
+from mirage.sim.slurm_release import describe_planner
 from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import render_cluster_file
 from tests.support.cluster.site_texts import answers
@@ -21,11 +22,13 @@ LEAST = '[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n'
         ("25.05.2", "25.05.2", "planned as Slurm 24.11, not checked against 25.05.2"),
         ("21.08.8-2", "21.08.8-2", "planned as Slurm 22.05, not checked against 21.08.8-2"),
         ("26.11.0", "26.11.0", "planned as Slurm 26.05, not checked against 26.11.0"),
-        ("24.11.5 of our site", "24.11.5", ""),
+        ("24.11.5 of our site", "24.11.5 of our site", ""),
+        ("slurm-wlm 24.11.5", "slurm-wlm 24.11.5", ""),
         (
             "a fork",
             "",
-            "not a release of Slurm that Mirage can read; planned as Slurm 22.05",
+            "not a version of Slurm that Mirage can read, and so not in the cluster file; "
+            "planned as Slurm 22.05",
         ),
     ],
 )
@@ -41,14 +44,15 @@ def test_the_release_is_imported_and_what_was_not_checked_is_said(
     read = parse_cluster_file(written, "C.toml")
     assert read.params == site.params
     assert [w for w in read.warnings if "SLURM_VERSION" in w] == (
-        [f"SLURM_VERSION: {note}"] if note and version else []
+        [f"SLURM_VERSION: {describe_planner(version)}"] if note else []
     )
 
 
-def test_a_file_without_a_version_plans_as_before_and_warns_of_nothing() -> None:
+def test_a_file_without_a_version_plans_as_before_and_says_so() -> None:
     for text in (LEAST, LEAST + 'SLURM_VERSION = ""\n'):
         read = parse_cluster_file(text, "C.toml")
-        assert (read.params.slurm_version, read.warnings) == ("", ())
+        assert read.params.slurm_version == ""
+        assert read.warnings == (f"SLURM_VERSION: {describe_planner('')}",)
     assert "SLURM_VERSION" not in render_cluster_file(read.params)
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from mirage.slurm.text.releases import (
     TRIED,
-    SlurmRelease,
+    SlurmVersion,
     describe_untested,
     list_known_faults,
-    parse_release,
+    parse_version,
 )
 from mirage.studies.diagnostics import slurm_checks
 
@@ -20,12 +20,18 @@ from mirage.studies.diagnostics import slurm_checks
         ("24.11.5-4+deb13u1", (24, 11, 5)),
         ("slurm 26.05.0-0rc1", (26, 5, 0)),
         ("slurm 25.11", (25, 11, 0)),
+        ("24.11.5.custom", (24, 11, 5)),
+        ("24.11.5+deb13u1", (24, 11, 5)),
+        ("24.11 of my own", (24, 11, 0)),
+        ("24.111", None),
+        ("24.11abc", None),
+        ("24.1", None),
         ("", None),
         ("of my own", None),
     ],
 )
-def test_a_version_is_read(told: str, release: SlurmRelease | None) -> None:
-    assert parse_release(told) == release
+def test_a_version_is_read(told: str, release: SlurmVersion | None) -> None:
+    assert parse_version(told) == release
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def test_a_version_is_read(told: str, release: SlurmRelease | None) -> None:
     ],
 )
 def test_an_operator_is_warned_where_the_fixes_are_not(
-    release: SlurmRelease, *, warned: bool
+    release: SlurmVersion, *, warned: bool
 ) -> None:
     as_operator = [
         told for told in list_known_faults(release, operator=True) if "CVE-2026-65140" in told
@@ -72,7 +78,7 @@ def test_nobody_is_called_an_operator_unasked(operator: bool | None, words: str)
     ],
 )
 def test_a_releases_own_faults_are_told(
-    words: str, of: list[SlurmRelease], without: list[SlurmRelease]
+    words: str, of: list[SlurmVersion], without: list[SlurmVersion]
 ) -> None:
     for release in of:
         assert any(words in told for told in list_known_faults(release, operator=False))

@@ -22,6 +22,7 @@ from mirage.traces.cluster_files.reader import (
 )
 
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n'
+UNNAMED = "SLURM_VERSION: planned as Slurm 22.05, for SLURM_VERSION is missing"
 NAMED = f'{LEAST}node_names = "gpu[01-08]"\n'
 
 
@@ -147,7 +148,7 @@ def test_partitions_name_their_nodes_by_number_or_by_name() -> None:
 def test_the_names_of_the_nodes_are_there_by_number(tmp_path: Path) -> None:
     found = load_cluster_file(write(tmp_path, NAMED))
     assert found.node_names == tuple(f"gpu0{i}" for i in range(1, 9))
-    assert found.warnings == ()
+    assert found.warnings == (UNNAMED,)
 
 
 def test_groups_of_nodes_qos_and_shares() -> None:
@@ -250,6 +251,7 @@ def test_what_overlaps_reads_and_is_told() -> None:
         )
     )
     assert parse_cluster_file(text, "C.toml").warnings == (
+        UNNAMED,
         "reservations 'a' and 'b' overlap",
         "reservations 'b' and 'd' overlap",
         "reservations 'c' and 'd' overlap",
