@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.errors import ClusterRefused
 from mirage.sim.simulator import Simulator
 from mirage.sim.slurm_release import SlurmRelease, find_release
 from mirage.sim.types import Event, EventKind
+from mirage.slurm.text.releases import parse_version
 from tests.support.fidelity.recording import WAITING, Recording, Snapshot
 from tests.support.fidelity.standin import Site
 
@@ -206,11 +208,15 @@ def _pin(simulator: Simulator, number: int, nodes: tuple[int, ...]) -> None:
 
 @dataclass(slots=True)
 class FreeRun:
-    """One run from the first snapshot: of each job its real and our start, and the end."""
+    """One run from the first snapshot to the last: of each job its submission, and the start and
+    end in reality and in ours."""
 
     submits: list[int] = field(default_factory=list)
     real: list[tuple[int, int]] = field(default_factory=list)
     ours: list[tuple[int, int]] = field(default_factory=list)
+    unstarted: list[float] = field(default_factory=list)
+    """Of each job left out because ours has not started it by the last snapshot, though in reality
+    it ended by then: the logarithm of the least ratio of completion times."""
 
     def rank_correlation(self) -> float:
         """Spearman's, of the waits."""
@@ -220,30 +226,37 @@ class FreeRun:
         ]
         return float(np.corrcoef(_ranks(waits[0]), _ranks(waits[1]))[0, 1])
 
-    def jct_ratio(self) -> float:
-        """Geometric mean of our job completion times over the real ones."""
+    def jct_ratio(self, *, with_unstarted: bool = False) -> float:
+        """Geometric mean of our job completion times over the real ones; with the jobs left out, as
+        if each started at the last snapshot, it is at least so large."""
         logs = [
             math.log((ours - submit) / (real - submit))
             for submit, (_, real), (_, ours) in zip(self.submits, self.real, self.ours, strict=True)
         ]
+        logs += self.unstarted if with_unstarted else []
         return math.exp(sum(logs) / len(logs))
 
 
 def judge_free_run(recording: Recording, repeat_s: int = 0) -> FreeRun:
-    """Of the jobs that ended in both."""
+    """Compare the jobs that began and ended in reality between the first and the last snapshot, and
+    that ours starts by then; a job has its real run time in both."""
     site = Site(recording, repeat_s)
     first = recording.snapshots[0]
     until = recording.snapshots[-1].now
     starts = _starts(site, site.stand(first), until)
     free = FreeRun()
     for number, outcome in recording.outcomes.items():
-        if number not in starts or outcome.start is None or outcome.end is None:
+        if outcome.start is None or outcome.end is None:
             continue
-        if first.now < outcome.start and outcome.end <= until:
-            run_s = outcome.end - outcome.start
-            free.submits.append(outcome.submit)
-            free.real.append((outcome.start, outcome.end))
-            free.ours.append((starts[number], starts[number] + run_s))
+        if outcome.start <= first.now or outcome.end > until:
+            continue
+        run_s, took_s = outcome.end - outcome.start, outcome.end - outcome.submit
+        if number not in starts:
+            free.unstarted.append(math.log((until + run_s - outcome.submit) / took_s))
+            continue
+        free.submits.append(outcome.submit)
+        free.real.append((outcome.start, outcome.end))
+        free.ours.append((starts[number], starts[number] + run_s))
     return free
 
 
@@ -284,8 +297,10 @@ def report(
         "released_starts": sum(row[0] in recording.released for row in forecasts.starts),
         "released_missed": sum(row[0] in recording.released for row in forecasts.misses()),
         "free_run_jobs": len(free.submits),
+        "free_run_unstarted": len(free.unstarted),
         "free_run_rank_correlation": free.rank_correlation(),
         "free_run_jct_ratio": free.jct_ratio(),
+        "free_run_jct_ratio_at_least": free.jct_ratio(with_unstarted=True),
         **({"beat": asdict(sort_by_beat(recording, forecasts))} if beat else {}),
         "misses": forecasts.misses(),
     }
@@ -300,6 +315,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeat", action="store_true", help="backfill each bf_interval")
     parser.add_argument("--slurm", default="", metavar="VERSION", help="whose rules plan")
     options = parser.parse_args(arguments)
+    if options.slurm and parse_version(options.slurm) is None:
+        parser.error(f"--slurm {options.slurm}: not a version of Slurm, such as 24.11.5")
+    warn_if_compiling()
     for path in options.files:
         figures = report(path, beat=options.beat, repeat=options.repeat, slurm=options.slurm)
         misses = figures.pop("misses")
