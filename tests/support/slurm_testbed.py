@@ -28,6 +28,7 @@ _LEAST_WAIT_S = PATIENCE_S  # a busy host is slow in real time, however fast the
 _POLL_S = 0.05
 # A command that got no credential has asked slurmctld for nothing.
 _NO_CREDENTIAL = "Munge encode failed"
+_STUCK_STEP = "Kill task failed"
 OF_ONE_JOB = {"SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_SLUID"}
 """Variables that a job has from some release on, and no two jobs alike."""
 # Values may hold blanks, keys never do: a key begins a line or follows a blank.
@@ -217,8 +218,13 @@ class Testbed:
         """Cancel every job until the nodes are free.
 
         Again at each look: a link that just ends may submit its cancelled successor once more.
+        Where a step outlived SIGKILL for UnkillableStepTimeout, slurmd drained the node, and the
+        next test would wait for it in vain.
         """
         self.wait_until(self._cancel_what_is_left, 300, "an empty queue")
+        drained = self.run(["sinfo", "-h", "-N", "-o", "%N %E"]).stdout.splitlines()
+        for node in {line.split()[0] for line in drained if _STUCK_STEP in line}:
+            self.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
 
     def _cancel_what_is_left(self) -> bool:
         for state in ("PENDING", "SUSPENDED", "RUNNING"):
@@ -245,8 +251,9 @@ class Testbed:
         deadline = time.monotonic() + timeout_s
         while not predicate():
             if time.monotonic() > deadline:
-                queue = self.run(["squeue", "-t", "all"], check=False).stdout
-                raise TestbedFailure(f"not within {timeout_s:.0f} s: {what or predicate}\n{queue}")
+                words = "squeue -t all; sinfo -N -o '%N %T %E'"
+                shown = self.run(["sh", "-c", words], check=False).stdout
+                raise TestbedFailure(f"not within {timeout_s:.0f} s: {what or predicate}\n{shown}")
             time.sleep(_POLL_S)
 
     def _testbed(self, *words: str, timeout_s: float = 90.0) -> str:

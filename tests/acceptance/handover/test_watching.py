@@ -110,8 +110,9 @@ def known(scene: Scene, *names: str) -> bool:
 
 
 def _freed(shown: dict[str, Any]) -> bool:
-    states = [(link["state"], link["position"]) for link in shown["links"]]
-    return ("pending", "free") in states
+    first, *others = shown["links"]
+    states = [(link["state"], link["position"]) for link in others]
+    return first["state"] == "running" and ("pending", "free") in states
 
 
 def root(scene: Scene, *words: str) -> str:

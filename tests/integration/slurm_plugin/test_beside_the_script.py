@@ -13,7 +13,10 @@ from tests.support.patient import wait_until
 from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
-WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
+WAITS = (
+    "#!/bin/sh\ntrap '' TERM USR1\n: >$HOME/traps\n"
+    "until [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
+)
 
 
 def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
@@ -23,14 +26,15 @@ def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
 
 def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: MakeChain) -> None:
     link = chain(WAITS, beat_s=1)
+    began = int(time.time())
     process = link.start(1)
     wait_until(lambda: link.says("beat/1") is not None)
     first = int(link.says("beat/1") or "")
-    assert abs(first - time.time()) < 10
+    assert began <= first <= time.time()
     wait_until(lambda: int(link.says("beat/1") or "") > first)
     finish(link, process)
     last = link.says("beat/1")
-    time.sleep(1.5)
+    time.sleep(1.5)  # what must not come cannot be waited for; a late machine hides a beat at most
     assert link.says("beat/1") == last
 
 
@@ -39,9 +43,8 @@ def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: MakeChain,
     link = chain(WAITS, beat_s=1)
     link.slurm.job_is(101, "RUNNING")
     process = link.start(1)
-    wait_until(lambda: (link.slurm.root / "tmp").exists() and link.says("beat/1") is not None)
-    wait_until(lambda: any((link.slurm.root / "tmp").glob("mirage.*/slurm_script")))
-    time.sleep(0.2)
+    wait_until(lambda: link.says("beat/1") is not None)
+    wait_until((link.slurm.root / "home" / "traps").exists)
     link.signal(process, name)
     warned = int(time.time())
     wait_until(lambda: int(link.says("beat/1") or "") > warned)

@@ -116,7 +116,7 @@ def test_a_chain_is_asked_for_by_option_environment_or_script(slurm: FakeSlurm) 
     ]
     for words, env, stdin in asked:
         assert slurm.sbatch(*words, env=env, stdin=stdin).returncode == 0
-    for call in slurm.calls():
+    for call, _ in zip(slurm.calls(), asked, strict=True):
         assert b"\nmirage_links='4'\n" in call.script
         assert "MIRAGE_CHAIN" not in call.env
         assert not [word for word in call.argv if word.startswith("--mirage")]

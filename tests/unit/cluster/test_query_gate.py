@@ -1,7 +1,7 @@
 """One query at a time, alike ones shared, and pauses for a daemon in trouble."""
 
+import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mirage.cluster.query_gate import Backoff, BackoffSettings, QueryGate
 from mirage.errors import ClusterRefused, ClusterUnavailable
+from tests.support.patient import wait_until
 
 PATIENCE = BackoffSettings(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)
 
@@ -137,6 +138,13 @@ class Gate:
         return self.runs
 
 
+def _count_waiting() -> int:
+    """Count the threads that wait in `ask` for another's answer."""
+    waiting = Future.result.__code__
+    callers = [f.f_back for f in sys._current_frames().values()]
+    return sum(f is not None and f.f_code is waiting for f in callers)
+
+
 def _ask_while_under_way(
     lane: QueryGate, gate: Gate, query: Callable[[], int]
 ) -> list[Future[int]]:
@@ -152,7 +160,7 @@ def _ask_while_under_way(
         assert gate.entered.acquire(timeout=10)
         others = [pool.submit(ask_too) for _ in range(7)]
         ready.wait(timeout=10)
-        time.sleep(0.2)  # from the barrier into `ask`
+        wait_until(lambda: _count_waiting() == 7)
         gate.go.set()
         return [first, *others]
 

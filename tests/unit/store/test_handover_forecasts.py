@@ -1,9 +1,11 @@
 """Forecasts and their errors."""
 
 import pytest
+from sqlalchemy import func, select
 
 from mirage.domain.decision import Forecast
 from mirage.store.database.engine import Store
+from mirage.store.database.tables import forecasts
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 from tests.support.chains import make_chain
@@ -28,7 +30,9 @@ def test_newest_forecast_of_a_source_stands(store: Store, cluster_id: int) -> No
     with store.begin() as tx:
         handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=100, p50_s=60.0))
         handover_forecasts.record_forecast(tx, cluster_id, newest)
-        assert handover_forecasts.list_link_forecasts(tx, CHAIN.chain_id, 2) == [newest]
+        found = handover_forecasts.find_newest_forecasts(tx, [CHAIN.chain_id])
+        assert found == {(CHAIN.chain_id, 2): newest}
+        assert tx.scalar(select(func.count()).select_from(forecasts)) == 1
 
 
 def test_error_is_signed_and_of_the_forecast_in_force(store: Store, cluster_id: int) -> None:
