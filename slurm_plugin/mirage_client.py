@@ -9,11 +9,11 @@ LIMIT_S = 2.0
 PATH = "/api/v1/chains"
 
 
-class Refused(Unreachable):
+class ServiceRefused(Unreachable):
     """The service refuses the request, and would refuse it again."""
 
 
-class Misread(Refused):
+class Misread(ServiceRefused):
     """The service takes none of the request for valid (422)."""
 
 
@@ -74,7 +74,7 @@ def _read_answer(stream, whole):
 def _check_answer(answer):
     code = _parse_code(answer)
     if not 200 <= code < 300:
-        refusal = Refused if code in REFUSALS else Unreachable
+        refusal = ServiceRefused if code in REFUSALS else Unreachable
         refusal = Misread if code == 422 else refusal
         raise refusal("%d%s" % (code, _parse_detail(answer)))
 

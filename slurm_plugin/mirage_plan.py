@@ -75,7 +75,7 @@ def _register_chain(link, environ):
 
     try:
         mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
-    except mirage_client.Refused as error:
+    except mirage_client.ServiceRefused as error:
         said = "the service refuses to register the chain: %s" % (error,)
     except Exception:
         return  # nobody there: at the next turn, or by the next link

@@ -25,7 +25,7 @@ from mirage.features.observation.queue_view import get_partition_number
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
-Rows = dict[str, TableColumn]
+Columns = dict[str, TableColumn]
 """The columns of one episode, without the axis of episodes."""
 
 
@@ -42,7 +42,7 @@ class EpisodeBuilder:
     def build_table(self, start_points: Iterable[int], about: TableMetadata) -> EpisodeTable:
         """Build the episodes of these start points. They ascend, and none lies before the last
         one of an earlier call."""
-        found: list[Rows] = []
+        found: list[Columns] = []
         left_out = 0
         for point in start_points:
             rows = self.build_episode(point)
@@ -55,7 +55,7 @@ class EpisodeBuilder:
         beyond = int((started > self._worlds.trace_end).sum())
         return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
 
-    def build_episode(self, point: int) -> Rows | None:
+    def build_episode(self, point: int) -> Columns | None:
         """Build the episode whose predecessor is submitted at `point`.
 
         None if one of the two jobs never starts, or a lost node cuts the predecessor short.
@@ -102,7 +102,7 @@ class _EpisodeObserver:
         self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
         self._line = np.zeros((3, count), dtype=np.int32)
 
-    def build_rows(self) -> Rows:
+    def build_rows(self) -> Columns:
         world = self._world
         instants = world.start + self._instant_s.astype(np.int64)
         outcome_s = world.compute_outcomes(instants, self._past.follow_world, self._observe_instant)
@@ -175,7 +175,7 @@ _ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_
 
 
 def _assemble_columns(
-    found: Sequence[Rows], instant_s: NDArray[np.int32]
+    found: Sequence[Columns], instant_s: NDArray[np.int32]
 ) -> dict[str, TableColumn]:
     """Assemble the columns of a table from the rows of its episodes."""
     count, width = len(instant_s), len(spec.NAMES)

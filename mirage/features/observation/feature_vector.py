@@ -77,20 +77,9 @@ def observe_simulator(
     return build_observation(view, link, memory, *_compute_plans(simulator, view, link, memory))
 
 
-def observe_snapshot(
-    snapshot: Snapshot, params: Params, link: HandoverInput, memory: RunningStats
-) -> Observation:
-    """Return the observation of a live cluster: float32[F].
-
-    A simulator built from the snapshot computes the plans. Raises InputError if the cluster file
-    and the queue contradict each other.
-    """
-    return SnapshotObserver(snapshot, params, memory).observe_link(link)
-
-
 class SnapshotObserver:
     """Observes a live cluster at one instant for many links. Work that all links share is done
-    once."""
+    once; a simulator built from the snapshot computes the plans."""
 
     def __init__(self, snapshot: Snapshot, params: Params, memory: RunningStats) -> None:
         """Raises InputError if the cluster file and the queue contradict each other."""

@@ -362,7 +362,6 @@ PLANNED: Final = 47
 HOPELESS_STAMP: Final = 48
 HOPELESS: Final = 49
 """No job of the form with so many nodes, or more, can have a plan in this pass."""
-END_OF_SCRATCH: Final = 50
 SCRATCH_HEADER: Final = 52
 
 FRACTION_BITS: Final = 24

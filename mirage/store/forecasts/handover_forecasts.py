@@ -88,13 +88,6 @@ def list_errors(
     return [float(e) for e in rows][::-1]
 
 
-def list_link_forecasts(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
-    """List each source's forecast for the link, newest first."""
-    query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
-    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
-    return [_build_forecast(r) for r in rows.mappings()]
-
-
 def find_newest_forecasts(
     tx: Transaction, chain_ids: Collection[ChainId]
 ) -> dict[tuple[ChainId, int], ForecastRow]:
