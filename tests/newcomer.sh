@@ -15,7 +15,7 @@ git ls-files -z --cached --others --exclude-standard --deduplicate | tar --creat
     --warning=no-failed-read | tar --extract --directory "$folder"
 chown --recursive 65534:65534 "$folder" 2>/dev/null || true
 cd "$folder"
-export HOME=$folder
+export HOME=$folder MIRAGE_TESTS_BARE=1 # as if Debian's packages were not there
 echo "a new environment, pip install -e '.[test]':"
 time "${as_user[@]}" bash -c "${PYTHON:-python3} -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check -e '.[test]'"
 echo "pytest:"
