@@ -94,11 +94,11 @@ def read_raw_config(
     is not TOML."""
     data, lines = ({}, {}) if path is None else _read_file(path)
     set_by = {}
-    for variable, knob in index_by_variable(settings).items():
+    for variable, spec in index_by_variable(settings).items():
         # An empty variable counts as not set, as in a shell.
         if text := environ.get(variable, ""):
-            _put_value(data, knob.key, _parse_value(knob, text))
-            set_by[knob.key] = variable
+            _put_value(data, spec.key, _parse_value(spec, text))
+            set_by[spec.key] = variable
     return RawConfig(path=path, data=data, lines=lines, variables=set_by)
 
 
@@ -214,15 +214,15 @@ def _put_value(data: dict[str, Any], key: str, value: object) -> None:
         inner[name] = value
 
 
-def _parse_value(knob: SettingSpec, text: str) -> object:
+def _parse_value(spec: SettingSpec, text: str) -> object:
     """Parse a variable's text as TOML: numbers, booleans and lists. A list may also be words
     with commas between them."""
-    if knob.kind in {"string", "path"}:
+    if spec.kind in {"string", "path"}:
         return text
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        return [part.strip() for part in text.split(",")] if knob.kind == "list" else text
+        return [part.strip() for part in text.split(",")] if spec.kind == "list" else text
 
 
 def _build_fault(
@@ -234,9 +234,9 @@ def _build_fault(
     keys = [str(key) for key in detail["loc"]]
     name = ".".join(keys)
     outward = [".".join(keys[:end]) for end in range(len(keys), 0, -1)]
-    knob = next((known[key] for key in outward if key in known), None)
+    spec = next((known[key] for key in outward if key in known), None)
     line = next((given.lines[key] for key in outward if key in given.lines), None)
-    variable = None if knob is None else given.variables.get(knob.key)
+    variable = None if spec is None else given.variables.get(spec.key)
     if detail["type"] == "extra_forbidden":
         nearest = _suggest_key(name, [*known, *of])
         return ConfigFault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)
@@ -249,15 +249,15 @@ def _build_fault(
     return ConfigFault(
         key=name,
         said=said,
-        value=_mask_secret(knob, value),
-        allowed="" if knob is None else knob.allowed,
+        value=_mask_secret(spec, value),
+        allowed="" if spec is None else spec.allowed,
         line=None if variable else line,
         variable=variable,
     )
 
 
-def _mask_secret(knob: SettingSpec | None, value: object) -> object:
-    return value if knob is None else knob.mask_value(value)
+def _mask_secret(spec: SettingSpec | None, value: object) -> object:
+    return value if spec is None else spec.mask_value(value)
 
 
 def _suggest_key(name: str, known: list[str]) -> str | None:

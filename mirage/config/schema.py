@@ -76,12 +76,12 @@ def collect_specs(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
     found = list(_build_specs(settings, plain, ""))
     for name, section in collect_tables(settings).items():
         found += _build_specs(section, section.model_fields, f"{name}.")
-    return {knob.key: knob for knob in found}
+    return {spec.key: spec for spec in found}
 
 
 def index_by_variable(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
     """Return the settings by the environment variable that sets each."""
-    return {knob.variable: knob for knob in collect_specs(settings).values()}
+    return {spec.variable: spec for spec in collect_specs(settings).values()}
 
 
 def _mask_password(value: object) -> object:

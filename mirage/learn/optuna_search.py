@@ -9,7 +9,7 @@ from mirage.traces.calibration.search_space import SearchSetting, SearchTrial
 
 
 def search_knobs(
-    knobs: Sequence[SearchSetting],
+    settings: Sequence[SearchSetting],
     score: Callable[[Mapping[str, int]], float],
     *,
     trials: int,
@@ -24,11 +24,11 @@ def search_knobs(
     optuna = _import_optuna()
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in knobs})
+    study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in settings})
     done: list[SearchTrial] = []
 
     def run_trial(trial: Any) -> float:
-        values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in knobs}
+        values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in settings}
         done.append(SearchTrial(values=values, score=score(values)))
         return done[-1].score
 

@@ -138,11 +138,11 @@ def _find_key_faults(
     try:
         look(settings)
     except InputError as error:
-        knob = collect_specs(Settings).get(key)
+        spec = collect_specs(Settings).get(key)
         yield ConfigFault(
             key=key,
             said=error.to_one_line() if isinstance(error, ConfigError) else str(error),
-            value=None if knob is None else knob.mask_value(_get_json_value(settings, key)),
+            value=None if spec is None else spec.mask_value(_get_json_value(settings, key)),
             line=given.lines.get(key),
             variable=given.variables.get(key),
         )
@@ -191,8 +191,8 @@ SettingRow = tuple[str, Any, str]
 
 
 def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
-    for key, knob in collect_specs(Settings).items():
-        value = knob.mask_value(_get_json_value(settings, key))
+    for key, spec in collect_specs(Settings).items():
+        value = spec.mask_value(_get_json_value(settings, key))
         if key == _URL:
             value = mask_url(settings.database_url)
         yield key, value, given.find_origin(key)
@@ -229,27 +229,27 @@ def render_reference() -> str:
     """Render docs/reference/configuration.md: each key with its type, unit, default and
     docstring."""
     known = collect_specs(Settings).values()
-    plain = [knob for knob in known if "." not in knob.key]
+    plain = [spec for spec in known if "." not in spec.key]
     parts = [_HEAD, "\n## Before the first table\n\n", _render_table(plain)]
     for name, section in collect_tables(Settings).items():
         said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
-        inside = [knob for knob in known if knob.key.startswith(f"{name}.")]
+        inside = [spec for spec in known if spec.key.startswith(f"{name}.")]
         parts += [f"\n## [{name}]\n\n{said}", _render_table(inside)]
     return "".join(parts)
 
 
 def _render_table(given: Iterable[SettingSpec]) -> str:
-    return _COLUMNS + "".join(_render_row(knob) for knob in given)
+    return _COLUMNS + "".join(_render_row(spec) for spec in given)
 
 
-def _render_row(knob: SettingSpec) -> str:
+def _render_row(spec: SettingSpec) -> str:
     cells = (
-        f"`{knob.key.rpartition('.')[2]}`",
-        knob.kind,
-        knob.unit,
-        "unset" if knob.default is None else f"`{json.dumps(knob.default, default=str)}`",
-        knob.allowed.replace("|", "\\|"),
-        f"`{knob.variable}`",
-        knob.meaning,
+        f"`{spec.key.rpartition('.')[2]}`",
+        spec.kind,
+        spec.unit,
+        "unset" if spec.default is None else f"`{json.dumps(spec.default, default=str)}`",
+        spec.allowed.replace("|", "\\|"),
+        f"`{spec.variable}`",
+        spec.meaning,
     )
     return f"| {' | '.join(cells)} |\n"

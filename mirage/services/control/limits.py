@@ -97,7 +97,7 @@ def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
     return max(0, end - begin) / HOUR_S * successor.nodes
 
 
-def find_excess_error(errors_s: Sequence[float], limits: Limits) -> float | None:
+def find_excessive_error(errors_s: Sequence[float], limits: Limits) -> float | None:
     """Return the mean absolute error of the last forecasts, in seconds, if it is too large to act.
 
     Returns None if the error is small enough, or if there are fewer than `demote_after` forecasts.

@@ -21,7 +21,7 @@ from mirage.ports import Cluster, NextLink
 from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
 from mirage.services.chains.link_sync import list_unread_chains
 from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
-from mirage.services.control.limits import find_excess_error
+from mirage.services.control.limits import find_excessive_error
 from mirage.services.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
 from mirage.services.provision.chain_price import price_handovers
 from mirage.services.provision.decision_context import DecisionContext, Rules, resolve_policy
@@ -62,14 +62,14 @@ def provision_handovers(
             if handover.chain.chain_id not in unread
         ]
         before = {one.chain.chain_id: one.chain for one in open_ones}
-        desk = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
-        open_ones = price_handovers(tx, open_ones, desk.read_job_waits)
-        made = list(_decide_handovers(tx, cluster_id, desk, open_ones))
+        context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
+        open_ones = price_handovers(tx, open_ones, context.read_job_waits)
+        made = list(_decide_handovers(tx, cluster_id, context, open_ones))
     with store.begin() as tx:
         for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
             if chain != before[chain.chain_id]:
                 chains.save_price(tx, cluster_id, chain)
-        planned = list(_record_decisions(tx, cluster_id, made, desk.foregone))
+        planned = list(_record_decisions(tx, cluster_id, made, context.foregone))
     for move in planned:
         tell = partial(_send_move, cluster, rules, snapshot)
         if not _execute_move(store, cluster, cluster_id, move, tell):
@@ -91,7 +91,7 @@ def demote_on_errors(tx: Transaction, cluster_id: int, now: int, rules: Rules) -
     errors = handover_forecasts.list_errors(
         tx, cluster_id, limits.demote_after, _get_forecast_source(rules), since=since
     )
-    wrong = find_excess_error(errors, limits)
+    wrong = find_excessive_error(errors, limits)
     if wrong is None:
         return
     for partition in acting:
@@ -113,27 +113,27 @@ def _get_forecast_source(rules: Rules) -> str:
 
 
 def _decide_handovers(
-    tx: Transaction, cluster_id: int, desk: DecisionContext, open_ones: Sequence[OpenHandover]
+    tx: Transaction, cluster_id: int, context: DecisionContext, open_ones: Sequence[OpenHandover]
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = clusters.list_modes(tx, cluster_id)
     for handover in open_ones:
         mode = clusters.resolve_mode(modes, handover.standby.partition)
-        undone = None if mode is Mode.ACT else desk.decide_retreat(handover)
+        undone = None if mode is Mode.ACT else context.decide_retreat(handover)
         if undone is not None:
-            yield handover, desk.build_record(handover, undone, Mode.ACT)
+            yield handover, context.build_record(handover, undone, Mode.ACT)
             continue
         if handover.chain.state is not ChainState.ACTIVE:
             continue
-        left = desk.decide_out_of_reach(handover) if mode is Mode.ACT else None
+        left = context.decide_out_of_reach(handover) if mode is Mode.ACT else None
         acts = mode is Mode.ACT
         decision = (
-            None if mode is Mode.OBSERVE else left or desk.decide_handover(handover, acts=acts)
+            None if mode is Mode.OBSERVE else left or context.decide_handover(handover, acts=acts)
         )
         if decision is None:
             continue
-        new = desk.build_record(handover, decision, mode)
+        new = context.build_record(handover, decision, mode)
         if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
-            desk.foregone.record_free_now(handover, handover_outcomes.MIRAGE, new.at)
+            context.foregone.record_free_now(handover, handover_outcomes.MIRAGE, new.at)
         yield handover, new
 
 

@@ -42,7 +42,7 @@ _GOOD = 20
 _MARGIN = 0.02
 """A score that is lower than the best by no more than this counts as equally good."""
 _SWEEP = 7
-"""The number of values of each knob, over its range, at which the score is computed."""
+"""The number of values of each setting, over its range, at which the score is computed."""
 _LEAST_DAYS = 14
 _UNSCORED = -10.0
 
@@ -52,7 +52,7 @@ class Search(Protocol):
 
     def __call__(
         self,
-        knobs: Sequence[SearchSetting],
+        settings: Sequence[SearchSetting],
         score: Score,
         *,
         trials: int,
@@ -158,8 +158,8 @@ def calibrate_params(
         plan=plan,
         seen=seen,
         fitted=tuple(
-            _build_fitted_setting(knob, params, trials, bench.score_values)
-            for knob in list_search_settings(params)
+            _build_fitted_setting(setting, params, trials, bench.score_values)
+            for setting in list_search_settings(params)
         ),
         recipe=recipe,
         inner=inner,
@@ -296,7 +296,7 @@ class _Bench:
         return self.score_values(values, self.early)
 
     def _get_starts(self, values: Mapping[str, int]) -> Ints:
-        key = tuple(values[knob.name] for knob in SEARCH_SETTINGS)
+        key = tuple(values[setting.name] for setting in SEARCH_SETTINGS)
         if key not in self._known:
             self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
         self._runs += 1
@@ -347,21 +347,21 @@ def _compute_middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
 
 
 def _build_fitted_setting(
-    knob: SearchSetting, params: Params, trials: Sequence[SearchTrial], score: Score
+    setting: SearchSetting, params: Params, trials: Sequence[SearchTrial], score: Score
 ) -> FittedSetting:
     values = get_search_values(params)
     reached = score(values)
     swept = {
-        round(at): score({**values, knob.name: round(at)})
-        for at in np.geomspace(knob.low, knob.high, _SWEEP)
+        round(at): score({**values, setting.name: round(at)})
+        for at in np.geomspace(setting.low, setting.high, _SWEEP)
     }
     good = [at for at, found in swept.items() if found >= reached - _MARGIN]
-    good += [t.values[knob.name] for t in trials if t.score >= reached - _MARGIN]
+    good += [t.values[setting.name] for t in trials if t.score >= reached - _MARGIN]
     return FittedSetting(
-        name=knob.name,
-        value=values[knob.name],
-        low=min(good, default=values[knob.name]),
-        high=max(good, default=values[knob.name]),
+        name=setting.name,
+        value=values[setting.name],
+        low=min(good, default=values[setting.name]),
+        high=max(good, default=values[setting.name]),
         drop=max(0.0, reached - min(swept.values())),
     )
 

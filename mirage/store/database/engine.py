@@ -95,7 +95,7 @@ class Store:
                 f"{where} has schema {found}, this program needs {SCHEMA}: run `mirage db upgrade`"
             )
         if found > SCHEMA:
-            raise build_newer_error(where, found)
+            raise build_newer_schema_error(where, found)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -111,7 +111,7 @@ def run_before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> No
         last.append(act)
 
 
-def build_newer_error(where: str, found: str) -> SchemaMismatch:
+def build_newer_schema_error(where: str, found: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"{where} has schema {found}, newer than {SCHEMA}, the newest this program knows: "
         "use the Mirage that upgraded it, or a later one"

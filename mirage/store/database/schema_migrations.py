@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from mirage.errors import StoreUnavailable
 from mirage.store.database import notice_tables, read_model_tables  # noqa: F401 - metadata has their tables too
 from mirage.store.database.engine import (
-    build_newer_error,
+    build_newer_schema_error,
     build_unavailable_error,
     describe_database,
     make_engine,
@@ -65,7 +65,7 @@ def _open_migration(url: str, migrations_dir: Path) -> Iterator[Config]:
 def _refuse_newer_schema(connection: Connection, where: str) -> None:
     found = read_schema_version(connection)
     if found is not None and found > SCHEMA:
-        raise build_newer_error(where, found)
+        raise build_newer_schema_error(where, found)
 
 
 def _build_config(migrations_dir: Path) -> Config:

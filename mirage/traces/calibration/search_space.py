@@ -44,21 +44,24 @@ faults."""
 
 def list_search_settings(params: Params) -> tuple[SearchSetting, ...]:
     """List the settings to search, except those of a scheduler that is off."""
-    return tuple(knob for knob in SEARCH_SETTINGS if getattr(params, knob.field) != OFF)
+    return tuple(setting for setting in SEARCH_SETTINGS if getattr(params, setting.field) != OFF)
 
 
 def get_search_values(params: Params) -> dict[str, int]:
     """Return the numbers of `params` by name. Weights are scaled so that the age weight is
     AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
-    values = {knob.name: knob.low for knob in SEARCH_SETTINGS}
-    values |= {knob.name: int(getattr(params, knob.field)) for knob in list_search_settings(params)}
+    values = {setting.name: setting.low for setting in SEARCH_SETTINGS}
+    values |= {
+        setting.name: int(getattr(params, setting.field))
+        for setting in list_search_settings(params)
+    }
     return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
 
 
 def apply_search_values(params: Params, values: Mapping[str, int]) -> Params:
     """Return `params` with these numbers. A scheduler that is off stays off."""
     fields: dict[str, Any] = {
-        knob.field: values[knob.name] for knob in list_search_settings(params)
+        setting.field: values[setting.name] for setting in list_search_settings(params)
     }
     return replace(params, priority_weight_age=AGE_WEIGHT, **fields)
