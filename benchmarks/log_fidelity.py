@@ -118,7 +118,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     by_class(taken, start, every)
 
     plan = CalibrationPlan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
-    found = calibrate_params(taken, site, plan, optuna_search.search_knobs)
+    found = calibrate_params(taken, site, plan, optuna_search.search_settings)
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])

@@ -8,7 +8,7 @@ from mirage.errors import InputError
 from mirage.traces.calibration.search_space import SearchSetting, SearchTrial
 
 
-def search_knobs(
+def search_settings(
     settings: Sequence[SearchSetting],
     score: Callable[[Mapping[str, int]], float],
     *,

@@ -12,7 +12,7 @@ TRIED: tuple[SlurmVersion, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
 dates."""
 
 # What follows the number is a packager's or a site's own: `-4+deb13u1`, `.custom`, a name.
-_VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?(?=$|[\s.+~_-])", re.ASCII)
+_VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+)|(?=$|[\s.+~_-]))", re.ASCII)
 _SAFE: tuple[SlurmVersion, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """The first release of each series with the fixes of 2 September 2026. Later series have them from
 the start."""
@@ -25,8 +25,9 @@ _CVE = (
 
 
 def parse_version(told: str) -> SlurmVersion | None:
-    """Parse the version in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text."""
-    found = _VERSION.search(told)
+    """Parse the version in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text,
+    and for text with control characters."""
+    found = _VERSION.search(told) if told.isprintable() else None
     return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 

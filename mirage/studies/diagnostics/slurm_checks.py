@@ -9,6 +9,7 @@ from mirage.cluster.cli.permission_probe import is_operator, probe_permissions
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
 from mirage.services.access.slurm_permissions import compute_reach
+from mirage.sim.slurm_release import find_release
 from mirage.slurm.text import releases
 from mirage.studies.diagnostics.finding import Finding, Severity
 
@@ -118,14 +119,15 @@ def check_release(told: str, *, operator: bool | None) -> list[Finding]:
 
 
 def describe_other_version(settings: Settings, version: str) -> str:
-    """Describe how this version differs from slurmctld's; empty if both are of one series or
-    slurmctld does not answer."""
+    """Describe how the cluster file's version differs from slurmctld's. Empty if both are of one
+    series, or if slurmctld's is not known."""
     cluster = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
     try:
         told = cluster.fetch_site_config().version
     except MirageError:
         return ""  # the check of Slurm itself says so
-    if _parse_series(version) == _parse_series(told):
+    planned = version or str(find_release(version))
+    if _parse_series(told) in {(), _parse_series(planned)}:
         return ""
     return (
         f"slurmctld says {told}, and so its plans may differ from the simulator's. "

@@ -81,7 +81,9 @@ class ClusterFitting:
 
         Raises InputError where Optuna is not installed.
         """
-        return calibrate_params(self.taken, self.start, self.plan, optuna_search.search_knobs, told)
+        return calibrate_params(
+            self.taken, self.start, self.plan, optuna_search.search_settings, told
+        )
 
 
 def write_fitted_file(out: Path, found: Calibration, trace: Path) -> None:

@@ -159,8 +159,8 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
         end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
         suspect=logged.suspect,
     )
-    found = calibrated(taken, start, plan, optuna_search.search_knobs)
-    other = calibrated(replace(taken, logged=changed), start, plan, optuna_search.search_knobs)
+    found = calibrated(taken, start, plan, optuna_search.search_settings)
+    other = calibrated(replace(taken, logged=changed), start, plan, optuna_search.search_settings)
     assert (other.params, other.seen, other.inner) == (found.params, found.seen, found.inner)
     assert other.held_out != found.held_out
 
@@ -201,7 +201,7 @@ def test_jobs_that_were_cancelled_run_where_the_log_is_nearer_to_that(
     taken = given_up(truth, missing, runs=runs)
     start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=not runs)
     found = calibrated(
-        taken, start, replace(build_default_plan(taken), trials=8), optuna_search.search_knobs
+        taken, start, replace(build_default_plan(taken), trials=8), optuna_search.search_settings
     )
     assert sum(job.cancel_at is not None for job in taken.workload.jobs) > 100
     assert found.params.cancelled_jobs_run is runs
@@ -277,7 +277,7 @@ def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixt
         raise InputError("no such thing")
 
     with pytest.raises(InputError, match="no such thing"):
-        optuna_search.search_knobs(
+        optuna_search.search_settings(
             SEARCH_SETTINGS, score, trials=8, seed=1, first=get_search_values(TRUTH)
         )
     assert capfd.readouterr().err == ""

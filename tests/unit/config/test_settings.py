@@ -91,7 +91,7 @@ def given(table: str, key: str, value: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("table", "key", "good", "bad"), BOUNDS)
-def test_each_knob_has_its_bounds(table: str, key: str, good: object, bad: object) -> None:
+def test_each_setting_has_its_bounds(table: str, key: str, good: object, bad: object) -> None:
     Settings.model_validate(given(table, key, good))
     with pytest.raises(ValidationError) as caught:
         Settings.model_validate(given(table, key, bad))
@@ -237,7 +237,7 @@ def test_no_variable_stands_for_two_keys() -> None:
 
 
 def test_every_key_is_explained() -> None:
-    assert [knob.key for knob in collect_specs(Settings).values() if not knob.meaning] == []
+    assert [spec.key for spec in collect_specs(Settings).values() if not spec.meaning] == []
 
 
 def test_the_reference_is_current() -> None:

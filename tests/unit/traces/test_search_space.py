@@ -17,9 +17,11 @@ def test_numbers_are_taken_over() -> None:
     assert list_search_settings(Params()) == SEARCH_SETTINGS
 
 
-def test_a_scheduler_that_is_off_stays_off_and_has_no_knob() -> None:
+def test_a_scheduler_that_is_off_stays_off_and_has_no_setting() -> None:
     params = replace(Params(), bf_interval_s=OFF)
     values = get_search_values(params)
-    assert all(values[knob.name] > 0 for knob in SEARCH_SETTINGS if "Weight" not in knob.name)
+    assert all(
+        values[setting.name] > 0 for setting in SEARCH_SETTINGS if "Weight" not in setting.name
+    )
     assert apply_search_values(params, values | {"bf_interval": 77}).bf_interval_s == OFF
-    assert "bf_interval" not in [knob.name for knob in list_search_settings(params)]
+    assert "bf_interval" not in [setting.name for setting in list_search_settings(params)]
