@@ -133,9 +133,10 @@ OVERLAPPING = (Partition(), Partition(name="long", nodes=tuple(range(NODES // 2)
 """With these Slurm plans by the names of the nodes."""
 
 
-def named_node_params(**settings: int | str) -> Params:
+def named_node_params(slurm_version: str = "", **settings: int) -> Params:
     """As `whole_node_params`, with two partitions that share nodes."""
-    return replace(whole_node_params(), partitions=OVERLAPPING, **settings)  # type: ignore[arg-type] # ints, and the version
+    params = whole_node_params(**settings)
+    return replace(params, partitions=OVERLAPPING, slurm_version=slurm_version)
 
 
 def shared_params() -> Params:
