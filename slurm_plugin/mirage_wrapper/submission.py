@@ -1,9 +1,10 @@
 """Submit the first link of a chain through the real sbatch, and tell Mirage of it."""
 
 import os
+import re
 
 import mirage_client
-from mirage_wrapper import carrier, invocation, process, registration
+from mirage_wrapper import carrier, eligibility, invocation, process, registration
 from mirage_wrapper.chain import Chain, Unsound, build_first_words
 from mirage_wrapper.settings import ANY_LINKS
 
@@ -19,6 +20,8 @@ def submit_chain(call, settings):
         chain = Chain(call, settings)
     except Unsound:
         return invocation.exec_sbatch(call)
+    if settings.links > 1:
+        eligibility.check_script(chain.script.text)
     carrier.make_directory(chain)
     try:
         child, out = process.start_sbatch(
@@ -37,13 +40,7 @@ def submit_chain(call, settings):
 
         presubmit.submit_later_links(chain, job)
     _register_chain(chain, job)
-    if _is_calling_itself(chain):
-        name = invocation.format_word(chain.script.name)
-        invocation.report(
-            call,
-            "%s calls sbatch on itself: inside a chain that call submits nothing, since Mirage"
-            " submits the next link" % (name,),
-        )
+    _report_habits(chain)
     return call.code
 
 
@@ -107,8 +104,12 @@ def _register_chain(chain, job):
         )
     except Exception as error:
         # A link of mode submit never asks for a plan, and so would not send it.
-        if job is not None and settings.mode != "submit":
-            carrier.save_registration(chain, registration.build_body(chain.id, job, settings))
+        is_sent_later = job is not None and settings.mode != "submit"
+        body = registration.build_body(chain.id, job, settings) if is_sent_later else None
+        is_refused = isinstance(error, mirage_client.ServiceRefused)
+        carrier.save_registration(
+            chain, body, "not registered: %s" % (error,) if is_refused else ""
+        )
         invocation.report(
             chain.call,
             "chain %s is not registered (%s). The chain runs all the same: its links plan by"
@@ -126,16 +127,50 @@ def _describe_rule(settings):
     return "; without a service `quantile` decides, not %s" % (settings.policy,)
 
 
+def _report_habits(chain):
+    """Say what the script does that a chain makes needless, or that finds the next link."""
+    name = invocation.format_word(chain.script.name)
+    if _is_calling_itself(chain):
+        invocation.report(
+            chain.call,
+            "%s calls sbatch on itself: inside a chain that call submits nothing, since Mirage"
+            " submits the next link" % (name,),
+        )
+    if chain.settings.links > 1 and _is_looking_for_its_name(chain):
+        invocation.report(
+            chain.call,
+            "%s looks for jobs of its own name in the queue: it finds the next link too, which"
+            " waits there under the same name" % (name,),
+        )
+
+
 def _is_calling_itself(chain):
     """Does a line of the script name sbatch and, behind it, the script?"""
-    import re
-
     own = rb"\$\{?0\b|\$\{?BASH_SOURCE\b|\b__file__\b|\bargv\[0\]"
     if chain.call.path is not None:
         own += rb"|(?<![\w.-])" + re.escape(os.fsencode(chain.script.name)) + rb"(?![\w.-])"
+    return _has_line(chain, rb"\bsbatch\b.*(?:" + own + rb")")
+
+
+def _is_looking_for_its_name(chain):
+    """Does a line of the script ask squeue for jobs of a name, or for all of its user's jobs?
+
+    A question about one job (`squeue -j $SLURM_JOB_ID`) finds no other.
+    """
+    name = eligibility.find_value("job-name", "J", "SBATCH_JOB_NAME", chain.call)
+    names = [rb"SLURM_JOB_NAME", *([re.escape(os.fsencode(name))] if name else [])]
+    asks_for_more = rb"[\s\"'](?:--name|--me|--user|-[A-Za-z]*[nu])\b"
+    one_job = rb"(?![^|;&]*[\s\"'](?:-[A-Za-z]*j|--jobs?\b))"
+    return _has_line(
+        chain, rb"\bsqueue\b%s(?:[^|;&]*%s|.*(?:%s))" % (one_job, asks_for_more, rb"|".join(names))
+    )
+
+
+def _has_line(chain, pattern):
+    """Does a line of the script that is no comment match? Continued lines count as one."""
     lines = chain.script.text.replace(b"\\\n", b" ").split(b"\n")
-    calls = re.compile(rb"\bsbatch\b.*(?:" + own + rb")")
-    return any(calls.search(line) for line in lines if not line.lstrip().startswith(b"#"))
+    code = (line for line in lines if not line.lstrip().startswith(b"#"))
+    return any(re.search(pattern, line) for line in code)
 
 
 def _format_length(settings):

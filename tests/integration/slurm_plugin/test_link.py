@@ -319,34 +319,6 @@ def test_begin_knows_a_link_from_a_job_that_it_submitted(make: Callable[..., Lin
     assert b"this job is no link: submit the script with" in done.stderr
 
 
-def test_status_tells_the_links_so_far(make: Callable[..., Link]) -> None:
-    link = make()
-    link.run(1)
-    shown = subprocess.run(
-        [PLUGIN / "mirage-link", "status", link.chain.name],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=link.slurm.environ,
-    )
-    assert shown.stdout == "link 1\tjob 101\texit 0\nlink 2\tjob 102\tstandby\n"
-
-
-def test_a_taken_back_link_is_no_standby(make: Callable[..., Link]) -> None:
-    link = make(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
-    link.run(1)
-    status = [str(PLUGIN / "mirage-link"), "status", link.chain.name]
-    shown = subprocess.run(
-        status, capture_output=True, text=True, env=link.slurm.environ, check=False
-    )
-    assert "link 2\tjob 102\tnot in the queue\n" in shown.stdout
-    (link.slurm.root / "slurm.down").touch()
-    shown = subprocess.run(
-        status, capture_output=True, text=True, env=link.slurm.environ, check=False
-    )
-    assert "link 2\tjob 102\tstandby\n" in shown.stdout, "nobody knows better"
-
-
 def test_a_comment_of_several_lines_hides_no_standby(make: Callable[..., Link]) -> None:
     link = make("--mirage-chain=3", "--comment=exp\nseven", "job.sh")
     link.run(1)

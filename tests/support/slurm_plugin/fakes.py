@@ -80,8 +80,10 @@ if [ -z "$job" ]; then
     while read -r id text; do
         state=PENDING
         [ ! -f {home}/begun.$id ] || state=RUNNING
-        [ ! -f {home}/state.$id ] || read -r state rest <{home}/state.$id
-        [ "${{only:-$state}}" != "$state" ] || printf '%s\n' "$text $id" | tr '\001' '\n'
+        reason=Dependency
+        [ ! -f {home}/state.$id ] || read -r state reason rest <{home}/state.$id
+        case $format in *%T*) shown=" $state $reason" ;; *) shown= ;; esac
+        [ "${{only:-$state}}" != "$state" ] || printf '%s\n' "$text $id$shown" | tr '\001' '\n'
     done <{home}/queue
     exit 0
 fi
