@@ -94,15 +94,15 @@ def test_status_without_an_id_lists_the_chains(make: Callable[..., Link]) -> Non
     assert f"stop\tby {user} with mirage-link stop, on " in run_status(link, link.chain.name)
 
 
-def test_status_names_who_cancelled_the_link_that_ended_the_chain(
+def test_status_names_who_cancelled_a_link(
     make: Callable[..., Link],
 ) -> None:
     link = make()
     link.run(1)
-    (link.chain / "stop").write_text("link 1 was cancelled\n")
-    assert "stop\tlink 1 was cancelled\n" in run_status(link, link.chain.name)
+    (link.chain / "ends" / "1").write_text("cancelled\n")
+    assert "link 1\tjob 101\tcancelled\n" in run_status(link, link.chain.name)
     link.slurm.command("sacct", "#!/bin/sh\necho 'CANCELLED by 0'\n")
-    assert "stop\tlink 1 was cancelled by root\n" in run_status(link, link.chain.name)
+    assert "link 1\tjob 101\tcancelled by root\n" in run_status(link, link.chain.name)
 
 
 def test_a_taken_back_link_is_no_standby(make: Callable[..., Link]) -> None:
