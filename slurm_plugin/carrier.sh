@@ -99,7 +99,7 @@ mirage_job=${SLURM_JOB_ID:-0}
 mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
 mirage_behind= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
-mirage_silent= mirage_signalled= mirage_stands= mirage_answered=
+mirage_silent= mirage_signalled= mirage_stands= mirage_answered= mirage_leads=
 mirage_since=$(date +%s)
 mirage_script_at=$mirage_since
 mirage_read_settings
@@ -139,6 +139,7 @@ if ! mirage_unpack; then
     exit 1
 fi
 mirage_find_launcher
+mirage_find_leader
 mirage_set_streams
 mirage_lookout
 if [ -n "$mirage_reason" ]; then # terminated before it began

@@ -10,11 +10,31 @@ mirage_find_launcher() { # a shell starts background commands with INT and QUIT 
 }
 
 mirage_exec() {
-    case $mirage_launcher in
-    env) exec env --default-signal=INT,QUIT "$@" ;;
-    perl) exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@" ;;
+    [ "$mirage_leads" != setsid ] || set -- setsid "$@"
+    case $mirage_leads,$mirage_launcher in
+    perl,* | *,perl)
+        exec perl -e 'setpgrp if shift eq "perl"; $SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' \
+            "$mirage_leads" "$@"
+        ;;
+    *,env) exec env --default-signal=INT,QUIT "$@" ;;
     *) exec "$@" ;;
     esac
+}
+
+mirage_find_leader() { # by which the script comes to lead a process group, as slurmstepd starts a script: what
+    # it sends its group is not for this shell. bash can do that by itself; dash cannot without a terminal.
+    # Where Slurm knows a job by the group of this shell (proctrack/pgid) the script has to stay in it
+    mirage_leader=
+    if grep -qis '^ *ProctrackType *= *proctrack/pgid' "${SLURM_CONF:-/etc/slurm/slurm.conf}" \
+        /etc/slurm/slurm.conf /run/slurm/conf/slurm.conf; then
+        :
+    elif [ -n "${BASH_VERSION-}" ]; then
+        mirage_leader=shell
+    elif command -v setsid >/dev/null 2>&1; then
+        mirage_leader=setsid
+    elif command -v perl >/dev/null 2>&1; then
+        mirage_leader=perl
+    fi
 }
 
 mirage_unpack() { # by size, since a full disk gives a shorter file
@@ -130,7 +150,10 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
     # shell that no signal interrupts loses none. Handlers first: what is ignored the script would inherit
     # shellcheck disable=SC2086 # names, here and below
     trap : $mirage_signals
+    mirage_leads=$mirage_leader
+    [ "$mirage_leads" != shell ] || set -m
     mirage_run_script "$@" <&9 2>&8 8>&- 9<&- &
+    [ "$mirage_leads" != shell ] || set +m
     # shellcheck disable=SC2086
     trap '' $mirage_signals
     echo "$!" >"$mirage_tmp/child"

@@ -303,6 +303,14 @@ class Link:
             start_new_session=True,
         )
 
+    def signal_job(self, process: subprocess.Popen[bytes], name: str) -> None:
+        """Signal every process of a link's job, as Slurm does that tracks them by their parents."""
+        job = [process.pid]
+        for pid in job:  # grows
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            job += map(int, children.read_text().split()) if children.exists() else []
+        subprocess.run(["kill", "-s", name, "--", *map(str, job)], check=False)
+
     def run(
         self,
         index: int = 1,
