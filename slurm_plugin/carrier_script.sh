@@ -118,8 +118,11 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     esac
     if [ -n "$mirage_reason" ]; then
         mirage_write_end
+        # The next link reads there that the chain has been cancelled.
+        [ "$mirage_reason" != cancelled ] || [ -z "$mirage_usable" ] || [ -n "$mirage_waiting" ] ||
+            [ -e "$mirage_dir/ends/$mirage_index" ] || mirage_take_back
     else
-        rm -f "$mirage_dir/ends/$mirage_index" "$mirage_dir/ran/$mirage_index"
+        mirage_drop "ends/$mirage_index" "ran/$mirage_index"
     fi
     mirage_log "terminated: ${mirage_reason:-still running}"
 }

@@ -4,6 +4,7 @@ import os
 
 from mirage_wrapper import invocation
 
+SUBMITTED = "Submitted batch job "
 
 def start_sbatch(real, words, environ):
     """Start the real sbatch: its process, and what it says on standard output.
@@ -68,14 +69,21 @@ def _pass_output(out):
 
 
 def parse_job_id(said):
-    """The id in `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7`, `7;x`."""
+    """The id in the one line that is sbatch's own answer (carrier_standby.sh, mirage_find_id).
+
+    That is `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7` or `7;x`. None without
+    such a line, and if a banner of the site holds another one: then the queue is asked.
+    """
+    found = set()
     for line in said.decode("ascii", "replace").split("\n"):
-        words = line.replace(";", " ").split()
-        if words[:3] == ["Submitted", "batch", "job"]:
-            words = words[3:]
-        if words and words[0].isdigit():
-            return int(words[0])
-    return None
+        if line.startswith(SUBMITTED):
+            number, on, cluster = line[len(SUBMITTED) :].partition(" on cluster ")
+        else:
+            number, on, cluster = line.partition(";")
+        is_named = bool(cluster) and len(cluster.split()) == 1
+        if number.isdigit() and not number.startswith("0") and (is_named or not on):
+            found.add(int(number))
+    return found.pop() if len(found) == 1 else None
 
 
 def run_silently(real, words, environ):

@@ -31,7 +31,7 @@ def submit_chain(call, settings):
     if call.code != 0:
         carrier.remove_directory(chain)
         return call.code
-    job = process.parse_job_id(said_by_sbatch) or _ask_queue(chain)
+    job = process.parse_job_id(said_by_sbatch) or ask_queue(chain, 1)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 
@@ -59,8 +59,11 @@ def build_first_environment(environ):
     return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
 
 
-def _ask_queue(chain):
-    """The id of a job that was submitted with --quiet, which keeps it back; None if unknown."""
+def ask_queue(chain, link):
+    """The id of the job of a link; None if unknown.
+
+    sbatch keeps the id back under --quiet, and a banner of the site may hide it.
+    """
     import _signal
 
     squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
@@ -86,7 +89,7 @@ def _ask_queue(chain):
     with os.fdopen(out, "rb") as answer:
         shown = answer.read().decode("utf-8", "replace")
     os.waitpid(child, 0)
-    after = shown.rpartition(chain.format_tag(1) + " ")[2].split()
+    after = shown.rpartition(chain.format_tag(link) + " ")[2].split()
     return int(after[0]) if after and after[0].isdigit() else None
 
 

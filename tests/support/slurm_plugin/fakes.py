@@ -78,10 +78,19 @@ JobID:*) # in columns: what `job_in_full` says of each
 esac
 if [ -z "$job" ]; then
     while read -r id text; do
-        state=PENDING
+        state=PENDING end=N/A start=N/A
         [ ! -f {home}/begun.$id ] || state=RUNNING
-        [ ! -f {home}/state.$id ] || read -r state rest <{home}/state.$id
-        [ "${{only:-$state}}" != "$state" ] || printf '%s\n' "$text $id" | tr '\001' '\n'
+        [ ! -f {home}/state.$id ] || read -r state reason end start <{home}/state.$id
+        case $only,$state in
+        all,* | "$state,$state") ;;
+        ,PENDING | ,RUNNING | ,COMPLETING | ,SUSPENDED) ;;
+        *) continue ;;
+        esac
+        case $format in
+        '%k %i %T %e') id="$id $state $end" ;;
+        '%k %i %T %S %e') id="$id $state $start $end" ;;
+        esac
+        printf '%s\n' "$text $id" | tr '\001' '\n'
     done <{home}/queue
     exit 0
 fi
@@ -208,6 +217,11 @@ class FakeSlurm:
         start: int | str = "N/A",
     ) -> None:
         (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
+
+    def has_queued(self, job: int, comment: str) -> None:
+        """Put a job into the queue that no sbatch of a test has submitted."""
+        with (self.root / "queue").open("a") as queue:
+            queue.write(f"{job} {comment}\n")
 
     def job_in_full(
         self,
