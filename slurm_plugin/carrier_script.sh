@@ -153,6 +153,7 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
     # shell that no signal interrupts loses none. Handlers first: what is ignored the script would inherit
     # shellcheck disable=SC2086 # names, here and below
     trap : $mirage_signals
+    mirage_take_values
     mirage_leads=$mirage_leader
     [ "$mirage_leads" != shell ] || set -m
     mirage_run_script "$@" <&9 2>&8 8>&- 9<&- &
@@ -164,6 +165,18 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
     mirage_code=$?
     echo "$mirage_code" >"$mirage_tmp/code"
     exit "$mirage_code"
+}
+
+mirage_take_values() { # what scripts of earlier links have handed on by the environment of a call of sbatch
+    # (mirage_wrapper/state.py), for the script alone
+    mirage_k=1
+    while [ "$mirage_k" -lt "$mirage_index" ]; do
+        mirage_k=$((mirage_k + 1))
+        if [ -f "$mirage_dir/values/$mirage_k" ] && [ -O "$mirage_dir/values/$mirage_k" ]; then
+            # shellcheck source=/dev/null
+            . "$mirage_dir/values/$mirage_k"
+        fi
+    done
 }
 
 mirage_pass_on() { # a signal, to the script
