@@ -137,6 +137,7 @@ mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's
         for mirage_filter in ACCOUNT BATCH FULL HURRY INTERACTIVE NAME PARTITION QOS STATE USER WCKEY; do
             unset "SCANCEL_$mirage_filter"
         done
+        unset MIRAGE_LINK # what the link itself cancels is no word of its script
         SLURM_TIME_FORMAT=%s
         export SLURM_TIME_FORMAT
         mirage_limit "$@"

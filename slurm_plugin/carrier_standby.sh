@@ -165,6 +165,13 @@ mirage_is_lost() { # was the next link cancelled before it began? It is made ane
     mirage_query "$mirage_id"
     [ "$mirage_word" = forgotten ] || mirage_ended "$mirage_word" || return 1 # no answer is no end
     [ "$mirage_word" != COMPLETED ] || return 1 # its guard turned it away
+    if [ "$mirage_word" = CANCELLED ] && mirage_is_scripts_word; then
+        mirage_why="link $mirage_next (job $mirage_id), which the script knew from sbatch, was cancelled as the script ran: no further link is wanted"
+        mirage_put 'done' "$mirage_why"
+        mirage_say "the chain is done: $mirage_why"
+        mirage_take_back
+        return 1
+    fi
     if [ -e "$mirage_dir/lost.$mirage_next" ]; then
         [ "$mirage_word" != CANCELLED ] || mirage_pause_for_lost "$mirage_next"
         return 1
@@ -175,6 +182,14 @@ mirage_is_lost() { # was the next link cancelled before it began? It is made ane
         return 1
     }
     mirage_log "link $mirage_next (job $mirage_id) was cancelled before it began: a new job is submitted for the link"
+}
+
+mirage_is_scripts_word() { # has the script cancelled the next link out of sight of the plugin's scancel, which
+    # else says so? It may have where sbatch told it the job, and it names a scancel that is not that one
+    [ "$(mirage_get "handed.$mirage_next")" = "$mirage_id" ] &&
+        grep -q scancel "$mirage_tmp/slurm_script" 2>/dev/null || return 1
+    ! [ "$(command -v scancel)" -ef "$mirage_plugin/scancel" ] ||
+        grep -q '[^[:space:]]/scancel' "$mirage_tmp/slurm_script"
 }
 
 mirage_is_noted() { # has the next link been submitted?

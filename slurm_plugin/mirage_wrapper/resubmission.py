@@ -6,7 +6,7 @@ such submission would be a job too many, and with a request in the script a chai
 
 import os
 
-from mirage_wrapper import invocation, state
+from mirage_wrapper import carrier, invocation, state
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
 BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
@@ -73,6 +73,7 @@ def submit_inside(call, link, head):
         call.said = invocation.read_directives(block, call.read_words)
     why = OTHER_ARGUMENTS if own else "no chain begins inside a link"
     if own and _is_next_link(call, link):
+        _take_word_back(link)
         job, standing = _find_next_job(link)
         changes = state.find_changes(call) if standing.startswith(NEXT) else {}
         if changes and not any(state.READS_VALUES in text for text in link.read_carriers()):
@@ -80,6 +81,7 @@ def submit_inside(call, link, head):
             changes = {}
         why = state.hand_on(link, changes) if changes else None
         if why is None:
+            _note_handed(link, job)
             return _print_next_job(call, job, standing, changes)
     if call.piped is not None:
         head = invocation.cut_leading_block(call.piped)
@@ -192,6 +194,29 @@ def _print_next_job(call, job, standing, changes):
             line += (";%s" if parsable else " on cluster %s") % (cluster,)
         os.write(1, os.fsencode(line + "\n"))
     return 0
+
+
+def _take_word_back(link):
+    """A script that has cancelled the next link (scancel of this plugin) and submits it once more
+    wants one: this link puts it in place at its end."""
+    if link.read_first_line("done").startswith("link %d cancelled link " % (link.index,)):
+        for name in (os.path.join("jobs", str(link.index + 1)), "done"):
+            try:
+                os.unlink(os.path.join(link.directory, name))
+            except OSError:
+                pass  # then the chain stays done, and the line says so
+
+
+def _note_handed(link, job):
+    """Write down that the script knows the next link's job (carrier_standby.sh, mirage_is_scripts_word)."""
+    name = "handed.%d" % (link.index + 1,)
+    if job and link.read_first_line(name) != job:
+        path = os.path.join(link.directory, name)
+        try:
+            carrier.write_file("%s.new.%d" % (path, os.getpid()), os.fsencode(job) + b"\n")
+            os.rename("%s.new.%d" % (path, os.getpid()), path)
+        except OSError:
+            pass  # a cancelled standby is then made anew once
 
 
 def _find_next_job(link):
