@@ -6,6 +6,7 @@ from mirage_wrapper import invocation
 
 SUBMITTED = "Submitted batch job "
 
+
 def start_sbatch(real, words, environ):
     """Start the real sbatch: its process, and what it says on standard output.
 

@@ -1,4 +1,4 @@
-"""A script that cancels its chain's next link wants no further one; anybody else's scancel is not its word."""
+"""A script that cancels its chain's next link wants no further one; nobody else speaks for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECOND = '[ "$(wc -l <$HOME/steps)" -lt 2 ] || '
 WAYS = {
     "by id": 'scancel "$next"\n',
     "with an option": 'scancel --verbose --ctld "$next"\n',
-    "from a program": "python3 -c 'import os, sys; os.execlp(\"scancel\", \"scancel\", sys.argv[1])' $next\n",
+    "from a program": "python3 -c 'import os, sys; os.execlp(*sys.argv[1:])' scancel scancel $next\n",
     "of all that waits": "scancel --state=PENDING $(cat $MIRAGE_DIR/jobs/$((MIRAGE_LINK + 1)))\n",
     "by its path": "$HOME/../bin/scancel $next\n",
 }
@@ -96,8 +96,6 @@ def test_a_script_that_submits_again_after_its_scancel_has_a_next_link(slurm: Fa
 @pytest.mark.parametrize("words", [[], ["-u", "alice"], ["--signal=USR1", "7"], ["a  b", ""]])
 def test_anywhere_else_it_is_the_real_scancel(slurm: FakeSlurm, words: list[str]) -> None:
     slurm.command("scancel", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n")
-    done = subprocess.run(
-        ["scancel", *words], env=slurm.environ, capture_output=True, check=False
-    )
+    done = subprocess.run(["scancel", *words], env=slurm.environ, capture_output=True, check=False)
     shown = "".join(f"<{word}>" for word in words) or "<>"
     assert (done.returncode, done.stdout.decode(), done.stderr) == (3, shown, b"")

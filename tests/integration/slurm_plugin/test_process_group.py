@@ -1,4 +1,4 @@
-"""A link's script leads a process group, as slurmstepd starts a script: what it sends its group is its own."""
+"""A link's script leads a process group of its own, as slurmstepd starts a script."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ COUNTS = """part=${PART:-1}
 echo "part $part" >>$HOME/parts
 [ "$part" -ge 3 ] || """
 BY_CALL = {
-    "export": "sbatch --parsable --export=ALL,PART=$((part + 1)) -d afterany:$SLURM_JOB_ID job.sh\n",
+    "export": "sbatch --export=ALL,PART=$((part + 1)) -d afterany:$SLURM_JOB_ID job.sh\n",
     "export alone": "sbatch --export=PART=$((part + 1)) job.sh\n",
     "changed": "{ export PART=$((part + 1)); sbatch job.sh; }\n",
     "for one command": 'PART=$((part + 1)) sbatch "$0"\n',
     "named": "{ export PART=$((part + 1)); sbatch --export=PART,HOME job.sh; }\n",
     "from a program": (
-        '/usr/bin/env PART=$((part + 1)) python3 -c \'import os; os.system("sbatch job.sh")\'\n'
+        "/usr/bin/env PART=$((part + 1)) python3 -c 'import os; os.system(\"sbatch job.sh\")'\n"
     ),
     "by a file": "{ printf 'PART=%d\\0' $((part + 1)) >vars; sbatch --export-file=vars job.sh; }\n",
 }
@@ -76,7 +76,8 @@ def test_a_second_step_with_other_values_is_new_work(slurm: FakeSlurm) -> None:
     assert queue.run() == 3
     assert sorted(parts(slurm)) == ["part 1", "part 2", "part 3"]
     assert [is_carrier(call) for call in slurm.calls()] == [True, True, False]
-    assert "link 2 of this chain has other values: submitted as one plain job" in lines(queue.done[0])[2]
+    third = lines(queue.done[0])[2]
+    assert "link 2 of this chain has other values: submitted as one plain job" in third
 
 
 def test_a_variable_that_is_gone_is_gone_in_the_next_link(slurm: FakeSlurm) -> None:

@@ -79,7 +79,7 @@ def test_a_link_waits_for_a_running_one_of_which_no_file_tells(make: Make) -> No
     assert not ready.exists()
     link.slurm.job_is(102, "COMPLETED", start=1000, end=2000)
     (link.slurm.root / "home" / "end").touch()
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert ready.exists()
     assert b"waits for job 102, an earlier link that still runs" in err, err
 

@@ -1,4 +1,4 @@
-"""A chain's directory that takes no file: read-only, or out of inodes, for what runs in a namespace."""
+"""A chain's directory that takes no file, for what runs in a namespace: full, or read-only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 _BIND = 'mount --bind "$D" "$D"\n'
 _READ_ONLY = _BIND + 'mount -o remount,ro,bind "$D"\n'
-_OUT_OF_INODES = """copy=$(mktemp -d) && cp -a "$D/." "$copy" && mount -t tmpfs none "$D" && cp -a "$copy/." "$D"
+_OUT_OF_INODES = """copy=$(mktemp -d) && cp -a "$D/." "$copy"
+mount -t tmpfs none "$D" && cp -a "$copy/." "$D"
 rm -rf "$copy"
 mount -o remount,nr_inodes=$(find "$D" | wc -l) "$D"
 """

@@ -100,7 +100,12 @@ def test_the_id_among_what_plug_ins_print(stdout: str, job_id: int) -> None:
 
 @pytest.mark.parametrize(
     "stdout",
-    ["", "Submitted batch job\n", "sbatch: Job 2 to start at noon\n", "2026\nSubmitted batch job 12\n"],
+    [
+        "",
+        "Submitted batch job\n",
+        "sbatch: Job 2 to start at noon\n",
+        "7\nSubmitted batch job 12\n",
+    ],
 )
 def test_no_id_is_said(stdout: str) -> None:
     with pytest.raises(MalformedText, match="no job id"):
