@@ -16,7 +16,7 @@ SECOND = '[ "$(wc -l <$HOME/steps)" -lt 2 ] || '
 WAYS = {
     "by id": 'scancel "$next"\n',
     "with an option": 'scancel --verbose --ctld "$next"\n',
-    "from a program": "python3 -c 'import os, sys; os.execlp(*sys.argv[1:])' scancel scancel $next\n",
+    "from a program": "python3 -c 'import os, sys; os.execlp(*sys.argv[1:])' scancel . $next\n",
     "of all that waits": "scancel --state=PENDING $(cat $MIRAGE_DIR/jobs/$((MIRAGE_LINK + 1)))\n",
     "by its path": "$HOME/../bin/scancel $next\n",
 }
