@@ -8,7 +8,6 @@ from mirage_wrapper import carrier, eligibility, invocation, process, registrati
 from mirage_wrapper.chain import Chain, Unsound, build_first_words
 from mirage_wrapper.settings import ANY_LINKS
 
-ASK_S = 0.5
 # What asks for a chain, asks once; and a name of another chain's link is none of this one.
 NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
 
@@ -34,7 +33,7 @@ def submit_chain(call, settings):
     if call.code != 0:
         carrier.remove_directory(chain)
         return call.code
-    job = process.parse_job_id(said_by_sbatch) or _ask_queue(chain)
+    job = process.parse_job_id(said_by_sbatch) or process.ask_queue(chain, 1)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 
@@ -54,37 +53,6 @@ def _open_streams():
 
 def build_first_environment(environ):
     return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
-
-
-def _ask_queue(chain):
-    """The id of a job that was submitted with --quiet, which keeps it back; None if unknown."""
-    import _signal
-
-    squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
-    words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
-    clusters = chain.find_clusters()
-    words += ["-M", clusters] if clusters else []
-    environ = chain.call.environ  # which may narrow the answer
-    environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
-    out, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.dup2(theirs, 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
-            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
-            _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
-            invocation.restore_signals()
-            os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
-        finally:
-            os._exit(127)
-    os.close(theirs)
-    with os.fdopen(out, "rb") as answer:
-        shown = answer.read().decode("utf-8", "replace")
-    os.waitpid(child, 0)
-    after = shown.rpartition(chain.format_tag(1) + " ")[2].split()
-    return int(after[0]) if after and after[0].isdigit() else None
 
 
 def _register_chain(chain, job):

@@ -207,7 +207,7 @@ def test_names_that_a_job_inherited_are_no_link(slurm: FakeSlurm, stale: str) ->
     [
         ("touch $MIRAGE_DIR/done", "this chain is done"),
         ("touch $MIRAGE_DIR/stop", "this chain was stopped"),
-        ("rm $MIRAGE_DIR/jobs/2", "which has no job yet"),
+        ("rm $MIRAGE_DIR/jobs/2", "has no job yet"),
     ],
 )
 def test_where_no_next_link_stands_none_is_named(slurm: FakeSlurm, before: str, says: str) -> None:

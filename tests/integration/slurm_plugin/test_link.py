@@ -237,7 +237,7 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
 def test_a_signal_for_the_whole_job_is_not_passed_on(make: Callable[..., Link], name: str) -> None:
     link = make(script=TRAPS)
     process = started(link)
-    subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, name)
     assert end_script(link, process) == 5
     assert got(link) == [name]
 
@@ -282,7 +282,7 @@ def test_terminated_by_slurm_it_writes_why(
     if slurm_says is not None:
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
-    subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, "TERM")
     assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
@@ -306,7 +306,7 @@ def test_while_the_job_completes_squeue_knows_what_it_left(
     link.slurm.job_is(101, "COMPLETING")
     (link.slurm.root / "shown").write_text(f"{shown}\n")
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))
-    subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, "TERM")
     assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
