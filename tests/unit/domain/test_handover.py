@@ -53,4 +53,4 @@ def test_a_link_that_was_cancelled_while_it_waited_neither_hands_over_nor_takes_
     third, fourth = make_link(3, LinkState.PENDING), make_link(5, LinkState.PENDING)
     assert list_handovers([ran, gone, third, fourth]) == [(ran, third), (third, fourth)]
     began = make_link(5, LinkState.RUNNING, 20)
-    assert list_handovers([gone, ran, third, began])[-1] == (ran, began), "link 3 still waits"
+    assert list_handovers([ran, gone, third, began])[-1] == (ran, began), "link 3 still waits"
