@@ -111,3 +111,21 @@ def test_other_passwords_in_addresses_are_kept(tmp_path: Path) -> None:
 
 def test_the_reference() -> None:
     assert run("config", "reference").out == render_reference()
+
+
+def test_the_file_of_a_users_own_service_is_checked(tmp_path: Path) -> None:
+    """With --user, or where it is the only one; no variable overrides it."""
+    own = tmp_path / "mirage" / "mirage.toml"
+    own.parent.mkdir()
+    own.write_text('[polling]\nqueue_s = "often"\n')
+    home = {"XDG_CONFIG_HOME": str(tmp_path), "MIRAGE_POLLING_QUEUE_S": "60"}
+    for words in (("--user",), ()):
+        answer = run("config", "check", *words, **home, MIRAGE_CONFIG="")
+        assert answer.code == 2
+        assert f"mirage: {own}: line 2: polling.queue_s" in answer.err
+    site = tmp_path / "site.toml"
+    site.write_text("")
+    assert run("config", "check", **home, MIRAGE_CONFIG=str(site)).code == 0
+    own.write_text("[polling]\nqueue_s = 5\n")
+    answer = run("config", "check", "--user", **home, MIRAGE_CONFIG="")
+    assert (answer.code, answer.out) == (0, f"the configuration is right: {own}\n")
