@@ -2,15 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from mirage.domain.chain import OVERLAP_PRICE, Link
 from mirage.domain.time_units import HOUR_S
-
-if TYPE_CHECKING:  # a chain's price comes from here
-    from mirage.domain.chain import Link
-
-OVERLAP_PRICE = 0.5
-"""λ: the cost of an hour of overlap in hours of interruption, unless the user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +31,8 @@ class Handover:
 class LinkPair(NamedTuple):
     """Two links of a chain between which work is handed over, or is to be."""
 
-    predecessor: "Link"
-    successor: "Link"
+    predecessor: Link
+    successor: Link
 
     @property
     def over(self) -> Handover | None:
@@ -47,7 +42,7 @@ class LinkPair(NamedTuple):
         return Handover(self.predecessor.end, self.successor.start)
 
 
-def list_handovers(links: Sequence["Link"]) -> list[LinkPair]:
+def list_handovers(links: Sequence[Link]) -> list[LinkPair]:
     """Return the hand-overs of one chain, complete or to come; `links` are sorted by index.
 
     A link that was cancelled while it waited hands over nothing, and takes nothing over.
@@ -60,7 +55,7 @@ def list_handovers(links: Sequence["Link"]) -> list[LinkPair]:
     return found
 
 
-def find_predecessor(link: "Link", links: Sequence["Link"]) -> "Link | None":
+def find_predecessor(link: Link, links: Sequence[Link]) -> Link | None:
     """Return the last earlier link that ran or, if `link` has not started, that may still run.
 
     `links` are the chain's, sorted by index. `store.chains.predecessors` says the same in SQL, of

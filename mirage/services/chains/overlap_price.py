@@ -10,8 +10,8 @@ predecessor's end.
 
 from collections.abc import Sequence
 
-from mirage.domain.chain import Chain, Link, Style
-from mirage.domain.handover import OVERLAP_PRICE, list_handovers
+from mirage.domain.chain import OVERLAP_PRICE, Chain, Link, Style
+from mirage.domain.handover import list_handovers
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE, START_UP_S
 
