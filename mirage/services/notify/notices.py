@@ -16,13 +16,14 @@ from mirage.domain.time_units import HOUR_S
 from mirage.services.chains import explanations, link_risks
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
-from mirage.store.events import audit, outbox
+from mirage.store.events import outbox
 from mirage.store.events.outbox import Notice, Situation
 from mirage.store.operations import telemetry
 
 _NEW_S = 86400
-"""Seconds after which the end of a chain is no news, and after which an unknown chain is old if no
-round of the worker is known."""
+"""Seconds after which an unknown chain is old, if no round of the worker is known."""
+_LONG_S = 8 * 86400
+"""Seconds after a chain was last seen: longer than any conclusion takes (FORGOTTEN_S)."""
 
 _OFF = "notices were turned off"
 
@@ -84,7 +85,8 @@ class Watch:
             changed.append((chain_id, is_now))
             if was is None and chain.created_at < since:
                 continue
-            if is_now.state.is_over and _has_ended_long_ago(tx, cluster_id, chain, now):
+            went_on = was is not None and was.state is ChainState.ACTIVE
+            if went_on and is_now.state.is_over and _has_ended_long_ago(tx, chain, now):
                 continue
             told = find_news(chain, was or Situation(), is_now, self.interruption_s)
             outbox.enqueue_notices(tx, list(self._build_notices(cluster_id, chain, told, now)))
@@ -120,13 +122,13 @@ def _find_last_round(tx: Transaction, cluster_id: int, now: int) -> int:
     return last.good_at - math.ceil(last.took_s)
 
 
-def _has_ended_long_ago(tx: Transaction, cluster_id: int, chain: Chain, now: int) -> bool:
-    """Return whether nothing has been written of the chain, which is over, for a day.
+def _has_ended_long_ago(tx: Transaction, chain: Chain, now: int) -> bool:
+    """Return whether a chain that is over had its last look days ago.
 
-    A situation of before an older release's notices were turned off may say that it goes on.
+    An older release forgot no situation while notices were off, so one may say that it goes on.
     """
-    newest = audit.list_entries(tx, cluster_id, chain_id=chain.chain_id, limit=1)
-    return bool(newest) and newest[0].at < now - _NEW_S
+    seen = [link.seen_at for link in chains.list_links(tx, chain.chain_id)]
+    return bool(seen) and max(seen) < now - _LONG_S
 
 
 def build_situation(

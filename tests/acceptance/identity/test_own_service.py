@@ -73,7 +73,7 @@ def test_it_takes_name_and_shape_of_the_cluster_from_slurm(site: Site, own: Path
     shown = site.run(["scontrol", "show", "config"], user="alice").stdout
     (line,) = (line for line in shown.splitlines() if line.startswith("ClusterName "))
     name = line.partition("=")[2].strip()
-    assert (known["name"], known["nodes"] > 0) == (name, True)
+    assert (known["cluster"]["name"], known["cluster"]["nodes"] > 0) == (name, True)
     assert json.loads(curl(site, own, "alice", "/cluster").stdout)["name"] == name
 
 

@@ -1,5 +1,7 @@
 """Interruption, overlap, and what they cost."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,8 +46,9 @@ def test_a_seamless_handover_costs_nothing() -> None:
 
 
 def make_link(index: int, state: LinkState, start: int | None = None) -> Link:
-    job = {"job_id": JobId(index), "submit": 0, "end": 90 if state is LinkState.ENDED else None}
-    return Link(chain_id=ChainId("chain0001"), index=index, state=state, start=start, **job)
+    end = 90 if state is LinkState.ENDED else None
+    link = Link(chain_id=ChainId("chain0001"), index=index, job_id=JobId(index), submit=0)
+    return replace(link, state=state, start=start, end=end)
 
 
 def test_a_link_that_was_cancelled_while_it_waited_neither_hands_over_nor_takes_over() -> None:
