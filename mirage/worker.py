@@ -30,6 +30,7 @@ from mirage.services.ingest.live_ingest import (
     split_history,
 )
 from mirage.services.ingest.required_nodes import complete_reasons
+from mirage.services.notify import notices
 from mirage.services.notify.notices import Watch
 from mirage.services.operations import retention
 from mirage.services.operations.retention import Retention
@@ -244,7 +245,9 @@ class Worker:
             reconcile_intentions(tx, self._cluster_id, queue.taken_at, unread)
             move_verification.verify_moves(tx, self._cluster_id, queue, looked_at, unread)
             advance_chains(tx, self._cluster_id, queue.taken_at)
-            if self._watch is not None:
+            if self._watch is None:
+                notices.forget_situations(tx, self._cluster_id)
+            else:
                 self._watch.record_news(tx, self._cluster_id, queue.taken_at)
         enforce_requests(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)

@@ -343,7 +343,7 @@ def read_config(path: Path | None) -> RawConfig:
     The file is `path`, else the one that MIRAGE_CONFIG names, else /etc/mirage if it exists.
     Variables set keys too. Raises ConfigError for a file that cannot be read.
     """
-    return config_file.read_raw_config(Settings, path or _find_config_path(), os.environ)
+    return config_file.read_raw_config(Settings, path or find_site_config(), os.environ)
 
 
 def load_user_settings(path: Path | None) -> Settings:
@@ -354,12 +354,7 @@ def load_user_settings(path: Path | None) -> Settings:
     The file cannot change three things: state is in the user's own directory, callers are on this
     host, and the user alone is admin. /etc/mirage and the variables belong to the site.
     """
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".config"
-    implied = base / "mirage" / "mirage.toml"
-    chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
-    named = chosen or (_find_config_path() if os.environ.get("MIRAGE_CONFIG") else None)
-    read = config_file.validate_config(Settings, config_file.read_raw_config(Settings, named, {}))
+    read = config_file.validate_config(Settings, read_user_config(path))
     state = get_user_state_dir()
     me = pwd.getpwuid(os.geteuid()).pw_name
     service = read.service.model_copy(
@@ -374,13 +369,27 @@ def load_user_settings(path: Path | None) -> Settings:
     return _UserSettings.model_validate(dict(read) | {"service": service})
 
 
+def read_user_config(path: Path | None) -> RawConfig:
+    """Read the settings that `load_user_settings` takes, and where each is set."""
+    named = path or (find_site_config() if os.environ.get("MIRAGE_CONFIG") else None)
+    return config_file.read_raw_config(Settings, named or find_user_config(), {})
+
+
+def find_user_config() -> Path | None:
+    """Return the file of a user's own service; None: there is none."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    implied = base / "mirage" / "mirage.toml"
+    return implied if implied.exists() else None
+
+
 class _UserSettings(Settings):
     @property
     def database_url(self) -> str:
         return self.database.url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
-def _find_config_path() -> Path | None:
+def find_site_config() -> Path | None:
     if named := os.environ.get("MIRAGE_CONFIG"):
         return Path(named)
     return CONFIG_PATH if CONFIG_PATH.exists() else None

@@ -192,16 +192,26 @@ class Job:
         )
 
 
-def has_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
+def has_not_run(
+    state: JobState,
+    start: int | None,
+    end: int | None,
+    node_list: str,
+    *,
+    unassigned: bool = False,
+) -> bool:
     """Return whether a job that is over has not run, as far as its record tells.
 
-    Accounting gives a job that was cancelled while it waited its end as its start. A job that
-    failed in its first second has such a start as well, and ran; so did one whose nodes are known.
-    A job that completed without a start did run, but its start is not known.
+    `unassigned` says that Slurm's word for its nodes is that it got none ("None assigned"). Where
+    no word is known, accounting gives a job that was cancelled while it waited its end as its
+    start. A job that failed in its first second has such a start as well, and ran; so did one whose
+    nodes are known. A job that completed without a start did run, but its start is not known.
     """
     if start is None:
         return end is not None and state is not JobState.COMPLETED
-    return start == end and state in MAY_NOT_HAVE_RUN and not node_list
+    if node_list:
+        return False
+    return unassigned or (start == end and state in MAY_NOT_HAVE_RUN)
 
 
 def compute_ready_at(submit: int, eligible: int | None) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mirage.bootstrap import wiring
+from mirage.bootstrap import own_site, wiring
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.options import ConfigOption, JsonOption
@@ -57,7 +57,9 @@ def show_or_set_mode(
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
     settings = (
-        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
+        own_site.complete_settings(settings_file.load_user_settings(config))
+        if user
+        else settings_file.load_settings(config)
     )
     try:
         store = wiring.open_store(settings)

@@ -25,7 +25,7 @@ from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import NAMES, list_shown

@@ -18,6 +18,7 @@ from mirage.domain.chain import (
     get_shown,
 )
 from mirage.domain.chain_cause import Actor
+from mirage.domain.handover import find_predecessor
 from mirage.domain.job import Job, JobId, JobState, compute_wait_s
 from mirage.domain.snapshot import Queue
 from mirage.services.chains import chain_ownership
@@ -96,7 +97,7 @@ def sync_links(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _mark_replaced(before, link, in_vain=in_vain)
-            predecessor = links.get(mark.index - 1)
+            predecessor = find_predecessor(link, sorted(links.values(), key=lambda li: li.index))
             if not accounting:
                 link = _update_standing(before, predecessor, link, job)
             link = update_release(before, predecessor, link, in_queue=not accounting)

@@ -30,6 +30,8 @@ _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 60, 3600
 MAX_TRIES = 12
 """Over about seven hours."""
 _KEPT_S = 30 * 86400
+_STALE_S, _OLD = 7 * 86400, "it is older than a week"
+"""Longer than all tries take: such a notice is of before notices were turned off and on again."""
 _LOOK_EVERY_S = 5.0
 
 Send = Callable[[Digest, int], None]
@@ -67,6 +69,9 @@ class Courier:
     def deliver_due(self, stop: threading.Event | None = None) -> int:
         """Send the due notices as far as the limits allow; return the number of digests sent."""
         now = self.clock()
+        with self.store.begin() as tx:
+            outbox.give_up_notices(tx, self.cluster_id, _OLD, before=now - _STALE_S)
+            outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         with self.store.read() as tx:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
             before = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
@@ -81,8 +86,6 @@ class Courier:
         for channel, chains in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
             _log.warning(reached, channel=channel, waiting=chains)
-        with self.store.begin() as tx:
-            outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         return sent.total() - sum(before.values())
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:

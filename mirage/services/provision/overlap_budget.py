@@ -6,9 +6,10 @@ fit beside all others that come before it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, groupby
 
 from mirage.domain.chain import ChainId, Link, LinkState, Position
+from mirage.domain.handover import list_handovers
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.services.control.limits import Spent, compute_overlap
 from mirage.store.chains import chains
@@ -93,7 +94,7 @@ def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Li
     """Yield running links with a successor that runs beside them, or that Mirage has freed."""
     beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():
-        for predecessor, successor in pairwise(links):
+        for predecessor, successor in list_handovers(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None
             if predecessor.state is LinkState.RUNNING and freed:
                 yield predecessor, successor
@@ -103,9 +104,10 @@ def _iter_planned(
     tx: Transaction, cluster_id: int, now: int
 ) -> Iterator[tuple[tuple[ChainId, int], PlannedOverlap]]:
     """Yield the releases that stand in Slurm, whoever planned them."""
-    for predecessor, standby in pairwise(list_open_links(tx, cluster_id)):
+    by_chain = groupby(list_open_links(tx, cluster_id), key=lambda link: link.chain_id)
+    for predecessor, standby in chain.from_iterable(list_handovers(list(li)) for _, li in by_chain):
         at, end = standby.planned_release, predecessor.get_planned_end()
-        if standby.chain_id != predecessor.chain_id or at is None or end is None:
+        if at is None or end is None:
             continue
         if standby.position is Position.HELD and predecessor.state is LinkState.RUNNING:
             node_h = compute_planned_overlap(max(at, now), end, standby.nodes)

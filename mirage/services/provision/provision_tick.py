@@ -13,6 +13,7 @@ import structlog
 
 from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.handover import find_predecessor
 from mirage.domain.job import compute_wait_s
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -343,13 +344,14 @@ def reconcile_intentions(
     for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:
             continue
-        links = {link.index: link for link in chains.list_links(tx, row.chain_id)}
+        known = chains.list_links(tx, row.chain_id)
+        links = {link.index: link for link in known}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
             if row.action is Action.SUBMIT and _is_too_late(links.get(row.index - 1)):
                 decisions.settle_decision(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
-        taken = _has_taken_effect(row, standby, links.get(row.index - 1))
+        taken = _has_taken_effect(row, standby, find_predecessor(standby, known))
         effect = Effect.DONE if taken else Effect.FAILED
         decisions.settle_decision(
             tx, row.id, effect, "" if taken else "Slurm did not take the move"

@@ -358,17 +358,12 @@ def _check_missing_start(state: JobState, assumed: list[str]) -> None:
 
 
 def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: int | None) -> bool:
-    """Return whether the job ended while it waited: sacct may show its end as its start, and no
-    nodes.
-
-    A job that had nodes ran, even if for less than a second.
-    """
+    """Return whether the job ended while it waited: `domain.job.has_not_run`."""
     if not state.has_ended or start is None:
         return False
-    if "nodelist" not in row:
-        return has_not_run(state, start, end, node_list="")
-    nodes = row["nodelist"].strip()
-    return not parse_text(nodes) and (bool(nodes) or start == end)
+    nodes = row.get("nodelist", "").strip()
+    named = parse_text(nodes)
+    return has_not_run(state, start, end, named, unassigned=bool(nodes) and not named)
 
 
 def _parse_duration(row: RecordFields, what: str, *names: str) -> int | None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, has_not_run
 from mirage.errors import MalformedText
 from mirage.slurm.rest.envelope import (
     Dialect,
@@ -81,7 +81,7 @@ def _parse_job(payload: Payload) -> Job:
     state = parse_flagged_state(told.get("current"))
     node_list = unless_none(parse_text(payload.get("nodes")))
     reason = parse_text(told.get("reason"))
-    start = _find_start(times, state, node_list)
+    start, end = _find_times(times, state, parse_text(payload.get("nodes")))
     requested, allocated = _parse_tres(payload, "requested"), _parse_tres(payload, "allocated")
     return Job(
         job_id=JobId(require_number(payload, "job_id")),
@@ -96,7 +96,7 @@ def _parse_job(payload: Payload) -> Job:
         priority=parse_number(payload.get("priority")),
         eligible=parse_instant(times.get("eligible")),
         start=start,
-        end=None if state.is_waiting or state.is_running else parse_instant(times.get("end")),
+        end=end,
         time_limit_s=_find_limit_s(times.get("limit"), start),
         nodes=_count_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
@@ -124,12 +124,19 @@ def _count_nodes(
     return found or 1
 
 
-def _find_start(times: Payload, state: JobState, node_list: str) -> int | None:
-    """Return the start of a job that ran. The start of a job that was cancelled while it waited may
-    be its end."""
-    if state.is_waiting or (state.has_ended and not node_list):
-        return None
-    return parse_instant(times.get("start"))
+def _find_times(times: Payload, state: JobState, nodes: str) -> tuple[int | None, int | None]:
+    """Return start and end, as sacct's are read: a job that waits, or did not run, has no start."""
+    if state.is_waiting:
+        return None, None
+    start = parse_instant(times.get("start"))
+    if state.is_running:
+        return start, None
+    end = parse_instant(times.get("end"))
+    named = unless_none(nodes)
+    never = state.has_ended and has_not_run(
+        state, start, end, named, unassigned=bool(nodes) and not named
+    )
+    return None if never else start, end
 
 
 def _parse_tres(payload: Payload, which: str) -> dict[str, int]:

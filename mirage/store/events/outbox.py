@@ -107,6 +107,20 @@ def save_situations(
     put_rows(tx, situations, rows, key=["chain_id"])
 
 
+def forget_situations(tx: Transaction, cluster_id: int) -> None:
+    tx.execute(delete(situations).where(situations.c.cluster_id == cluster_id))
+
+
+def give_up_notices(
+    tx: Transaction, cluster_id: int, why: str, *, before: int | None = None
+) -> None:
+    """Give up the notices that wait; `before`: only those of events before that instant."""
+    waits = (notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
+    old = () if before is None else (notices.c.at < before,)
+    given_up = {"state": NoticeState.GIVEN_UP.value, "error": why}
+    tx.execute(update(notices).where(*waits, *old).values(given_up))
+
+
 def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
     """Put notices into the outbox, due at once."""
     rows = [

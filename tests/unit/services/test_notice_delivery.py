@@ -330,3 +330,14 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, text: str, wh
     with pytest.raises(ConfigError) as refused:
         load_settings(file)
     assert why in str(refused.value)
+
+
+def test_what_has_waited_for_more_than_a_week_is_given_up_and_not_sent(lab_store: Store) -> None:
+    """It waited while no channel was configured, and an older release kept it."""
+    with serving() as post:
+        site = Site(lab_store, by_mail(post))
+        site.post("ended")
+        site.clock.at = NOW + 8 * 86400
+        assert site.courier().deliver_due() == 0
+    assert post.messages == []
+    assert site.states() == [NoticeState.GIVEN_UP]
