@@ -11,7 +11,7 @@ import structlog
 from mirage.cluster.call_stats import CallStats
 from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.job import JobId
-from mirage.errors import ClusterUnavailable, ForgedAnswer, MalformedText
+from mirage.errors import ForgedAnswer, MalformedText, UnreadableAnswer
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
@@ -36,13 +36,13 @@ class AnswerReader:
     def __call__(self, command: str, parse: Callable[[], T]) -> T:
         """Return `parse()`, the value read from the answer of `command`.
 
-        Raises ClusterUnavailable for text that does not read. For text that Slurm did not write,
+        Raises UnreadableAnswer for text that does not read. For text that Slurm did not write,
         adds an alarm and raises ForgedAnswer.
         """
         try:
             return parse()
         except MalformedText as error:
-            raise ClusterUnavailable(f"{command}'s answer does not read: {error}") from error
+            raise UnreadableAnswer(f"{command}'s answer does not read: {error}") from error
         except ForgedAnswer as error:
             self._alarms.add_alarm(f"{command}: {error}")
             raise

@@ -72,6 +72,12 @@ class Slurmrestd:
     def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._query_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        """Fetch each job by itself."""
+        taken_at = self.read_clock()
+        found = (self._moves.fetch_job(job_id) for job_id in sorted(set(job_ids)))
+        return Queue.from_jobs(taken_at, (job for job in found if job is not None))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)
 

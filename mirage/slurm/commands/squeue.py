@@ -76,10 +76,14 @@ _ASKING = ("JobID", "HetJobID", "ReqNodes")
 """Users write into none of these fields, so the separator needs no secret."""
 
 
-def build_argv() -> list[str]:
-    """Build the command for jobs in any state of all partitions, also hidden ones, of this
-    cluster."""
-    return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
+def build_argv(job_ids: Iterable[JobId] = ()) -> list[str]:
+    """Build the command for jobs in any state of all partitions, also hidden ones, of this cluster.
+
+    `job_ids`: these alone.
+    """
+    only = ",".join(map(str, job_ids))
+    options = ["--noheader", "--all", "--local", "--noconvert", "--states=all"]
+    return ["squeue", *options, *([f"--jobs={only}"] if only else [])]
 
 
 def build_environment(separator: str) -> dict[str, str]:

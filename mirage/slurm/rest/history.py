@@ -116,9 +116,7 @@ def _parse_job(payload: Payload) -> Job:
     )
 
 
-def _count_nodes(
-    payload: Payload, allocated: _Counts, requested: _Counts, node_list: str
-) -> int:
+def _count_nodes(payload: Payload, allocated: _Counts, requested: _Counts, node_list: str) -> int:
     found = (
         parse_number(payload.get("allocation_nodes"))
         or allocated.get("node")
@@ -152,8 +150,10 @@ def _parse_tres(payload: Payload, which: str) -> _Counts:
 def _count_job_gpus(counts: _Counts) -> int | None:
     """Count the GPUs; None: a number of them is not set."""
     known = {name: count for name, count in counts.items() if count is not None}
-    return None if len(known) < len(counts) and tres.names_gpus(counts.keys() - known) else (
-        tres.count_gpus(known)
+    return (
+        None
+        if len(known) < len(counts) and tres.names_gpus(counts.keys() - known)
+        else (tres.count_gpus(known))
     )
 
 
