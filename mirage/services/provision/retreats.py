@@ -30,10 +30,11 @@ def list_retreats(tx: Transaction, cluster_id: int) -> list[OpenHandover]:
 def retreat_handovers(
     store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
 ) -> None:
-    """Put these standbys back. The snapshot needs to show no other jobs than theirs; the links are
-    as it shows them."""
+    """Put those of these standbys back whose link was seen in the snapshot, with its owner and
+    mark. It needs to show no other jobs than theirs."""
+    at = snapshot.queue.taken_at
     with store.read() as tx:
-        open_ones = list_retreats(tx, cluster_id)
+        open_ones = [one for one in list_retreats(tx, cluster_id) if one.standby.seen_at == at]
         context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
         undone = ((one, context.decide_retreat(one)) for one in open_ones)
         made = [(one, context.build_record(one, each, Mode.ACT)) for one, each in undone if each]

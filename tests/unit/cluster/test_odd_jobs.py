@@ -1,7 +1,5 @@
 """One user's odd jobs blind nobody: each tick reads everybody else, and acts on what it reads."""
 
-from pathlib import Path
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,6 +9,7 @@ from mirage.services.control import kill_switch
 from mirage.services.control.kill_switch import Way
 from mirage.services.ingest.history_reader import PASSED, WINDOW_TRIES
 from mirage.services.provision.decision_context import Rules
+from mirage.slurm.commands import squeue
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.jobs import job_history
@@ -20,6 +19,7 @@ from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.queue_texts import cells, text
 from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always
+from tests.integration.services.test_release_planning import Leads
 from tests.unit.cluster.test_unread_rows import HELPFORMAT, TEXTS, Clocked, records
 
 MALLORY = 1666
@@ -37,6 +37,7 @@ ODD = (
     "gpu:1,,gpu:a b:2",
     "N/A,gpu",
 )
+MOVE_TARGET = squeue.build_move_target_argv(JobId(12))[-1].partition("=")[2]
 HELD = {"State": "PENDING", "Reason": "JobHeldUser", "PriorityLong": "0", "NodeList": ""}
 HELD |= {"StartTime": "N/A", "EndTime": "N/A", "EligibleTime": "N/A", "TimeLimit": "INVALID"}
 
@@ -124,3 +125,75 @@ def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
     cluster.at += 1300
     loop.run_tick()
     assert JobId(7) in stored(sqlite_store), "what comes later is read"
+
+
+class Planned:
+    """Alice's chain, whose standby Mirage has planned; then the switch is pulled."""
+
+    def __init__(self, commands: FakeCommands, cluster: Clocked, store: Store) -> None:
+        self.commands, self.cluster, self.store = commands, cluster, store
+        self.dependency = "afterany:11"
+        now = cluster.read_clock()
+        self.times = {"SubmitTime": str(now - 600), "EligibleTime": str(now - 600)}
+        self.times |= {"StartTime": str(now - 300), "EndTime": str(now + 3300)}
+        with store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, "lab")
+            clusters.set_mode(tx, cluster_id, Mode.ACT)
+        rules = Rules(policy=lambda _: Leads(lead_h=0.5), default="leads")
+        self.worker = Worker(store, cluster, cluster_id, rules=rules)
+        self.tick()
+        (self.plan,) = self.moves()
+        self.dependency = self.plan.removeprefix("Dependency=")
+        self.tick(60)
+        with store.begin() as tx:
+            kill_switch.pull_switch(tx, cluster_id, Way.REST, now=now, actor="root")
+
+    def rows(self, **standby: str) -> str:
+        mark = "mirage:style=concurrent,max-overlap=4:00:00 mirage:abcd1234:"
+        first = cells(JobID="11", Comment=f"{mark}1", **self.times)
+        waits = {"State": "PENDING", "StartTime": "N/A", "EndTime": "N/A", "NodeList": ""}
+        waits |= {"Dependency": self.dependency, "EligibleTime": "N/A", "Reason": "Dependency"}
+        waits |= {"Comment": f"{mark}2"}
+        second = cells(JobID="12", **(self.times | waits | standby))
+        return text([first, second])
+
+    def tick(self, after_s: int = 0, queue: str | None = None, **standby: str) -> None:
+        self.cluster.at += after_s
+        rows = self.rows(**standby)
+        uid = standby.get("UserID", "1001")
+        fields = {"JobID": "12", "UserID": uid, "State": "PENDING", "Reason": "Dependency"}
+        fields |= {"PriorityLong": "1", "Dependency": self.dependency}
+        names = [field.partition(":")[0] for field in MOVE_TARGET.split(",")]
+        alone = text([[fields.get(name, "") for name in names]])
+        asked = {"--jobs=11,12": rows, "--jobs=12": alone}
+        self.commands.answers("squeue", rows if queue is None else queue, asked=asked)
+        self.worker.run_tick()
+
+    def moves(self) -> list[str]:
+        calls = self.commands.calls("scontrol")
+        return [word for argv in calls for word in argv if word.startswith("Dependency=")]
+
+
+def test_a_plan_is_taken_back_though_the_queue_does_not_read(
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store
+) -> None:
+    chain = Planned(commands, cluster, sqlite_store)
+    assert "after:11+" in chain.plan
+    chain.tick(60, queue="slurm has another form now|\n" * 30)
+    assert chain.moves() == [chain.plan, "Dependency=afterany:11"]
+    chain.dependency = "afterany:11"
+    chain.tick(60, queue="slurm has another form now|\n" * 30)
+    assert len(chain.moves()) == 2, "once it is back nothing is done"
+
+
+@pytest.mark.parametrize(
+    "standby",
+    [{"UserID": "1002"}, {"Comment": "not a link any more"}, {"State": "RUNNING"}],
+    ids=["owner", "mark", "state"],
+)
+def test_a_standby_that_is_not_as_it_was_is_left_alone(
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store, standby: dict[str, str]
+) -> None:
+    chain = Planned(commands, cluster, sqlite_store)
+    chain.tick(60, queue="slurm has another form now|\n" * 30, **standby)
+    assert chain.moves() == [chain.plan]
