@@ -3,8 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from mirage.domain.decision import Mode
+from mirage.domain.decision import Decision, Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId
+from mirage.policy.rules.lead_rules import decide_by_lead
+from mirage.ports import SimplePolicy
 from mirage.services.control import kill_switch
 from mirage.services.control.kill_switch import Way
 from mirage.services.ingest.history_reader import PASSED, WINDOW_TRIES
@@ -19,7 +21,6 @@ from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.queue_texts import cells, text
 from tests.support.patient import PATIENCE_S
 from tests.support.services.scene import Always
-from tests.integration.services.test_release_planning import Leads
 from tests.unit.cluster.test_unread_rows import HELPFORMAT, TEXTS, Clocked, records
 
 MALLORY = 1666
@@ -127,6 +128,16 @@ def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
     assert JobId(7) in stored(sqlite_store), "what comes later is read"
 
 
+class Leads(SimplePolicy):
+    """Wants the release half an hour before the predecessor's end."""
+
+    name = "leads"
+
+    def decide(self, view: PolicyView) -> Decision:
+        forecast = Forecast(p10_s=1350, p50_s=1800, p90_s=2250)
+        return decide_by_lead(view, 1800, forecast, self.name)
+
+
 class Planned:
     """Alice's chain, whose standby Mirage has planned; then the switch is pulled."""
 
@@ -139,7 +150,7 @@ class Planned:
         with store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, cluster_id, Mode.ACT)
-        rules = Rules(policy=lambda _: Leads(lead_h=0.5), default="leads")
+        rules = Rules(policy=lambda _: Leads(), default="leads")
         self.worker = Worker(store, cluster, cluster_id, rules=rules)
         self.tick()
         (self.plan,) = self.moves()
