@@ -289,7 +289,7 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
 
 def test_an_end_of_act_lets_it_go_though_the_queue_does_not_read(store: Store) -> None:
     made = scene(store)
-    assert made.standby.position is Position.PINNED
+    assert told(made) == [Action.PIN]
     with store.begin() as tx:
         clusters.set_mode(tx, made.cluster_id, Mode.SHADOW)
     queue = made.cluster.fetch_queue

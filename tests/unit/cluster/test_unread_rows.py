@@ -191,6 +191,21 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
     assert unread == {"rest:jobs": 3, "rest:nodes": 3, "rest:accounting": 4}
 
 
+def test_of_some_jobs_of_slurmrestd_one_that_does_not_read_costs_no_other(tmp_path: Path) -> None:
+    job = {"submit_time": 5, "user_id": 1001, "job_state": "PENDING", "node_count": 1}
+    gone = {"errors": [{"error_number": 2017, "error": "Invalid job id specified"}], "jobs": []}
+    fake = FakeRestd(tmp_path)
+    with serving_restd(fake):
+        slurm = Slurmrestd(RestHttp(fake.url, timeout_s=PATIENCE_S))
+        fine: dict[str, object] = {"errors": []}
+        fake.answers("/slurm/v0.0.38/job/7", fine | {"jobs": [job | {"job_id": 7}]})
+        odd = {"job_id": 8, "submit_time": "soon"}
+        fake.answers("/slurm/v0.0.38/job/8", fine | {"jobs": [job | odd]})
+        fake.answers("/slurm/v0.0.38/job/9", gone, status=500)
+        found = slurm.fetch_jobs([JobId(9), JobId(8), JobId(7)])
+    assert (found.job_id.tolist(), found.unread) == ([7], {8})
+
+
 class Chain:
     """Alice's: its first link runs, the second stands behind it, and the policy wants it freed."""
 
