@@ -107,6 +107,7 @@ def _row(**said: object) -> str:
     plain |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
     plain |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
     plain |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
+    plain |= {"tres-per-task": "N/A", "NumTasks": "1", "tres-per-socket": "N/A", "Sockets": "*"}
     return "".join(f"{said.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
 
 

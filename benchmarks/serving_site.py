@@ -86,6 +86,11 @@ class Still:
         wanted = set(job_ids)
         return [job for job in self._jobs if job.job_id in wanted]
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        wanted = frozenset(job_ids)
+        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
+        return Queue.from_jobs(self.read_clock(), shown)
+
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
         return {}
 

@@ -30,6 +30,13 @@ class Cluster(Protocol):
         """All jobs Slurm knows, ended ones within MinJobAge included. One RPC for everybody."""
         ...
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        """These jobs alone, as the queue shows them, without those that Slurm does not know.
+
+        Other jobs' rows cannot spoil the answer, and it waits for no pause between queries.
+        """
+        ...
+
     def fetch_nodes(self) -> tuple[Node, ...]: ...
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:

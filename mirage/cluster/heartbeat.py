@@ -24,6 +24,9 @@ class HeartbeatCluster:
     def fetch_queue(self) -> Queue:
         return self._call_with_beat(self._cluster.fetch_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        return self._call_with_beat(lambda: self._cluster.fetch_jobs(job_ids))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._call_with_beat(self._cluster.fetch_nodes)
 

@@ -133,7 +133,8 @@ class Job:
     """Seconds; `timelimit.UNLIMITED`: there is no limit."""
     nodes: int = 1
     cpus: int = 0
-    gpus: int = 0
+    gpus: int | None = 0
+    """None: the job has GPUs, and their number is not known."""
     memory_mib: int = 0
     """MiB over all its nodes; 0: not known. Only traces have this value, and the history does not
     keep it."""

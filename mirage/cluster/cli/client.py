@@ -73,6 +73,9 @@ class SlurmCli:
     def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._query_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        return self._query_queue(job_ids)
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)
 
@@ -174,9 +177,9 @@ class SlurmCli:
         refuse_another_owner(job_id, standing.uid, owner)
         return standing
 
-    def _query_queue(self) -> Queue:
+    def _query_queue(self, job_ids: Sequence[JobId] = ()) -> Queue:
         separator, taken_at = make_separator(), self.read_clock()
-        answer = self._run_query(squeue.build_argv(), squeue.build_environment(separator))
+        answer = self._run_query(squeue.build_argv(job_ids), squeue.build_environment(separator))
         return self._read.read_rows(
             "squeue", lambda unread: squeue.parse_queue(answer, taken_at, separator, unread)
         )

@@ -19,7 +19,13 @@ from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
 from mirage.domain.submission import Submission
-from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
+from mirage.errors import (
+    AccountingOff,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnavailable,
+    UnreadableAnswer,
+)
 from mirage.slurm.commands.sdiag import Diagnosis
 from mirage.slurm.rest import diagnosis, history, node_inventory, queue
 from mirage.slurm.rest.envelope import EARLIEST, Dialect
@@ -71,6 +77,18 @@ class Slurmrestd:
 
     def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._query_queue)
+
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        """Fetch each job by itself, so that one that does not read costs no other."""
+        taken_at, found, unread = self.read_clock(), [], set[JobId]()
+        for job_id in sorted(set(job_ids)):
+            try:
+                job = self._moves.fetch_job(job_id)
+            except UnreadableAnswer:
+                unread.add(job_id)
+            else:
+                found += [] if job is None else [job]
+        return Queue.from_jobs(taken_at, found, frozenset(unread))
 
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)

@@ -60,6 +60,10 @@ class RestMoves:
         refuse_another_owner(job_id, look.job.uid, owner)
         return look
 
+    def fetch_job(self, job_id: JobId) -> Job | None:
+        """Fetch one job without waiting for other queries; None: slurmctld does not know it."""
+        return self._fetch_job(job_id).job
+
     def fetch_requested_nodes(self, job_id: JobId) -> str:
         """Fetch the nodes that the job asks for by name; empty for a job that slurmctld does not
         know."""

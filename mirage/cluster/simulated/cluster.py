@@ -203,6 +203,11 @@ class SimulatedCluster:
         others = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
         return Queue.from_jobs(sim.now, [*waiting, *(self._build_job(r) for r in others)])
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        wanted = frozenset(job_ids)
+        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
+        return Queue.from_jobs(self.simulator.now, shown)
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.get_node_use(i) for i in range(self.params.nodes)]
         return self._words.build_nodes(uses)

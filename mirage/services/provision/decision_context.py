@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
-from mirage.domain.chain import LinkState, Planner, Position
+from mirage.domain.chain import LinkState, Position
 from mirage.domain.decision import (
     RECENT_HANDOVERS,
     RECENT_JOBS,
@@ -40,11 +40,14 @@ from mirage.services.provision.overlap_budget import (
     compute_planned_overlap,
     read_overlap_budget,
 )
-from mirage.services.provision.preconditions import can_move_early, guard_handover
+from mirage.services.provision.preconditions import (
+    can_move_early,
+    guard_handover,
+    is_left_behind,
+)
 from mirage.services.provision.release_planning import (
     Planning,
     compute_plan_minutes,
-    has_mirage_plan,
 )
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
 from mirage.slurm.text.dependency import can_take_plan
@@ -221,12 +224,9 @@ class DecisionContext:
         not write is that user's, and stays.
         """
         predecessor, standby = handover.predecessor, handover.standby
-        pinned = standby.position is Position.PINNED
-        told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
-        planned = has_mirage_plan(standby) and told and predecessor.state is not LinkState.ENDED
-        if not (pinned or planned) or not self._can_be_moved(handover):
+        if not is_left_behind(handover) or not self._can_be_moved(handover):
             return None
-        if planned:
+        if standby.position is not Position.PINNED:
             return _NO_PLAN
         guarded = guard_handover(standby, predecessor, None, self._snapshot.queue)
         return guarded or _NO_MORE

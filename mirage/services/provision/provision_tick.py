@@ -70,7 +70,22 @@ def provision_handovers(
         for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
             if chain != before[chain.chain_id]:
                 chains.save_price(tx, cluster_id, chain)
-        planned = list(_record_decisions(tx, cluster_id, made, context.foregone))
+        planned = list(record_decisions(tx, cluster_id, made, context.foregone))
+    execute_moves(store, cluster, cluster_id, snapshot, rules, planned)
+
+
+Move = tuple[OpenHandover, Decision, int]
+"""A move that Slurm is to be told, with its decision's id."""
+
+
+def execute_moves(
+    store: Store,
+    cluster: Cluster,
+    cluster_id: int,
+    snapshot: Snapshot,
+    rules: Rules,
+    planned: Sequence[Move],
+) -> None:
     for move in planned:
         tell = partial(_send_move, cluster, rules, snapshot)
         if not _execute_move(store, cluster, cluster_id, move, tell):
@@ -138,13 +153,13 @@ def _decide_handovers(
         yield handover, new
 
 
-def _record_decisions(
+def record_decisions(
     tx: Transaction,
     cluster_id: int,
     made: Sequence[tuple[OpenHandover, NewDecision]],
     foregone: BaselineCounterfactuals,
-) -> Iterator[tuple[OpenHandover, Decision, int]]:
-    """Store what was decided; yield each move that Slurm is to be told, with its decision's id."""
+) -> Iterator[Move]:
+    """Store what was decided; yield each move that Slurm is to be told."""
     news = [new for _, new in made]
     ids = decisions.record_decisions(tx, cluster_id, news)
     told = [row for pair in made for row in _build_forecast_rows(*pair, foregone)]
@@ -177,7 +192,7 @@ def _execute_move(
     store: Store,
     cluster: Cluster,
     cluster_id: int,
-    planned: tuple[OpenHandover, Decision, int],
+    planned: Move,
     tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
 ) -> bool:
     """Make the move in Slurm and store its effect; return False if Slurm did not answer."""

@@ -277,7 +277,7 @@ def _build_sim_job(
         submit=job.submit,
         nodes=job.nodes,
         cpus=-(-job.cpus // job.nodes) if shared else 0,
-        gpus=-(-job.gpus // job.nodes) if shared else 0,
+        gpus=-(-job.gpus // job.nodes) if shared and job.gpus else 0,
         time_limit_s=limit_s,
         run_s=run_s,
         fails=job.state is JobState.FAILED,

@@ -128,6 +128,10 @@ class Written:
         self._answer("queue")
         return Queue.from_jobs(self.at, self.shown)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        self._answer("some_jobs")
+        return Queue.from_jobs(self.at, (one for one in self.shown if one.job_id in job_ids))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
         return self.known_nodes
