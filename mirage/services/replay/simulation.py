@@ -22,7 +22,8 @@ from mirage.traces.calibration.fidelity import (
     choose_window,
     measure_fidelity,
 )
-from mirage.traces.workloads.replay import Replay, get_partition, has_whole_nodes
+from mirage.traces.workloads.asked_resources import get_partition, has_whole_nodes
+from mirage.traces.workloads.replay import Replay
 
 ProgressCallback = Callable[[float], None]
 """Is called with the share of the trace's time that has been simulated, 0 to 1."""

@@ -105,7 +105,13 @@ def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput)
         study.announce(number, len(wanted), pair.name)
         path = study.folder / f"pair-{number}.npz"
         try:
-            plan = build_plan(study.log.path, study.params, replayed, pair.settings)
+            plan = build_plan(
+                study.log.path,
+                study.params,
+                replayed,
+                pair.settings,
+                timezone=study.log.timezone or "",
+            )
             table = study.make_table(plan, path).table
         except InputError as error:
             output.warn(f"{pair.name}: {error}")
