@@ -80,10 +80,7 @@ def simulate_replay(
     began = time.perf_counter()
     if told is not None:
         _advance_by_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
-    if replay.until is None:
-        sim.run_out()
-    else:
-        sim.advance_quietly(replay.until)
+    run_to_log_end(replay, sim)
     wall_s = time.perf_counter() - began
     window = window or choose_window(made.submit, replay.logged)
     until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
@@ -100,6 +97,14 @@ def simulate_replay(
         not_judged=None if found.jobs else _explain_not_judged(replay, window),
         window=window,
     )
+
+
+def run_to_log_end(replay: Replay, sim: Simulator) -> None:
+    """Run `sim` to the end of all its jobs, or to the end of the log if jobs still ran then."""
+    if replay.until is None:
+        sim.run_out()
+    else:
+        sim.advance_quietly(replay.until)
 
 
 def _advance_by_weeks(sim: Simulator, first: int, last: int, told: ProgressCallback) -> None:
