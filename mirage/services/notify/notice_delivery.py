@@ -71,19 +71,29 @@ class Courier:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
             before = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
         sent, late = Counter(before), Counter[str]()
-        for channel, chain_id in waiting:
+        for channel, chain_id, owner in waiting:
             if stop is not None and stop.is_set():
                 break
-            if sent[channel] >= self.pace.max_per_hour:
+            if not self._has_room(sent, channel, owner):
                 late[channel] += 1
             elif found := self._claim_notices(channel, chain_id):
-                sent[channel] += self._deliver_digest(channel, found)
+                sent[channel, owner] += self._deliver_digest(channel, found)
         for channel, chains in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
             _log.warning(reached, channel=channel, waiting=chains)
         with self.store.begin() as tx:
             outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         return sent.total() - sum(before.values())
+
+    def _has_room(self, sent: Mapping[tuple[str, str], int], channel: str, owner: str) -> bool:
+        """Return whether one more digest of the owner's chains is within the limit.
+
+        An owner has half of what the others have left of it, so there is always some for one who
+        comes later.
+        """
+        own = sent.get((channel, owner), 0)
+        others = sum(count for (name, _), count in sent.items() if name == channel) - own
+        return 2 * own < self.pace.max_per_hour - others
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:
         """Claim the notices of a chain that may be sent on a channel.
