@@ -11,6 +11,7 @@ import structlog
 from mirage.cluster.call_stats import CallStats
 from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.errors import ClusterUnavailable, ForgedAnswer, MalformedText
+from mirage.logs import ThrottledLog
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 _AT_ONCE = 100
 """The most rows of one answer that are named in the log. The others are named at later answers."""
+_A_MINUTE = 20
+"""The most rows that are named in a minute: whoever submits jobs may make as many as they like."""
 _REMEMBERED = 100_000
 """The most rows that are remembered, so that they are not named again."""
 
@@ -30,6 +33,7 @@ class AnswerReader:
         """`meter` counts the rows that are left out."""
         self._alarms, self._meter = alarms, meter
         self._named: dict[tuple[str, str], None] = {}
+        self._seldom = ThrottledLog(_A_MINUTE)
 
     def __call__(self, command: str, parse: Callable[[], T]) -> T:
         """Return `parse()`, the value read from the answer of `command`.
@@ -66,11 +70,16 @@ class AnswerReader:
         new = [row for row in rows if (command, row.name) not in self._named]
         for row in new[:_AT_ONCE]:
             self._named[command, row.name] = None
-            _log.warning(
-                "a row does not read and is left out", command=command, row=row.name, error=row.why
+            self._seldom.log_event(
+                _log.warning,
+                "a row does not read and is left out",
+                command=command,
+                row=row.name,
+                error=row.why,
             )
         if len(new) > _AT_ONCE:
-            _log.warning(
+            self._seldom.log_event(
+                _log.warning,
                 "more rows do not read and are left out",
                 command=command,
                 rows=len(new) - _AT_ONCE,

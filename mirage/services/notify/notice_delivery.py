@@ -8,13 +8,14 @@ sent, so a restart does not reset them.
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError, MirageError
+from mirage.logs import ThrottledLog
 from mirage.services.notify.digest import Digest
 from mirage.services.notify.notices import URGENCY
 from mirage.store.database.engine import Store
@@ -52,6 +53,7 @@ class Courier:
     """How to send, by channel; notices for other channels are given up."""
     clock: Callable[[], int]
     pace: Pace = Pace()
+    _seldom: ThrottledLog = field(default_factory=ThrottledLog)
 
     def run(self, stop: threading.Event) -> None:
         """Deliver notices until `stop` is set; the present digest is still finished."""
@@ -80,7 +82,9 @@ class Courier:
                 sent[channel, owner] += self._deliver_digest(channel, found)
         for channel, chains in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
-            _log.warning(reached, channel=channel, waiting=chains)
+            self._seldom.log_event(
+                _log.warning, reached, kind=channel, channel=channel, waiting=chains
+            )
         with self.store.begin() as tx:
             outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         return sent.total() - sum(before.values())
