@@ -169,7 +169,7 @@ def test_who_can_read_the_plugin_keeps_no_message_waiting(echoing_munge: Path) -
         fcntl.flock(program, fcntl.LOCK_EX)
         push(service.url, echoing_munge, "1", "mirage:abcd1234:1").wait()
         push(service.url, echoing_munge, "2").wait()
-        wait_until(lambda: len(service.heard) == 2)  # noqa: PLR2004 - one of each kind
+        wait_until(lambda: len(service.heard) == 2)
     (own,) = echoing_munge.glob("mirage-push.*")
     kept = [own, *own.rglob("*")]
     assert [path for path in kept if path.stat().st_mode & 0o077] == []
@@ -181,7 +181,7 @@ def test_the_message_of_a_link_waits_for_the_service(echoing_munge: Path) -> Non
     wait_until(lambda: not left(lost))
     with Service(slow_s=0).open() as service:
         push(service.url, echoing_munge, "2", "mirage:abcd1234:2").wait()
-        wait_until(lambda: len(service.heard) == 2)  # noqa: PLR2004 - both
+        wait_until(lambda: len(service.heard) == 2)
     assert {body for _, body, _ in service.heard} == {'{"job_id": 1}', '{"job_id": 2}'}
 
 
