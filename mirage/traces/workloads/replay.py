@@ -228,8 +228,10 @@ def _convert_jobs(
 
 def _set_array(sim: SimJob, job: Job, limits: Mapping[int, int]) -> SimJob:
     """Return the job as a task of its array, if that has a limit of running tasks."""
-    limit = limits.get(job.tasks.array_id, 0) if job.tasks else 0
-    return replace(sim, array_id=job.tasks.array_id, array_limit=limit) if limit else sim
+    if job.tasks is None or job.tasks.array_id not in limits:
+        return sim
+    array_id = job.tasks.array_id
+    return replace(sim, array_id=array_id, array_limit=limits[array_id])
 
 
 def _expand_arrays(
