@@ -356,9 +356,7 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
     other = chains.find_link_of_job(tx, cluster_id, link.job_id, link.submit)
     if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
         return False
-    _seldom.log_event(
-        _log.warning, "a job's first mark counts", chain_id=link.chain_id, job_id=link.job_id
-    )
+    _seldom.log_event(_log.warning, "a job's first mark counts", job_id=link.job_id)
     return True
 
 

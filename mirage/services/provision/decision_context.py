@@ -389,10 +389,7 @@ class DecisionContext:
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:
-    """Return the policy, or the fallback of a model that cannot be used.
-
-    Raises what `Rules.policy` raises.
-    """
+    """Return the policy, or a stand-in for an unusable model. Raises what `Rules.policy` raises."""
     try:
         return rules.policy(name)
     except MirageError as error:

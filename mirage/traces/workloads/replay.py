@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import InputError
 from mirage.sim.packing.packed_params import list_partition_nodes
@@ -226,7 +226,7 @@ def _convert_jobs(
     return set_resources(pairs, params, faults.record_assumption)
 
 
-def _set_array(sim: SimJob, job: Job, limits: Mapping[int, int]) -> SimJob:
+def _set_array(sim: SimJob, job: Job, limits: Mapping[JobId, int]) -> SimJob:
     """Return the job as a task of its array, if that has a limit of running tasks."""
     if job.tasks is None or job.tasks.array_id not in limits:
         return sim
