@@ -14,6 +14,7 @@ from mirage.cluster.call_stats import CallTotals
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
+from mirage.logs import ThrottledLog
 from mirage.ports import Cluster
 from mirage.services.access.quotas import Quotas
 from mirage.services.chains import chain_quota, link_sync
@@ -106,6 +107,7 @@ class Worker:
         self._watch = watch
         self._sensor = sensor
         self._alarms = alarms
+        self._seldom = ThrottledLog()
         self._retention = keep or Retention()
         self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
@@ -186,7 +188,7 @@ class Worker:
         if not found:
             return
         errors = list(dict.fromkeys(found))[:_FORGERIES_TOLD]
-        _log.warning(FORGED, errors=errors, times=len(found))
+        self._seldom.log_event(_log.warning, FORGED, errors=errors, times=len(found))
         detail = {"errors": errors, "times": len(found)}
         audit.write_entry(
             tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)

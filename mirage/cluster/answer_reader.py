@@ -12,6 +12,7 @@ from mirage.cluster.call_stats import CallStats
 from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.job import JobId
 from mirage.errors import ForgedAnswer, MalformedText, UnreadableAnswer
+from mirage.logs import ThrottledLog
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
@@ -21,6 +22,8 @@ T = TypeVar("T")
 _AT_ONCE = 100
 """The most rows of one answer that are named in the log. The others are named at later answers."""
 _SHOWN = 8
+_A_MINUTE = 20
+"""The most rows that are named in a minute: whoever submits jobs may make as many as they like."""
 _REMEMBERED = 100_000
 """The most rows that are remembered, so that they are not named again."""
 
@@ -32,6 +35,7 @@ class AnswerReader:
         """`meter` counts the rows that are left out."""
         self._alarms, self._meter = alarms, meter
         self._named: dict[tuple[str, str], None] = {}
+        self._seldom = ThrottledLog(_A_MINUTE)
 
     def __call__(self, command: str, parse: Callable[[], T]) -> T:
         """Return `parse()`, the value read from the answer of `command`.
@@ -81,11 +85,16 @@ class AnswerReader:
         new = [row for row in rows if (command, row.name) not in self._named]
         self._remember((command, row.name) for row in new[:_AT_ONCE])
         for row in new[:_AT_ONCE]:
-            _log.warning(
-                "a row does not read and is left out", command=command, row=row.name, error=row.why
+            self._seldom.log_event(
+                _log.warning,
+                "a row does not read and is left out",
+                command=command,
+                row=row.name,
+                error=row.why,
             )
         if len(new) > _AT_ONCE:
-            _log.warning(
+            self._seldom.log_event(
+                _log.warning,
                 "more rows do not read and are left out",
                 command=command,
                 rows=len(new) - _AT_ONCE,

@@ -99,6 +99,17 @@ _ENDED = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayTasks:
+    """What one row says of an array."""
+
+    array_id: JobId
+    count: int | None = 1
+    """The tasks that the row stands for; None: not known, for Slurm cuts long lists."""
+    limit: int = 0
+    """The most tasks that run at once (`--array=...%N`); 0: no limit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One run of a job. (cluster, job_id, submit) names it: Slurm reuses ids after a purge."""
@@ -147,6 +158,9 @@ class Job:
     heterogeneous: bool = False
     """The leader of a heterogeneous job, with the resources of all its components. The history does
     not keep this value."""
+    tasks: ArrayTasks | None = None
+    """The tasks of an array that the row stands for; None: of none. Only dumps of sacct have this
+    value, and the history does not keep it."""
     submit_line: str = ""
 
     def __post_init__(self) -> None:

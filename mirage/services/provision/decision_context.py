@@ -22,6 +22,7 @@ from mirage.domain.decision import (
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
+from mirage.logs import ThrottledLog
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
 from mirage.policy.rules.overlap_bound import bound_overlap
@@ -57,6 +58,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 
 AWAITED_SHARE = 0.25
@@ -275,7 +277,9 @@ class DecisionContext:
                 view = replace(view, twin_s=foretold)
             return policy.decide(view)
         except Exception as error:
-            _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
+            _seldom.log_event(
+                _log.exception, "a policy failed", policy=name, chain_id=handover.chain.chain_id
+            )
             if is_model(name):
                 return UnavailableModel(name, f"the model failed: {error}").decide(view)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
@@ -385,14 +389,11 @@ class DecisionContext:
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:
-    """Return the policy, or the fallback of a model that cannot be used.
-
-    Raises what `Rules.policy` raises.
-    """
+    """Return the policy, or a stand-in for an unusable model. Raises what `Rules.policy` raises."""
     try:
         return rules.policy(name)
     except MirageError as error:
         if not is_model(name):
             raise
-        _log.warning("a model cannot be used", policy=name, error=str(error))
+        _seldom.log_event(_log.warning, "a model cannot be used", policy=name, error=str(error))
         return UnavailableModel(name, str(error))

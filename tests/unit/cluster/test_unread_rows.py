@@ -96,17 +96,14 @@ def test_gpus_that_do_not_read_are_told_in_one_line(
     assert (line["command"], line["jobs"], line["first"]) == ("squeue", 2, [5, 8])
 
 
-def test_many_bad_rows_are_named_a_hundred_at_a_time(
-    commands: FakeCommands, cluster: SlurmCli
-) -> None:
+def test_many_bad_rows_fill_no_log(commands: FakeCommands, cluster: SlurmCli) -> None:
     bad = [cells(JobID=str(n), SubmitTime="soon") for n in range(1, 131)]
     commands.answers("squeue", text([*bad, *(cells(JobID=str(n)) for n in range(200, 1500))]))
     with capture_logs() as said:
-        cluster.fetch_queue()
-        cluster.fetch_queue()
-        cluster.fetch_queue()
+        for _ in range(3):
+            assert len(cluster.fetch_queue().unread) == 130
     named = [entry["row"] for entry in said if "row" in entry]
-    assert len(named) == len(set(named)) == 130
+    assert 0 < len(named) == len(set(named)) <= 20
 
 
 def records(*rows: dict[str, str]) -> str:
