@@ -305,10 +305,18 @@ def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(acting_sto
 
     class Ordered(Written):
         def free_standby(
-            self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+            self,
+            standby: JobId,
+            *,
+            owner: int,
+            dependency: str,
+            unpin: bool = False,
+            seen: str | None = None,
         ) -> None:
             asked.append("free")
-            super().free_standby(standby, owner=owner, dependency=dependency, unpin=unpin)
+            super().free_standby(
+                standby, owner=owner, dependency=dependency, unpin=unpin, seen=seen
+            )
 
         def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             asked.append("history")
