@@ -1,6 +1,5 @@
 """Checks every move of a policy against the admins' limits before Slurm gets a command."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mirage.domain.chain import Link, Position
@@ -95,15 +94,3 @@ def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
     return max(0, end - begin) / HOUR_S * successor.nodes
-
-
-def find_excessive_error(errors_s: Sequence[float], limits: Limits) -> float | None:
-    """Return the mean absolute error of the last forecasts, in seconds, if it is too large to act.
-
-    Returns None if the error is small enough, or if there are fewer than `demote_after` forecasts.
-    """
-    lately = errors_s[-limits.demote_after :]
-    if len(lately) < limits.demote_after:
-        return None
-    mean = sum(map(abs, lately)) / len(lately)
-    return mean if mean > limits.demote_error_s else None

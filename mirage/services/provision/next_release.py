@@ -25,6 +25,7 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
+from mirage.services.control import demotions
 from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_overlap_budget
@@ -75,6 +76,10 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     asks = _find_asking_link(links, index, now)
     modes = clusters.list_modes(tx, cluster_id)
     mode = clusters.resolve_mode(modes, asks.partition if asks else "")
+    if asks is not None and mode is Mode.ACT:
+        demoted = demotions.read_demotions(tx, cluster_id)
+        if demotions.find_demotion(demoted, chain.uid, asks) is not None:
+            mode = Mode.SHADOW
     if asks is None or asks.start is None:
         return NextRelease(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s
