@@ -25,7 +25,11 @@ from tests.support.services.slurm_jobs import HOUR, NOW, Written, job, read_mode
 DAY = 24 * HOUR
 SOON = Forecast(p50_s=600.0)
 LIMITS = Limits(
-    demote_after=4, max_lead_s=100 * DAY, account_overlap_node_h=1e9, cluster_overlap_node_h=1e9
+    demote_after=4,
+    max_lead_s=100 * DAY,
+    user_overlap_node_h=1e9,
+    account_overlap_node_h=1e9,
+    cluster_overlap_node_h=1e9,
 )
 
 

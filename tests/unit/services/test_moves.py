@@ -210,8 +210,11 @@ def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store
 def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> None:
     """Both links of the first chain run: the second chain would double what the account spends."""
     first, second = pair(1)
+    cluster = Written(first, second)
+    tick(acting_store, cluster)
+    cluster.moves.clear()
     beside = running(2, job_id=second.job_id, comment=second.comment)
-    cluster = Written(first, beside, *pair(2))
+    cluster.shown = [first, beside, *pair(2)]
     tick(acting_store, cluster, within(1.5))
     assert cluster.moves == []
     tick(acting_store, cluster, within(2.0))
