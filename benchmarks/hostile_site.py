@@ -48,7 +48,8 @@ class Site:
             given.replace("[service]", f'[service]\nsocket = "{self.socket}"')
             + f"[polling]\nqueue_s = {self.every_s}\nnodes_s = 60\ndiag_s = 0\n"
             '[provision]\npolicy = "at-once"\nmax_lead_h = 1000\n'
-            "account_overlap_node_h = 1e9\ncluster_overlap_node_h = 1e9\n"
+            "user_overlap_node_h = 1e9\naccount_overlap_node_h = 1e9\n"
+            "cluster_overlap_node_h = 1e9\n"
         )
         self._began = int(time.time())
         self._shown: tuple[int, int] | None = None

@@ -95,13 +95,31 @@ class Still:
         return {}
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None: ...
     def pin_standby(
-        self, standby: JobId, *, owner: int, dependency: str, node_list: str
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
     ) -> None: ...
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None: ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002

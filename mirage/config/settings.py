@@ -226,6 +226,9 @@ class ProvisionSettings(_Section):
     """Mirage makes no move for a forecast wait shorter than this; seconds."""
     replan_gain: _Hours = 0.1
     """Mirage moves a release planned in Slurm if the expected cost saved exceeds this; hours."""
+    user_overlap_node_h: _Hours = 250.0
+    """The overlap that one user's chains may spend in 24 h; node-hours. Keep it below the next two,
+    of which one user can use up no more."""
     account_overlap_node_h: _Hours = 500.0
     """The overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
@@ -239,10 +242,11 @@ class ProvisionSettings(_Section):
     """The most live chains of one user that Mirage manages. Further chains run as plain Slurm
     chains until others end."""
     demote_after: int = Field(10, ge=1)
-    """The number of hand-overs whose mean absolute forecast error is compared with
+    """The number of an owner's last hand-overs whose mean absolute forecast error is compared with
     `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)
-    """A mean forecast error above this turns mode act into shadow; hours."""
+    """A mean forecast error above this turns mode act into shadow: for the owner's chains of that
+    partition and size, or for all if the median owner's is above it; hours."""
 
 
 class NotifySettings(_Section):

@@ -119,14 +119,28 @@ class Slurmrestd:
         return {job_id: asked for job_id, asked in found.items() if asked}
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
         list stays."""
-        self._update_standby(standby, owner, dependency, unpin=unpin)
+        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        own = self._moves.fetch_own_job(standby, owner).read_requested_nodes()
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
+        own = self._moves.fetch_own_job(standby, owner, seen).read_requested_nodes()
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
@@ -134,13 +148,21 @@ class Slurmrestd:
         self._pinned.add(standby)
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Set the standby's dependency again. `unpin` as in `free_standby`."""
-        self._update_standby(standby, owner, dependency, unpin=unpin)
+        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
 
-    def _update_standby(self, standby: JobId, owner: int, dependency: str, *, unpin: bool) -> None:
-        self._moves.fetch_own_job(standby, owner)
+    def _update_standby(
+        self, standby: JobId, owner: int, dependency: str, *, unpin: bool, seen: str | None
+    ) -> None:
+        self._moves.fetch_own_job(standby, owner, seen)
         pinned = unpin or standby in self._pinned
         self._moves.update_job(standby, dependency, "" if pinned else None)
         self._pinned.discard(standby)

@@ -37,8 +37,7 @@ from mirage.services.provision import age_accrual, pinning, preconditions
 from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
 from mirage.services.provision.overlap_budget import (
     OverlapBudget,
-    PlannedOverlap,
-    compute_planned_overlap,
+    build_plan,
     read_overlap_budget,
 )
 from mirage.services.provision.preconditions import (
@@ -156,16 +155,15 @@ class DecisionContext:
         view = self._build_view(handover)
         self.foregone.ask_rules(handover, view)
         asked = bound_overlap(self._ask_policy(handover, view), view)
-        decision = self._add_accrual_note(
-            apply_limits(asked, view, self._rules.limits, self._budget.sum_spent(standby.account)),
-            handover,
-        )
+        spent = self._budget.sum_spent(standby.account, handover.chain.uid)
+        limited = apply_limits(asked, view, self._rules.limits, spent)
+        decision = self._add_accrual_note(limited, handover)
         if acts and not handover.submits:
             decision = self._build_planning(handover).plan_release(decision, view)
             self._record_plan(handover, decision, view)
         if decision.action is not Action.FREE:
             return decision
-        self._budget.record_release(standby, compute_worst_overlap(view))
+        self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
 
     def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
@@ -174,8 +172,9 @@ class DecisionContext:
         if decision.action is Action.HOLD:
             self._budget.record_plan(standby, None)
         elif decision.action is Action.PLAN and at is not None:
-            node_h = compute_planned_overlap(at, view.predecessor_end, standby.nodes)
-            self._budget.record_plan(standby, PlannedOverlap(standby.account, at, node_h))
+            owner, end = handover.chain.uid, view.predecessor_end
+            plan = build_plan(standby, owner, end, release_at=at, now=view.now)
+            self._budget.record_plan(standby, plan)
 
     def _build_planning(self, handover: OpenHandover) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
@@ -191,7 +190,7 @@ class DecisionContext:
         return Planning(
             standby=standby,
             limits=self._rules.limits,
-            spent=self._budget.sum_with_plans(standby.account, standby),
+            spent=self._budget.sum_with_plans(standby.account, handover.chain.uid, standby),
             touches=self._touches.get(key, 0),
             barred=barred,
         )
@@ -385,7 +384,8 @@ class DecisionContext:
 
     @cached_property
     def _budget(self) -> OverlapBudget:
-        return read_overlap_budget(self._tx, self._cluster_id, self._snapshot.queue.taken_at)
+        now = self._snapshot.queue.taken_at
+        return read_overlap_budget(self._tx, self._cluster_id, now, self._rules.limits)
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:

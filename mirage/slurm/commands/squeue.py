@@ -7,7 +7,7 @@ SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible tim
 characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -71,9 +71,10 @@ FIELDS = (
 )
 
 
-_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
+_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong", "Dependency")
 _ASKING = ("JobID", "HetJobID", "ReqNodes")
-"""Users write into none of these fields, so the separator needs no secret."""
+"""Users write no text of their own into these fields, so the separator needs no secret: slurmctld
+prints a dependency as it has parsed it."""
 
 
 def build_argv(job_ids: Iterable[JobId] = ()) -> list[str]:
@@ -102,6 +103,8 @@ class MoveTarget:
     nodes of all its components."""
     shown: tuple[HoldState, ...]
     """The hold of each component; a plain job has one."""
+    dependency: str
+    """Of a het job, its leader's, as in the queue."""
 
 
 def build_move_target_argv(job_id: JobId) -> list[str]:
@@ -130,7 +133,12 @@ def parse_move_target(answer: str) -> MoveTarget:
             )
             for row in rows
         ),
+        dependency=parse_text(_find_first_component(rows)["Dependency"]),
     )
+
+
+def _find_first_component(rows: Sequence[Row]) -> Row:
+    return min(rows, key=lambda row: parse_integer(row["JobID"]))
 
 
 def build_requested_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:

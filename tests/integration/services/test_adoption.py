@@ -74,7 +74,7 @@ def look(
         Comment=f"{words}mirage:{CHAIN}:2",
     )
     queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
-    asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
+    asked = f"12|{ALICE}||PENDING|Dependency|5|{dependency}|\n"
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     Worker(store, Clock(), 1, rules=rules).run_tick()
     with store.read() as tx:

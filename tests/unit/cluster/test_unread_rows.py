@@ -232,7 +232,7 @@ class Chain:
         second = cells(JobID="12", **(self._start | waits | told | standby))
         others = [cells(JobID=str(n), **self._start) for n in range(100, 110)]
         # What is asked right before a move.
-        alone = text([["12", "1001", "", "PENDING", "Dependency", "1"]])
+        alone = text([["12", "1001", "", "PENDING", "Dependency", "1", "afterany:11(unfulfilled)"]])
         rows = text([first, second, *others])
         self.commands.answers("squeue", rows, asked={"--jobs=12": alone})
         self.worker.run_tick()
