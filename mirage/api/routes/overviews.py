@@ -1,5 +1,6 @@
 """Serves the data of the pages Now and Chain to programs, from the pages' own functions."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -28,6 +29,7 @@ from mirage.services.reports.overview import ChainRow, StartRange, UpcomingHando
 from mirage.store.chains import chains
 from mirage.store.chains.chain_ranking import RankingFilter
 from mirage.store.events import changes
+from mirage.store.operations.modes_in_force import ModesInForce, read_modes
 
 router = APIRouter(tags=["chains"])
 
@@ -60,7 +62,12 @@ def get_overview(
             **more,
         )
 
-    return paging.build_page(build_page, found.rows, view=_serialize_row, cursor=format_cursor)
+    return paging.build_page(
+        build_page,
+        found.rows,
+        view=partial(_serialize_row, read_modes(tx, cluster_id)),
+        cursor=format_cursor,
+    )
 
 
 @router.get(
@@ -105,9 +112,9 @@ def get_chain_timeline(
     )
 
 
-def _serialize_row(row: ChainRow) -> schemas.OverviewRow:
+def _serialize_row(modes: ModesInForce, row: ChainRow) -> schemas.OverviewRow:
     return schemas.OverviewRow(
-        chain=serializers.serialize_chain_summary(row.chain, row.links),
+        chain=serializers.serialize_chain_summary(row.chain, row.links, modes),
         next=None if row.upcoming is None else _serialize_upcoming(row.upcoming),
     )
 

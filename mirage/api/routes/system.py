@@ -30,7 +30,7 @@ from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditFilter
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 router = APIRouter(tags=["system"])
 probes = APIRouter(tags=["system"])
@@ -137,9 +137,14 @@ def stop_acting(
 def _read_modes(
     tx: Transaction, given: ApiContext, *, with_partitions: bool = True
 ) -> cluster_schemas.Modes:
-    known = clusters.list_modes(tx, given.cluster_id)
-    mode = known.pop("")
-    return cluster_schemas.Modes(mode=mode, partitions=known if with_partitions else {})
+    known = read_modes(tx, given.cluster_id)
+    known = known if with_partitions else known.hide_names()
+    return cluster_schemas.Modes(
+        mode=known.cluster_mode,
+        partitions=known.own_modes,
+        says=known.describe(),
+        kill_switch=bool(known.pulled),
+    )
 
 
 @router.get("/audit", operation_id="listAudit", responses=describe_read_errors(401, 403))

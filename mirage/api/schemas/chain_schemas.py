@@ -108,6 +108,11 @@ class ChainSummary(WireModel):
         examples=["sequential"],
     )
     mode: ChainMode = Field(examples=["standby"])
+    service_mode: Mode = Field(
+        description="How far Mirage goes for this chain now: the mode of its partition, else of "
+        "the cluster; shadow in place of act while the kill switch is pulled.",
+        examples=["act"],
+    )
     at_risk: AtRisk | None = Field(
         description="Why the next link may start late; null: the chain is not at risk.",
         examples=[None],

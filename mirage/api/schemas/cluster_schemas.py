@@ -19,6 +19,13 @@ class Modes(WireModel):
         description="The modes of partitions that have a mode of their own.",
         examples=[{"gpu": "act"}],
     )
+    says: str = Field(
+        description="All modes in words; partitions that the caller may not see are counted.",
+        examples=["act in gpu, else shadow"],
+    )
+    kill_switch: bool = Field(
+        description="Whether the kill switch is pulled: then no mode is act.", examples=[False]
+    )
 
 
 class ClusterSums(WireModel):

@@ -88,7 +88,7 @@ def show_or_set_mode(
             f"{', '.join(seen)}",
             err=True,
         )
-    if any(each.way != Way.COMMAND for each in pulled):
+    if any(wanted is not Mode.SHADOW or each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
     modes_now = {name: m.value for name, m in current.items()}
     _print_modes(modes_now, settings.cluster.name, as_json=as_json)
@@ -103,6 +103,8 @@ def _fetch_modes() -> dict[str, str] | None:
         found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:
         return None
+    if found["kill_switch"]:
+        typer.echo("note: the kill switch is pulled: Mirage changes nothing in Slurm", err=True)
     return {"": found["mode"], **found["partitions"]}
 
 

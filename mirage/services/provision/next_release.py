@@ -32,7 +32,7 @@ from mirage.services.provision.release_planning import Planning
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 _THIRD = 3
 """A link asks again after 1/_THIRD of its remaining time, and so plans anew at most twice."""
@@ -73,8 +73,7 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     """
     links = chains.list_links(tx, chain.chain_id)
     asks = _find_asking_link(links, index, now)
-    modes = clusters.list_modes(tx, cluster_id)
-    mode = clusters.resolve_mode(modes, asks.partition if asks else "")
+    mode = read_modes(tx, cluster_id).get_chain_mode(chain, asks.partition if asks else "")
     if asks is None or asks.start is None:
         return NextRelease(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s

@@ -36,6 +36,7 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 _log = structlog.get_logger(__name__)
 
@@ -115,9 +116,9 @@ def _get_forecast_source(rules: Rules) -> str:
 def _decide_handovers(
     tx: Transaction, cluster_id: int, context: DecisionContext, open_ones: Sequence[OpenHandover]
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
-    modes = clusters.list_modes(tx, cluster_id)
+    modes = read_modes(tx, cluster_id)
     for handover in open_ones:
-        mode = clusters.resolve_mode(modes, handover.standby.partition)
+        mode = modes.get_chain_mode(handover.chain, handover.standby.partition)
         undone = None if mode is Mode.ACT else context.decide_retreat(handover)
         if undone is not None:
             yield handover, context.build_record(handover, undone, Mode.ACT)

@@ -48,6 +48,7 @@ def show_chain(
         found=timelines.build_timeline(look.tx, chain, links, index=link),
         logs=timelines.list_logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,
+        own_mode=look.modes.get_shown_mode(chain, links),
         writes=obeys and not _is_read_only(look),
         decisions=rows[:_DECISIONS],
         older=rows[_DECISIONS - 1].id if len(rows) > _DECISIONS else None,
