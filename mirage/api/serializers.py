@@ -140,7 +140,7 @@ def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         eligible=to_optional_instant(link.eligible),
         freed_at=to_optional_instant(link.freed_at),
         freed_by=link.freed_by,
-        planned_release=to_optional_instant(link.planned_release),
+        planned_release=to_optional_instant(link.get_standing_release()),
         planned_by=link.planned_by,
         start=to_optional_instant(link.start),
         end=to_optional_instant(link.end),

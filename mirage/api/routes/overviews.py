@@ -22,10 +22,11 @@ from mirage.http.dependencies import (
 )
 from mirage.http.overview_cursor import format_cursor, parse_cursor
 from mirage.http.paging import Paging
+from mirage.services.chains.start_range import StartRange
 from mirage.services.reports import chain_timeline as timelines
 from mirage.services.reports import overview as overviews
 from mirage.services.reports.chain_timeline import Course, TimelineHandover
-from mirage.services.reports.overview import ChainRow, StartRange, UpcomingHandover
+from mirage.services.reports.overview import ChainRow, UpcomingHandover
 from mirage.store.chains import chains
 from mirage.store.chains.chain_ranking import RankingFilter
 from mirage.store.events import changes

@@ -152,7 +152,7 @@ class LinkView(WireModel):
     )
     planned_release: datetime | None = Field(
         description="When the dependency in Slurm makes the link eligible without a further move; "
-        "null: when its predecessor ends.",
+        "null: when its predecessor ends, or something else holds the link (`reason`).",
         examples=[_NOON],
     )
     planned_by: Planner | None = Field(

@@ -1,7 +1,7 @@
 """Renders chains and decisions for the terminal. Times are in this host's zone, as in squeue."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -247,6 +247,9 @@ def format_decision(row: Mapping[str, Any]) -> str:
 
 def _describe_action(row: Mapping[str, Any]) -> str:
     action = _ACTION[row["action"]]
+    if row["action"] == "wait" and (at := row["inputs"].get("planned_release")) is not None:
+        until = format_instant(datetime.fromtimestamp(at, UTC).isoformat())
+        action = f"left the planned release as it is: Slurm makes the standby eligible at {until}"
     if row["action"] != "wait" and row["mode"] != "act":
         return (
             f"Would have {action}: mode {row['mode']} changes nothing in Slurm."

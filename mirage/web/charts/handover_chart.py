@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import ChainMode
-from mirage.services.reports.overview import StartRange, UpcomingHandover
+from mirage.services.chains.start_range import StartRange
+from mirage.services.reports.overview import UpcomingHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import TimeScale
 from mirage.web.formatting import format_day

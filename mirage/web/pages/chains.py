@@ -55,7 +55,6 @@ def show_chain(
         before=before,
         said=decision_text.describe_decision,
         stands=decision_text.describe_position,
-        planned=decision_text.get_planned_release,
         charts=chain_charts,
         course=forecast_chart.draw_forecast_course,
         advice=link_risks.get_advice,
