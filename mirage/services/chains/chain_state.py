@@ -49,6 +49,8 @@ _TOTAL_SLACK_S = 60
 """Seconds of each link's run that its own count of `--mirage-total` may lack: it leaves out the
 time before the script."""
 
+_OF_A_WAIT = frozenset({Risk.HINDERED, Risk.LATE, Risk.MOVE_REFUSED})
+
 _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
 
 
@@ -338,6 +340,9 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
         alone = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
         return look.keep_state(alone)
+    at_risk = look.chain.at_risk
+    if at_risk is not None and at_risk.of in _OF_A_WAIT and at_risk.link == newest.index:
+        return look.keep_state()  # the link that waited has started
     return None
 
 
