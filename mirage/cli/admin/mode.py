@@ -104,7 +104,9 @@ def _fetch_modes() -> dict[str, str] | None:
     except ServiceUnavailable:
         return None
     if found["kill_switch"]:
-        typer.echo("note: the kill switch is pulled: Mirage changes nothing in Slurm", err=True)
+        typer.echo(
+            "note: the kill switch is pulled: Mirage changes nothing in Slurm by itself", err=True
+        )
     return {"": found["mode"], **found["partitions"]}
 
 

@@ -58,7 +58,7 @@ _MODES = {
     "shadow": "Mirage decides and logs, and changes nothing in Slurm",
     "observe": "Mirage records the queue, and decides nothing",
 }
-_KILLED = "the kill switch is pulled: Mirage changes nothing in Slurm"
+_KILLED = "the kill switch is pulled: Mirage changes nothing in Slurm by itself"
 _ACTION = {
     "wait": "left the standby as it is",
     "free": "freed the standby, so that it may start at once",
