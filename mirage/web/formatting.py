@@ -7,6 +7,8 @@ from markupsafe import Markup, escape
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MANY_DAYS = 10
+_CLOCKS_DIFFER_S = 5
+"""An instant that is no further ahead has passed, by a clock that goes a little faster."""
 _CODE = re.compile("`([^`]+)`")
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
 _SPAN = re.compile(
@@ -58,9 +60,9 @@ def render_span(instant: int, now: int, *, started: str = "") -> Markup:
 
 def format_span(instant: int, now: int, started: str = "") -> str:
     """Return 34 s ago or in 12 min. `started`: as for `render_span`."""
-    if instant > now:
+    if instant > now + _CLOCKS_DIFFER_S:
         return f"in {format_duration(instant - now)}"
-    return started or f"{format_duration(now - instant)} ago"
+    return started or f"{format_duration(max(0, now - instant))} ago"
 
 
 def update_spans(html: str, now: int) -> str:

@@ -257,7 +257,7 @@ def _describe_action(row: Mapping[str, Any]) -> str:
         )
     told = _DONE[row["effect"]]
     error = f": {row['error']}" if row["error"] else ""
-    return f"{action.capitalize()}. {told}{error}".rstrip() + _describe_repeats(row)
+    return f"{action[:1].upper()}{action[1:]}. {told}{error}".rstrip() + _describe_repeats(row)
 
 
 def _describe_repeats(row: Mapping[str, Any]) -> str:

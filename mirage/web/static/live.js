@@ -45,7 +45,8 @@
     for (const time of document.querySelectorAll("time[data-age]")) {
       const age = Number(time.dataset.age) + passed;
       if (stale && time !== read) time.textContent = "at " + clock(new Date(time.dateTime));
-      else time.textContent = age < 0 ? "in " + span(-age) : time.dataset.started || span(age) + " ago";
+      else if (age < -5) time.textContent = "in " + span(-age);
+      else time.textContent = time.dataset.started || span(Math.max(0, age)) + " ago";
     }
   }
 
