@@ -118,7 +118,7 @@ def _clamp_price(price):
 
 def describe_plan(link, choice, forecast, minutes, own):
     """A sentence for people."""
-    known = "no past waits are known"
+    known = describe_sample(link.waits_read)
     if choice.cut == SERVICE:
         known = "by the service's lead"
     elif forecast is not None:
@@ -136,6 +136,14 @@ def describe_plan(link, choice, forecast, minutes, own):
     return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
         link.index + 1, link.successor, minutes, link.job,
         (own.end - own.start) // 60 - minutes, known)  # fmt: skip
+
+
+def describe_sample(count):
+    """Say why `count` past waits of the partition make no forecast."""
+    if not count:
+        return "no past waits are known"
+    return "%d past wait%s of the partition %s known, and a forecast needs %d" % (
+        count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
 
 
 # --- the sample ------------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ def _plan_nothing(link, before, environ, told):
 
 def _plan_by_waits(link, before, environ):
     """Plan by what is known here."""
+    import mirage_forecast
     import mirage_planned
 
     rows = link.fetch_like_jobs(environ)
@@ -183,7 +184,8 @@ def _plan_by_waits(link, before, environ):
     if forecast is None and link.wanted.lead_s is None and kept is not None:
         again = link.schedule_before(seen.own.start + 60 * kept)
         plan = mirage_planned.Planned(None, kept, 0, "", seen.own)
-        return link.record_outcome(plan, again, "the plan stays: no past waits are known")
+        why = mirage_forecast.describe_sample(link.waits_read)
+        return link.record_outcome(plan, again, "the plan stays: " + why)
     choice = link.choose_lead(forecast, seen.own)
     return mirage_planned.write_plan(link, seen, before, choice, forecast, environ)
 

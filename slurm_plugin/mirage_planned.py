@@ -54,6 +54,7 @@ class Link(object):
         )
         self.damage = ", ".join(damage)  # in words; then the link plans nothing
         self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
+        self.waits_read = 0  # of jobs of the partition, by the last forecast
 
     def read_line(self, *names):
         return mirage_waits.read_own_line(self.get_path(*names), self.now)
@@ -143,7 +144,8 @@ class Link(object):
         return mirage_waits.read_like_jobs(self.partition, self.qos, self.job, environ, self.now)
 
     def forecast_wait(self, rows, own):
-        """Forecast by like jobs, else by the chain's own hand-overs; None: nothing is known."""
+        """Forecast by like jobs, else by the chain's own hand-overs; None: too little is known."""
+        self.waits_read = len(rows)
         price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
         alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price)
         if alike is not None:

@@ -16,7 +16,8 @@ from mirage.store.chains.open_links import count_planned_standbys
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import snapshots
-from mirage.store.operations import admin_overrides, clusters, telemetry
+from mirage.store.operations import clusters, telemetry
+from mirage.store.operations.modes_in_force import read_modes
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -71,17 +72,16 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force, by partition.", labels=["partition", "mode"]
     )
-    nameless = PARTITIONS in given.hidden()
-    for partition, mode in clusters.list_modes(tx, given.cluster_id).items():
-        if partition and nameless:
-            continue
+    known = read_modes(tx, given.cluster_id)
+    known = known.hide_names() if PARTITIONS in given.hidden() else known
+    for partition, mode in {"": known.cluster_mode, **known.own_modes}.items():
         modes.add_metric([partition, mode.value], 1)
     yield modes
     yield from _collect_forecast_errors(tx, given)
     yield GaugeMetricFamily(
         "mirage_kill_switch",
         "1 while the kill switch is pulled.",
-        value=bool(admin_overrides.list_pulled_switches(tx, given.cluster_id)),
+        value=bool(known.pulled),
     )
     until = clusters.read_lease_end(tx, given.cluster_id)
     if until is not None:

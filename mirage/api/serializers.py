@@ -15,9 +15,12 @@ from mirage.services.chains import explanations, link_risks, overlap_price
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.events.audit import AuditEntry
+from mirage.store.operations.modes_in_force import ModesInForce
 
 
-def serialize_chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSummary:
+def serialize_chain_summary(
+    chain: Chain, links: Sequence[Link], modes: ModesInForce
+) -> chain_schemas.ChainSummary:
     over = [pair.over for pair in list_handovers(links) if pair.over is not None]
     return chain_schemas.ChainSummary(
         chain_id=chain.chain_id,
@@ -38,6 +41,7 @@ def serialize_chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schema
         presubmit=chain.presubmit,
         style=chain.style,
         mode=chain.mode,
+        service_mode=modes.get_shown_mode(chain, links),
         at_risk=serialize_risk(chain),
         created_at=to_instant(chain.created_at),
         handovers_done=len(over),
@@ -57,9 +61,9 @@ def serialize_risk(chain: Chain) -> chain_schemas.AtRisk | None:
 
 
 def serialize_chain(
-    found: Chain, links: Sequence[Link], fresh: Freshness
+    found: Chain, links: Sequence[Link], fresh: Freshness, modes: ModesInForce
 ) -> chain_schemas.ChainView:
-    summary = serialize_chain_summary(found, links)
+    summary = serialize_chain_summary(found, links, modes)
     return chain_schemas.ChainView(
         **summary.model_dump(),
         links=list(serialize_links(found, links)),
@@ -125,7 +129,7 @@ def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         eligible=to_optional_instant(link.eligible),
         freed_at=to_optional_instant(link.freed_at),
         freed_by=link.freed_by,
-        planned_release=to_optional_instant(link.planned_release),
+        planned_release=to_optional_instant(link.get_standing_release()),
         planned_by=link.planned_by,
         start=to_optional_instant(link.start),
         end=to_optional_instant(link.end),

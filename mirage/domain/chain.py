@@ -311,6 +311,15 @@ class Link:
             )
         return replace(self, state=target)
 
+    def get_standing_release(self) -> int | None:
+        """Return when the plan in the waiting link's dependency makes it eligible; None: none does.
+
+        A plan makes nothing eligible while Slurm gives another reason than the dependency: a hold,
+        a begin time, a dependency that cannot be met.
+        """
+        waits = self.state is LinkState.PENDING and self.position is Position.HELD
+        return self.planned_release if waits and self.reason in _BEHIND else None
+
     def get_planned_end(self) -> int | None:
         """Return when Slurm ends the link's job at the latest; None when unknown or unlimited.
 
@@ -321,6 +330,9 @@ class Link:
             return None
         return max(self.start + self.time_limit_s, self.expected_end or 0)
 
+
+_BEHIND = frozenset({"", "None", "Dependency"})
+"""Slurm's reasons for a job that waits for its dependency alone; not every look shows one."""
 
 get_shown = attrgetter(*(each.name for each in fields(Link) if each.name != "seen_at"))
 """Return what a look may change of a link, besides the instant at which it was seen."""

@@ -49,13 +49,18 @@ class Reason(StrEnum):
 
 
 class Risk(StrEnum):
-    """Why the next link may start late, whatever the queue does."""
+    """Why the next link may start late."""
 
     NO_STANDBY = "NoStandby"
     VANISHED = "StandbyVanished"
     UNKNOWN = "LinkUnknown"
     REFUSED = "SubmitRefused"
     """`ChainRisk.detail` has Slurm's words."""
+    LATE = "LateByForecast"
+    """By the forecast, nine in ten such links start after their predecessor's end."""
+    MOVE_REFUSED = "MoveRefused"
+    """Slurm refused Mirage's last move of the link, or did not do it. `ChainRisk.detail` has
+    Slurm's words."""
     HINDERED = "Hindered"
     """Slurm does not start the link, for a reason that has nothing to do with the queue.
     `ChainRisk.detail` is Slurm's word for the reason (`slurm.text.pending_reasons`)."""

@@ -2,7 +2,9 @@
 
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Mode
+from mirage.slurm.text.holds import is_held
 from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.web.formatting import format_day
 
 _WOULD = {
     Action.WAIT: "would change nothing",
@@ -37,6 +39,10 @@ _STANDS = {
 
 def describe_decision(decision: DecisionRow) -> str:
     """Return what the policy decided, as the words that follow the policy's name."""
+    at = decision.inputs.get("planned_release")
+    if decision.action is Action.WAIT and at is not None:
+        does = "leaves" if decision.mode is Mode.ACT else "would leave"
+        return f"{does} the planned release: Slurm makes the next link eligible {format_day(at)}"
     if decision.mode is not Mode.ACT:
         return _WOULD[decision.action]
     match decision.effect:
@@ -52,12 +58,6 @@ def describe_decision(decision: DecisionRow) -> str:
 
 def describe_position(standby: Link) -> str:
     """Return where the standby stands, as the words that follow its name."""
+    if is_held(standby.reason, None):
+        return f"is held in Slurm ({standby.reason})"
     return _STANDS[standby.position]
-
-
-def get_planned_release(standby: Link) -> int | None:
-    """Return when Slurm itself releases a held standby.
-
-    Returns None if Slurm releases it when its predecessor ends.
-    """
-    return standby.planned_release if standby.position is Position.HELD else None

@@ -7,7 +7,14 @@ from markupsafe import Markup, escape
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MANY_DAYS = 10
+_CLOCKS_DIFFER_S = 5
+"""An instant that is no further ahead has passed, by a clock that goes a little faster."""
 _CODE = re.compile("`([^`]+)`")
+_ISO = "%Y-%m-%dT%H:%M:%SZ"
+_SPAN = re.compile(
+    "<time datetime='(?P<at>[^']*)' data-age='-?[0-9]+'(?: data-started='(?P<started>[a-z ]*)')?>"
+    "[^<]*</time>"
+)
 
 
 def _to_datetime(instant: int) -> datetime:
@@ -20,7 +27,7 @@ def render_instant(instant: int | None, now: int | None = None) -> Markup:
         return Markup("<span class='dim'>not yet</span>")
     at = _to_datetime(instant)
     return Markup("<time datetime='{}' title='{}'>{}</time>").format(
-        at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at.strftime(_ISO),
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         format_day(instant, now),
     )
@@ -37,12 +44,42 @@ def format_clock(instant: int) -> str:
     return f"{_to_datetime(instant):%H:%M:%S} UTC"
 
 
-def render_age(instant: int, now: int) -> Markup:
-    """Return a <time> element that says 34 s ago; the page's script keeps it counting."""
-    seconds = max(0, now - instant)
-    return Markup("<time datetime='{}' data-age='{}'>{} ago</time>").format(
-        _to_datetime(instant).strftime("%Y-%m-%dT%H:%M:%SZ"), seconds, format_duration(seconds)
+def render_span(instant: int, now: int, *, started: str = "") -> Markup:
+    """Return a <time> element that says 34 s ago or in 12 min; the page's script keeps it counting.
+
+    `started` is said in place of "ago" once the instant has passed.
+    """
+    mark = Markup(" data-started='{}'").format(started) if started else ""
+    return Markup("<time datetime='{}' data-age='{}'{}>{}</time>").format(
+        _to_datetime(instant).strftime(_ISO),
+        now - instant,
+        mark,
+        format_span(instant, now, started),
     )
+
+
+def format_span(instant: int, now: int, started: str = "") -> str:
+    """Return 34 s ago or in 12 min. `started`: as for `render_span`."""
+    if instant > now + _CLOCKS_DIFFER_S:
+        return f"in {format_duration(instant - now)}"
+    return started or f"{format_duration(max(0, now - instant))} ago"
+
+
+def update_spans(html: str, now: int) -> str:
+    """Return the page with its spans counted from `now`."""
+    return _SPAN.sub(
+        lambda span: render_span(_read_instant(span["at"]), now, started=span["started"] or ""),
+        html,
+    )
+
+
+def remove_spans(html: str) -> str:
+    """Return the page without its spans, which change by the second."""
+    return _SPAN.sub(lambda span: span["at"], html)
+
+
+def _read_instant(text: str) -> int:
+    return int(datetime.strptime(text, _ISO).replace(tzinfo=UTC).timestamp())
 
 
 def format_duration(seconds: float | None) -> str:

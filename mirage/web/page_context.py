@@ -4,7 +4,6 @@ That is the reader, the cluster, the age of the data, and the answer's headers.
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,13 +12,12 @@ from urllib.parse import quote
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 
-from mirage.domain.access.caller import Principal
+from mirage.domain.access.caller import PARTITIONS, Principal
 from mirage.http.context import ApiContext
-from mirage.http.dependencies import Context, Reader, Reading
+from mirage.http.dependencies import Context, Reader, Reading, read_freshness
 from mirage.store.database.engine import Transaction
 from mirage.store.events import changes
-from mirage.store.jobs import snapshots
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import ModesInForce, read_modes
 from mirage.web import formatting, templating
 
 POLICY = "; ".join(
@@ -48,7 +46,6 @@ HEADERS = {
 _OK = 200
 _IN_QUERY = "=&%+,:/?"
 """Characters that stay as they are in a query; the rest is percent-encoded, as /login needs."""
-_AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +82,8 @@ class PageContext:
     ) -> Response:
         """Render a template of templates/ in the layout, with the age of the data.
 
-        The template also gets `at`, the time when the queue was read. Spans such as "in 2 h" count
-        from `at`, so the page changes only when its data does.
+        Spans such as "in 2 h" count from now (`formatting.render_span`). Drawings show the state at
+        `at`, the time when the queue was read, so the page changes only when its data does.
         """
         return _build_response(self.request, self._render_html(template, title, values), status)
 
@@ -111,17 +108,19 @@ class PageContext:
         html = self.given.remembered.get_or_make(
             key, version, lambda: self._render_html(template, title, make())
         )
-        return _build_response(
-            self.request, _AGE.sub(formatting.render_age(taken_at, self.now), html, count=1), _OK
-        )
+        return _build_response(self.request, formatting.update_spans(html, self.now), _OK)
+
+    @property
+    def modes(self) -> ModesInForce:
+        """Return the modes in force, with the names of partitions that the reader may know."""
+        known = read_modes(self.tx, self.cluster_id)
+        return known if self.reader.can_see(PARTITIONS) else known.hide_names()
 
     @property
     def _freshness(self) -> tuple[int | None, bool]:
         """Return when the queue was read (None: never), and whether that is too long ago."""
-        latest = snapshots.find_latest_snapshot(self.tx, self.cluster_id)
-        if latest is None:
-            return None, True
-        return latest.taken_at, self.now - latest.taken_at > self.given.stale_after_s
+        fresh = read_freshness(self.tx, self.given)
+        return None if fresh.as_of is None else int(fresh.as_of.timestamp()), fresh.stale
 
     def _render_html(self, template: str, title: str, values: dict[str, Any]) -> str:
         taken_at, stale = self._freshness
@@ -131,7 +130,8 @@ class PageContext:
             "taken_at": taken_at,
             "at": now if taken_at is None else taken_at,
             "stale": stale,
-            "mode": clusters.get_mode(self.tx, self.cluster_id),
+            "instant_name": "queue read" if stale else "now",
+            "modes": self.modes,
             "live": True,
         }
         return _render_layout(
@@ -179,13 +179,21 @@ def _render_layout(request: Request, template: str, title: str, values: dict[str
         place=build_return_path(request),
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
-        **{"reader": Principal(), "live": False, "mode": None, **values},
+        stale_after_s=given.stale_after_s,
+        **{
+            "reader": Principal(),
+            "live": False,
+            "modes": None,
+            "stale": False,
+            "taken_at": None,
+            **values,
+        },
     )
 
 
 def _build_response(request: Request, html: str, status: int) -> Response:
-    """Return the page; or 304 if the caller has the same page, apart from the age of the data."""
-    digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
+    """Return the page; or 304 if the caller has the same page, apart from its spans."""
+    digest = hashlib.sha256(formatting.remove_spans(html).encode()).hexdigest()[:24]
     headers = HEADERS | {"ETag": f'W/"{digest}"'}
     if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

@@ -20,8 +20,8 @@ def _build_environment() -> Environment:
     made.filters |= {
         "when": formatting.render_instant,
         "clock": formatting.format_clock,
-        "age": formatting.render_age,
-        "span": formatting.format_duration,
+        "span": formatting.render_span,
+        "duration": formatting.format_duration,
         "hours": formatting.format_hours,
         "count": formatting.format_count,
         "coded": formatting.render_code,

@@ -1,6 +1,7 @@
 """Routes about chains: register, show, pause, resume, cancel, and list decisions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -38,6 +39,7 @@ from mirage.store.chains import chains, decisions
 from mirage.store.chains.chains import ChainFilter
 from mirage.store.chains.decisions import DecisionFilter, DecisionRow, Effect
 from mirage.store.database.engine import Transaction
+from mirage.store.operations.modes_in_force import read_modes
 
 router = APIRouter(tags=["chains"])
 
@@ -96,23 +98,31 @@ def list_chains(
 
     if wanted is not Format.JSON:
         return file_export.export_rows(
-            paging.request, wanted, chain_schemas.ChainSummary, read_page, _serialize_summaries
+            paging.request,
+            wanted,
+            chain_schemas.ChainSummary,
+            read_page,
+            partial(_serialize_summaries, cluster_id),
         )
     rows = read_page(paging.tx, None, paging.limit)
     links = chains.list_links_by_chain(paging.tx, [chain.chain_id for chain in rows])
+    modes = read_modes(paging.tx, cluster_id)
     return paging.build_page(
         chain_schemas.ChainPage,
         rows,
-        view=lambda chain: serializers.serialize_chain_summary(chain, links[chain.chain_id]),
+        view=lambda chain: serializers.serialize_chain_summary(chain, links[chain.chain_id], modes),
         cursor=lambda chain: chain.chain_id,
     )
 
 
 def _serialize_summaries(
-    tx: Transaction, rows: Sequence[Chain]
+    cluster_id: int, tx: Transaction, rows: Sequence[Chain]
 ) -> list[chain_schemas.ChainSummary]:
     links = chains.list_links_by_chain(tx, [chain.chain_id for chain in rows])
-    return [serializers.serialize_chain_summary(chain, links[chain.chain_id]) for chain in rows]
+    modes = read_modes(tx, cluster_id)
+    return [
+        serializers.serialize_chain_summary(chain, links[chain.chain_id], modes) for chain in rows
+    ]
 
 
 def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> ChainId:
@@ -227,7 +237,10 @@ def _read_chain_view(
 ) -> chain_schemas.ChainView:
     found = chains.get_chain(tx, chain_id)
     return serializers.serialize_chain(
-        found, chains.list_links(tx, chain_id), read_freshness(tx, given)
+        found,
+        chains.list_links(tx, chain_id),
+        read_freshness(tx, given),
+        read_modes(tx, given.cluster_id),
     )
 
 

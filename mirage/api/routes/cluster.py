@@ -18,7 +18,7 @@ from mirage.http.paging import Paging, TimeRangeQuery, format_pair_cursor
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history, queue_summary, snapshots
 from mirage.store.jobs.job_history import JobFilter
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 router = APIRouter(tags=["cluster"])
 
@@ -32,12 +32,13 @@ _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 @router.get("/cluster", operation_id="getCluster", responses=describe_read_errors(401))
 def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
     """Return sums over the cluster as last seen, and Mirage's modes on it."""
-    modes = clusters.list_modes(tx, given.cluster_id)
+    modes = read_modes(tx, given.cluster_id)
+    modes = modes if reader.can_see(PARTITIONS) else modes.hide_names()
     fresh = read_freshness(tx, given)
     return cluster_schemas.ClusterView(
         name=given.cluster_name,
-        mode=modes.pop(""),
-        partitions=modes if reader.can_see(PARTITIONS) else {},
+        mode=modes.cluster_mode,
+        partitions=modes.own_modes,
         policies=list(given.policies),
         partial=given.partial(),
         as_of=fresh.as_of,

@@ -1,5 +1,6 @@
 """Serves the data of the pages Now and Chain to programs, from the pages' own functions."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -21,13 +22,15 @@ from mirage.http.dependencies import (
 )
 from mirage.http.overview_cursor import format_cursor, parse_cursor
 from mirage.http.paging import Paging
+from mirage.services.chains.start_range import StartRange
 from mirage.services.reports import chain_timeline as timelines
 from mirage.services.reports import overview as overviews
 from mirage.services.reports.chain_timeline import Course, TimelineHandover
-from mirage.services.reports.overview import ChainRow, StartRange, UpcomingHandover
+from mirage.services.reports.overview import ChainRow, UpcomingHandover
 from mirage.store.chains import chains
 from mirage.store.chains.chain_ranking import RankingFilter
 from mirage.store.events import changes
+from mirage.store.operations.modes_in_force import ModesInForce, read_modes
 
 router = APIRouter(tags=["chains"])
 
@@ -60,7 +63,12 @@ def get_overview(
             **more,
         )
 
-    return paging.build_page(build_page, found.rows, view=_serialize_row, cursor=format_cursor)
+    return paging.build_page(
+        build_page,
+        found.rows,
+        view=partial(_serialize_row, read_modes(tx, cluster_id)),
+        cursor=format_cursor,
+    )
 
 
 @router.get(
@@ -105,9 +113,9 @@ def get_chain_timeline(
     )
 
 
-def _serialize_row(row: ChainRow) -> schemas.OverviewRow:
+def _serialize_row(modes: ModesInForce, row: ChainRow) -> schemas.OverviewRow:
     return schemas.OverviewRow(
-        chain=serializers.serialize_chain_summary(row.chain, row.links),
+        chain=serializers.serialize_chain_summary(row.chain, row.links, modes),
         next=None if row.upcoming is None else _serialize_upcoming(row.upcoming),
     )
 

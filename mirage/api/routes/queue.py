@@ -44,8 +44,8 @@ def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
     fresh = read_freshness(tx, given)
     return schemas.QueueView(
         nodes_as_of=to_optional_instant(found.nodes_at),
-        whole=None if found.whole is None else _serialize_partition(found.whole),
-        partitions=[_serialize_partition(row) for row in found.partitions],
+        whole=None if found.whole is None else _serialize_partition(found.whole, found.at or 0),
+        partitions=[_serialize_partition(row, found.at or 0) for row in found.partitions],
         as_of=fresh.as_of,
         stale=fresh.stale,
     )
@@ -154,15 +154,15 @@ def _serialize_spread(waits: WaitSummary) -> dict[str, Any]:
     return {"jobs": waits.jobs, "p10_s": waits.p10_s, "p50_s": waits.p50_s, "p90_s": waits.p90_s}
 
 
-def _serialize_partition(row: PartitionStatus) -> schemas.PartitionView:
-    nodes = row.nodes
+def _serialize_partition(row: PartitionStatus, at: int) -> schemas.PartitionView:
+    nodes, since = row.nodes, row.oldest_eligible
     return schemas.PartitionView(
         partition=row.name,
         pending_jobs=row.pending_jobs,
         pending_nodes=row.pending_nodes,
         running_jobs=row.running_jobs,
         running_nodes=row.running_nodes,
-        oldest_pending_s=row.oldest_s,
+        oldest_pending_s=None if since is None else max(0, at - since),
         reasons=[_serialize_reason(reason) for reason in row.reasons],
         nodes=None if nodes is None else nodes.nodes,
         usable_nodes=None if nodes is None else nodes.usable_nodes,

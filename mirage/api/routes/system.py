@@ -25,12 +25,12 @@ from mirage.http.dependencies import (
 from mirage.http.idempotency import Idempotency
 from mirage.http.paging import Paging, TimeRangeQuery
 from mirage.http.problems import KINDS, NOT_READY, ProblemError, build_invalid_error
-from mirage.services.control import demotions, kill_switch, modes
+from mirage.services.control import kill_switch, modes
 from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditFilter
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 router = APIRouter(tags=["system"])
 probes = APIRouter(tags=["system"])
@@ -135,13 +135,18 @@ def stop_acting(
 
 
 def _read_modes(tx: Transaction, given: ApiContext, reader: Principal) -> cluster_schemas.Modes:
-    known = clusters.list_modes(tx, given.cluster_id)
-    mode = known.pop("")
-    demoted = demotions.read_demotions(tx, given.cluster_id)
+    known = read_modes(tx, given.cluster_id)
+    known = known if reader.can_see(PARTITIONS) else known.hide_names()
     return cluster_schemas.Modes(
-        mode=mode,
-        partitions=known if reader.can_see(PARTITIONS) else {},
-        demoted=[d.explain() for d in demoted if reader.is_admin or d.place.uid == reader.uid],
+        mode=known.cluster_mode,
+        partitions=known.own_modes,
+        says=known.describe(),
+        kill_switch=bool(known.pulled),
+        demoted=[
+            one.explain()
+            for one in known.demotions
+            if reader.is_admin or one.place.uid == reader.uid
+        ],
     )
 
 

@@ -108,6 +108,11 @@ class ChainSummary(WireModel):
         examples=["sequential"],
     )
     mode: ChainMode = Field(examples=["standby"])
+    service_mode: Mode = Field(
+        description="How far Mirage goes for this chain now: the mode of its partition, else of "
+        "the cluster; shadow in place of act while the kill switch is pulled.",
+        examples=["act"],
+    )
     at_risk: AtRisk | None = Field(
         description="Why the next link may start late; null: the chain is not at risk.",
         examples=[None],
@@ -147,7 +152,7 @@ class LinkView(WireModel):
     )
     planned_release: datetime | None = Field(
         description="When the dependency in Slurm makes the link eligible without a further move; "
-        "null: when its predecessor ends.",
+        "null: when its predecessor ends, or something else holds the link (`reason`).",
         examples=[_NOON],
     )
     planned_by: Planner | None = Field(

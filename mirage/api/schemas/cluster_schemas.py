@@ -23,6 +23,13 @@ class Modes(WireModel):
         description="Sentences on chains that are in shadow where the mode is act, since forecasts "
         "for them were too wrong: the caller's own chains, to an admin all."
     )
+    says: str = Field(
+        description="All modes in words; partitions that the caller may not see are counted.",
+        examples=["act in gpu, else shadow"],
+    )
+    kill_switch: bool = Field(
+        description="Whether the kill switch is pulled: then no mode is act.", examples=[False]
+    )
 
 
 class ClusterSums(WireModel):

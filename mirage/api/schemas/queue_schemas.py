@@ -38,8 +38,8 @@ class PartitionView(WireModel):
     running_jobs: int = Field(examples=[60])
     running_nodes: int = Field(examples=[88])
     oldest_pending_s: int | None = Field(
-        description="The time since the longest-waiting job became eligible; null: no job waits, "
-        "or jobs are private.",
+        description="The time from when the longest-waiting job became eligible until `as_of`; "
+        "null: no job waits, or jobs are private.",
         examples=[90000],
     )
     reasons: list[ReasonView] = Field(description="The reasons why jobs wait, the commonest first.")

@@ -14,11 +14,12 @@ from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
-from mirage.services.control import demotions, kill_switch, modes
+from mirage.services.control import kill_switch, modes
 from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import snapshots
 from mirage.store.operations import clusters
+from mirage.store.operations.demotions import read_demotions
 
 app = typer.Typer()
 
@@ -83,7 +84,7 @@ def show_or_set_mode(
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.list_modes(tx, cluster_id)
         pulled = kill_switch.list_pulls(tx, cluster_id)
-        demoted = demotions.read_demotions(tx, cluster_id)
+        demoted = read_demotions(tx, cluster_id)
         seen = snapshots.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
@@ -91,7 +92,7 @@ def show_or_set_mode(
             f"{', '.join(seen)}",
             err=True,
         )
-    if any(each.way != Way.COMMAND for each in pulled):
+    if any(wanted is not Mode.SHADOW or each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
     for one in demoted:
         typer.echo(f"note: {one.explain()}", err=True)
@@ -108,6 +109,10 @@ def _fetch_modes() -> dict[str, str] | None:
         found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:
         return None
+    if found["kill_switch"]:
+        typer.echo(
+            "note: the kill switch is pulled: Mirage changes nothing in Slurm by itself", err=True
+        )
     return {"": found["mode"], **found["partitions"]}
 
 

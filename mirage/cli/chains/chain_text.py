@@ -1,7 +1,7 @@
 """Renders chains and decisions for the terminal. Times are in this host's zone, as in squeue."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -58,6 +58,7 @@ _MODES = {
     "shadow": "Mirage decides and logs, and changes nothing in Slurm",
     "observe": "Mirage records the queue, and decides nothing",
 }
+_KILLED = "the kill switch is pulled: Mirage changes nothing in Slurm by itself"
 _ACTION = {
     "wait": "left the standby as it is",
     "free": "freed the standby, so that it may start at once",
@@ -92,12 +93,26 @@ def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table
 
 
 def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
-    """Describe the age of the data, and whether Mirage acts or only observes."""
+    """Describe the age of the data, and how far Mirage goes.
+
+    `found` is a chain, whose own mode is told, or the overview, for which all modes are.
+    """
+    mode = found.get("service_mode")
+    if modes["kill_switch"] and mode != "observe":
+        told = _KILLED
+    elif mode is not None:
+        told = f"mode {mode} for this chain: {_MODES[mode]}"
+    else:
+        means = f": {_MODES[modes['says']]}" if modes["says"] in _MODES else ""
+        told = f"mode {escape(escape_unprintable(modes['says']))}{means}"
+    return f"{_describe_age(found)}; {told}"
+
+
+def _describe_age(found: Mapping[str, Any]) -> str:
+    if not found["as_of"]:
+        return "queue not read yet"
     late = ", and not since: the service is late" * found["stale"]
-    read = f"read {format_instant(found['as_of'])}{late}" if found["as_of"] else "not read yet"
-    some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
-    more = f" ({escape(escape_unprintable(some))})" if some else ""
-    return f"queue {read}; mode {modes['mode']}{more}: {_MODES[modes['mode']]}"
+    return f"queue read {format_instant(found['as_of'])}{late}"
 
 
 def list_chain_notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -232,6 +247,9 @@ def format_decision(row: Mapping[str, Any]) -> str:
 
 def _describe_action(row: Mapping[str, Any]) -> str:
     action = _ACTION[row["action"]]
+    if row["action"] == "wait" and (at := row["inputs"].get("planned_release")) is not None:
+        until = format_instant(datetime.fromtimestamp(at, UTC).isoformat())
+        action = f"left the planned release as it is: Slurm makes the standby eligible at {until}"
     if row["action"] != "wait" and row["mode"] != "act":
         return (
             f"Would have {action}: mode {row['mode']} changes nothing in Slurm."
@@ -239,7 +257,7 @@ def _describe_action(row: Mapping[str, Any]) -> str:
         )
     told = _DONE[row["effect"]]
     error = f": {row['error']}" if row["error"] else ""
-    return f"{action.capitalize()}. {told}{error}".rstrip() + _describe_repeats(row)
+    return f"{action[:1].upper()}{action[1:]}. {told}{error}".rstrip() + _describe_repeats(row)
 
 
 def _describe_repeats(row: Mapping[str, Any]) -> str:

@@ -49,6 +49,8 @@ _TOTAL_SLACK_S = 60
 """Seconds of each link's run that its own count of `--mirage-total` may lack: it leaves out the
 time before the script."""
 
+_OF_A_WAIT = frozenset({Risk.HINDERED, Risk.LATE, Risk.MOVE_REFUSED})
+
 _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
 
 
@@ -73,6 +75,7 @@ class _ChainView:
     now: int
     refused: RefusalLookup
     history_until: int | None
+    foreseen: ChainRisk | None
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
@@ -149,13 +152,15 @@ def judge_chain(
     now: int,
     refused: RefusalLookup,
     history_until: int | None = None,
+    foreseen: ChainRisk | None = None,
 ) -> ChainVerdict | None:
     """Return the state that the links call for and why; None if nothing can be concluded yet.
 
     `links` are sorted by index. `now` is in epoch seconds, and so is `history_until`, up to which
-    accounting has been read; None: accounting is not read.
+    accounting has been read; None: accounting is not read. `foreseen` is what the chain is at risk
+    of if the links show nothing worse (`link_risks.foresee_risks`).
     """
-    look = _ChainView(chain, links, now, refused, history_until)
+    look = _ChainView(chain, links, now, refused, history_until, foreseen)
     began = look.began
     if not began:
         return _judge_never_started(look)
@@ -224,6 +229,8 @@ def _judge_waiting(look: _ChainView, standby: Link) -> ChainVerdict:
     # Mirage lifts the hold of a resumed chain after this look: it is no risk yet.
     held = isinstance(found, ChainRisk) and found.word in link_risks.HOLDS
     ours = held and look.now - look.resumed_at <= GRACE_S
+    if found is None:
+        return look.keep_state(look.foreseen)
     return look.keep_state(None if ours else found)
 
 
@@ -289,7 +296,11 @@ def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | Non
     if _has_its_total(look):
         total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(look.sum_runs_s()))
         return ChainVerdict(ChainState.FINISHED, total)
-    done = newest.end_state is JobState.COMPLETED
+    # Only the links of a chain that nobody registered know how many there are. Each puts the next
+    # one into the queue when it starts, so a link that none was put behind is the last.
+    known = newest.end_state is not JobState.UNKNOWN
+    last = chain.links_planned is None and known and look.links[-1].index == newest.index
+    done = newest.end_state is JobState.COMPLETED or last
     how = "" if newest.end_state is None else newest.end_state.value
     ended = build_mirage_cause(Reason.LINK_ENDED, newest.index, newest.job_id, how)
     return ChainVerdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
@@ -320,7 +331,7 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if look.chain.mode is ChainMode.SUBMIT:
         why = look.refused(newest.index + 1)
         refused = ChainRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
-        return look.keep_state(refused if why else None)
+        return look.keep_state(refused if why else look.foreseen)
     # A link that is COMPLETED was ended by its own guard, and another job does its work.
     ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
     gone = next((li for li in ended if li.index == newest.index + 1), None)
@@ -329,6 +340,9 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
         alone = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
         return look.keep_state(alone)
+    at_risk = look.chain.at_risk
+    if at_risk is not None and at_risk.of in _OF_A_WAIT and at_risk.link == newest.index:
+        return look.keep_state()  # the link that waited has started
     return None
 
 

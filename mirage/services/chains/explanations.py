@@ -67,6 +67,11 @@ def _describe_wait(of: ChainRisk | Cause) -> str:
     return f"link {of.link} (job {of.job_id}) waits: {says}"
 
 
+def _describe_late(of: ChainRisk) -> str:
+    job = f" (job {of.job_id})" if of.job_id else ""
+    return f"link {of.link}{job} will start after the end of the link before it, by its forecast"
+
+
 def _describe_turn(of: Cause) -> str:
     index, job_id = of.detail.split()
     return f"link {of.link} (job {of.job_id}) waits for link {index} (job {job_id})"
@@ -81,6 +86,10 @@ _RISKS: Mapping[Risk, Callable[[ChainRisk], str]] = {
     Risk.VANISHED: _describe_gone,
     Risk.UNKNOWN: lambda risk: f"Slurm no longer shows link {risk.link}",
     Risk.REFUSED: lambda risk: f"Slurm refuses link {risk.link}: {risk.detail}",
+    Risk.MOVE_REFUSED: lambda risk: (
+        f"Slurm did not move link {risk.link} (job {risk.job_id}): {risk.detail}"
+    ),
+    Risk.LATE: _describe_late,
     Risk.HINDERED: _describe_wait,
 }
 

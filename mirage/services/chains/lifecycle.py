@@ -21,6 +21,8 @@ from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.chains.chain_ownership import REGISTERED
 from mirage.services.chains.chain_state import judge_chain
 from mirage.services.chains.explanations import describe_chain
+from mirage.services.chains.link_risks import foresee_risks
+from mirage.services.chains.open_handovers import list_chain_handovers
 from mirage.services.chains.overlap_price import get_first_price
 from mirage.services.chains.rest_submission import validate_recipe
 from mirage.store.chains import chain_counts, chains, decisions, recipes
@@ -165,9 +167,13 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
     until = clusters.read_history_until(tx, cluster_id)
+    foreseen = foresee_risks(
+        tx, (one for c in live for one in list_chain_handovers(c, by_chain[c.chain_id]))
+    )
     for chain in live:
         refused = partial(_get_refusal, tx, chain.chain_id)
-        told = judge_chain(chain, by_chain[chain.chain_id], now, refused, until)
+        links, risk = by_chain[chain.chain_id], foreseen.get(chain.chain_id)
+        told = judge_chain(chain, links, now, refused, until, risk)
         if told is None:
             continue
         same = told.state is chain.state

@@ -1,15 +1,21 @@
 """Names what puts a pending link at risk, and what its owner can do about it.
 
-A chain is at risk if its next link may start late for a reason that has nothing to do with the
-queue. Slurm gives some of these reasons, and Mirage adds its own. No policy is judged by such a
-hand-over (`Link.hindered`).
+A chain is at risk if its next link may start late. Slurm gives some of the reasons, and Mirage adds
+its own. No policy is judged by a hand-over that something else than the queue hindered
+(`Link.hindered`); a link that is late by its forecast alone is not hindered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from mirage.domain.chain import Link, LinkState
+from mirage.domain.chain import ChainId, Link, LinkState, Position
 from mirage.domain.chain_cause import Cause, ChainRisk, Reason, Risk, build_mirage_cause
+from mirage.services.chains.open_handovers import OpenHandover
+from mirage.services.chains.start_range import StartRange, read_start_ranges
 from mirage.slurm.text.pending_reasons import Cure, Hindrance, find_hindrance_by_word
+from mirage.store.chains import decisions
+from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey
 
 _ADVICE: dict[str, str] = {
     Risk.NO_STANDBY: "The running link tries to submit the next one for as long as it runs. The "
@@ -19,6 +25,11 @@ _ADVICE: dict[str, str] = {
     "cancelled the job on purpose, `mirage chain cancel` ends the chain.",
     Risk.REFUSED: "Mirage tries again. If a submit limit (MaxSubmitJobs) is reached, cancel jobs "
     "that you do not need.",
+    Risk.MOVE_REFUSED: "The link starts when the one before it has ended, as under plain Slurm. "
+    "Mirage tries again. If Slurm denies permission, ask the admins to run `mirage doctor`.",
+    Risk.LATE: "Nothing is wrong with the chain: the queue is long, or Mirage may not release the "
+    "link early (mode, max-overlap, budget; `mirage chain explain` says which). Fewer nodes or a "
+    "shorter time limit start sooner.",
     Risk.UNKNOWN: "Neither the queue nor accounting has the link's job. Ask the admins whether "
     "slurmctld lost jobs.",
 }
@@ -50,6 +61,62 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause
     if found.cure is Cure.JOBS and beside:
         return build_mirage_cause(Reason.OWN_LIMIT, index, job_id, found.word)
     return ChainRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
+
+
+def foresee_risks(
+    tx: Transaction, handovers: Iterable[OpenHandover]
+) -> Mapping[ChainId, ChainRisk]:
+    """Return what Mirage's own moves and forecasts show each chain at risk of.
+
+    A refused move comes before a late link, and a chain's next hand-over before later ones.
+    """
+    open_ones = list(handovers)
+    moves = decisions.find_settled_moves(tx, [_get_key(one) for one in open_ones])
+    starts = read_start_ranges(tx, [one.standby for one in open_ones])
+    found: dict[ChainId, ChainRisk] = {}
+    for one in open_ones:
+        move, start = moves.get(_get_key(one)), starts.get(_get_key(one))
+        risk = _find_refused_move(one, move) or _find_late_start(one, start)
+        if risk is not None:
+            found.setdefault(one.chain.chain_id, risk)
+    return found
+
+
+def _get_key(handover: OpenHandover) -> LinkKey:
+    return handover.chain.chain_id, handover.standby.index
+
+
+def _find_refused_move(handover: OpenHandover, move: DecisionRow | None) -> ChainRisk | None:
+    """Return the risk of a link that Slurm did not move and that waits where it was.
+
+    `move`: the link's newest move whose result is known. A link that is still to be submitted is
+    judged by its submission (Risk.REFUSED).
+    """
+    standby = handover.standby
+    if move is None or move.effect is Effect.DONE or handover.submits:
+        return None
+    moved = move.inputs.get("standby") != standby.job_id or standby.position is Position.FREE
+    if moved or handover.predecessor.state is LinkState.ENDED:
+        return None
+    detail = move.error or "it gave no answer"
+    return ChainRisk(of=Risk.MOVE_REFUSED, link=standby.index, job_id=standby.job_id, detail=detail)
+
+
+def _find_late_start(handover: OpenHandover, start: StartRange | None) -> ChainRisk | None:
+    """Return the risk of a link that starts late by its forecast.
+
+    The risk ends once the median start is in time, so that a forecast at the edge is no news at
+    each tick.
+    """
+    predecessor, standby = handover.predecessor, handover.standby
+    ends = predecessor.end if predecessor.end is not None else predecessor.get_planned_end()
+    if ends is None or start is None:
+        return None
+    before = handover.chain.at_risk
+    lasts = before is not None and (before.of, before.link) == (Risk.LATE, standby.index)
+    if (start.p50 if lasts else start.p10) <= ends:
+        return None
+    return ChainRisk(of=Risk.LATE, link=standby.index, job_id=standby.job_id or None)
 
 
 def _find_hindrance(standby: Link) -> Hindrance | None:

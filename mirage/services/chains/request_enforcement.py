@@ -27,7 +27,7 @@ from mirage.store.chains.orders import OrderOutcome
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 _log = structlog.get_logger(__name__)
 
@@ -101,12 +101,14 @@ def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
 def _find_tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     links = [(mark, job) for mark, job in parse_marks(list_marked_jobs(queue)) if _is_alive(job)]
     owned = chains.find_chains(tx, {mark.chain_id for mark, _ in links})
-    modes = clusters.list_modes(tx, cluster_id)
+    modes = read_modes(tx, cluster_id)
     unread = list_unread_chains(tx, cluster_id, queue)
     for mark, job in links:
         chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
-        mode = clusters.resolve_mode(modes, job.partition)
-        if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
+        if chain is None or chain.uid != job.uid:
+            continue
+        mode = modes.get_chain_mode(chain, job.partition, job.nodes)
+        if mode is Mode.OBSERVE:
             continue
         order = _decide_order(tx, cluster_id, chain, job, mode)
         if order is not None and not _has_enough_tries(tx, cluster_id, job, order, queue.taken_at):

@@ -10,14 +10,13 @@ Demotions are computed from the stored forecasts. The document `DEMOTIONS` keeps
 tick, for readers and so that the audit tells each once.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from statistics import fmean, median_low
 
-from mirage.domain.chain import Link
 from mirage.domain.decision import Mode
-from mirage.domain.time_units import DAY_S, HOUR_S
+from mirage.domain.time_units import DAY_S
 from mirage.services.control.limits import Limits
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -25,70 +24,21 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import OwnedError
 from mirage.store.operations import clusters, reports
+from mirage.store.operations.demotions import LASTS_S, Demotion, Place, find_place, read_demotions
 
 DEMOTED, ACTS_AGAIN = "demoted to shadow", "acts again after a demotion"
 LEAST_OWNERS = 3
 """Of two owners neither outvotes the other: each is demoted by oneself."""
-LASTS_S = DAY_S
 _WINDOW_S = 30 * DAY_S
 """Older forecasts tell nothing of today's."""
 _DEPTH = 5
 """An owner's errors are looked through for this many times `demote_after`: for several places."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Chains of one owner in one partition whose standbys have [2^size, 2^(size + 1)) nodes."""
-
-    uid: int
-    partition: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demotion:
-    place: Place
-    user: str
-    error_s: float
-    """The mean absolute error that demoted it."""
-    bound_s: float
-    until: int
-    """When it ends at the latest, without another wrong forecast."""
-
-    def explain(self) -> str:
-        """Return in one sentence, for the owner too, what is demoted and how it comes back."""
-        least = 1 << self.place.size
-        nodes = "1 node" if least == 1 else f"{least} to {2 * least - 1} nodes"
-        return (
-            f"forecasts for {self.user or self.place.uid}'s links of {nodes} in partition "
-            f"{self.place.partition or '(none)'} were wrong by {self.error_s / HOUR_S:.1f} h on "
-            f"average (demote_error_h: {self.bound_s / HOUR_S:g}), so these chains are in shadow "
-            f"until a forecast there is right, at most {LASTS_S // HOUR_S} h after the last wrong "
-            "one"
-        )
-
-
-def find_demotion(demotions: Collection[Demotion], uid: int, standby: Link) -> Demotion | None:
-    """Return the demotion that holds for this owner's standby; of partitions "a,b" any counts.
-
-    None: the mode of its partition holds.
-    """
-    places = {_find_place(uid, name, standby.nodes) for name in standby.partition.split(",")}
-    return next((one for one in demotions if one.place in places), None)
-
-
-def read_demotions(tx: Transaction, cluster_id: int) -> Sequence[Demotion]:
-    """Return the demotions in force at the last tick, by owner."""
-    known = reports.find_last_report(tx, cluster_id, reports.DEMOTIONS)
-    if known is None:
-        return ()
-    return [Demotion(**row | {"place": Place(**row["place"])}) for row in known.document["places"]]
-
-
 def update_demotions(
     tx: Transaction, cluster_id: int, now: int, limits: Limits, source: str
-) -> Sequence[Demotion]:
-    """Demote what the forecasts of `source` fail, and return the demotions of owners in force.
+) -> None:
+    """Demote what the forecasts of `source` fail, and store the demotions of owners in force.
 
     Forecasts from before the last demotion of a partition or the cluster count no more, or nobody
     could ever set act again.
@@ -96,7 +46,7 @@ def update_demotions(
     modes = clusters.list_modes(tx, cluster_id)
     known = {one.place: one for one in read_demotions(tx, cluster_id)}
     if Mode.ACT not in modes.values() and not known:
-        return ()
+        return
     since = max(clusters.read_demoted_at(tx, cluster_id) or 0, now - _WINDOW_S)
     errors = handover_forecasts.list_errors_by_owner(
         tx, cluster_id, source, since=since, last=_DEPTH * limits.demote_after
@@ -105,7 +55,6 @@ def update_demotions(
         errors = []
     found = {one.place: one for one in _find_demotions(errors, now, limits)}
     _record_demotions(tx, cluster_id, now, known, found)
-    return list(found.values())
 
 
 def _sort_by_mode(
@@ -194,13 +143,9 @@ def _group_by_owner(errors: Sequence[OwnedError]) -> Mapping[int, Sequence[Owned
 def _group_by_place(errors: Sequence[OwnedError]) -> Mapping[Place, Sequence[OwnedError]]:
     found: dict[Place, list[OwnedError]] = {}
     for error in errors:
-        place = _find_place(error.uid, error.partition, error.nodes)
+        place = find_place(error.uid, error.partition, error.nodes)
         found.setdefault(place, []).append(error)
     return found
-
-
-def _find_place(uid: int, partition: str, nodes: int) -> Place:
-    return Place(uid, partition, max(1, nodes).bit_length() - 1)
 
 
 def _record_demotions(

@@ -241,6 +241,8 @@ class DecisionContext:
         minutes = compute_plan_minutes(decision, handover.predecessor)
         if minutes is not None:
             inputs["plan_min"] = minutes
+        elif (stands := standby.get_standing_release()) is not None:
+            inputs["planned_release"] = stands
         return NewDecision(
             at=now,
             chain_id=handover.chain.chain_id,

@@ -25,7 +25,6 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
-from mirage.services.control import demotions
 from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_overlap_budget
@@ -33,7 +32,7 @@ from mirage.services.provision.release_planning import Planning
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 _THIRD = 3
 """A link asks again after 1/_THIRD of its remaining time, and so plans anew at most twice."""
@@ -74,12 +73,9 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     """
     links = chains.list_links(tx, chain.chain_id)
     asks = _find_asking_link(links, index, now)
-    modes = clusters.list_modes(tx, cluster_id)
-    mode = clusters.resolve_mode(modes, asks.partition if asks else "")
-    if asks is not None and mode is Mode.ACT:
-        demoted = demotions.read_demotions(tx, cluster_id)
-        if demotions.find_demotion(demoted, chain.uid, asks) is not None:
-            mode = Mode.SHADOW
+    modes = read_modes(tx, cluster_id)
+    partition, nodes = (asks.partition, asks.nodes) if asks else ("", 0)
+    mode = modes.get_chain_mode(chain, partition, nodes)
     if asks is None or asks.start is None:
         return NextRelease(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s

@@ -23,7 +23,6 @@ from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
 from mirage.services.chains.link_sync import list_unread_chains
 from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
 from mirage.services.control import demotions
-from mirage.services.control.demotions import Demotion
 from mirage.services.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
 from mirage.services.provision.chain_price import price_handovers
 from mirage.services.provision.decision_context import DecisionContext, Rules, resolve_policy
@@ -37,7 +36,7 @@ from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +51,7 @@ def provision_handovers(
     Nothing is locked while policies are asked: that may take seconds.
     """
     with store.begin() as tx:
-        demoted = demotions.update_demotions(
+        demotions.update_demotions(
             tx, cluster_id, snapshot.queue.taken_at, rules.limits, _get_forecast_source(rules)
         )
     with store.read() as tx:
@@ -67,7 +66,7 @@ def provision_handovers(
         before = {one.chain.chain_id: one.chain for one in open_ones}
         context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
         open_ones = price_handovers(tx, open_ones, context.read_job_waits)
-        made = list(_decide_handovers(tx, cluster_id, context, open_ones, demoted))
+        made = list(_decide_handovers(tx, cluster_id, context, open_ones))
     with store.begin() as tx:
         for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
             if chain != before[chain.chain_id]:
@@ -109,15 +108,12 @@ def _decide_handovers(
     cluster_id: int,
     context: DecisionContext,
     open_ones: Sequence[OpenHandover],
-    demoted: Sequence[Demotion],
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
-    modes = clusters.list_modes(tx, cluster_id)
+    modes = read_modes(tx, cluster_id)
     for handover in open_ones:
-        mode = clusters.resolve_mode(modes, handover.standby.partition)
-        demotion = None
-        if mode is Mode.ACT:
-            demotion = demotions.find_demotion(demoted, handover.chain.uid, handover.standby)
-            mode = mode if demotion is None else Mode.SHADOW
+        partition, nodes = handover.standby.partition, handover.standby.nodes
+        mode = modes.get_chain_mode(handover.chain, partition, nodes)
+        demotion = modes.find_chain_demotion(handover.chain, partition, nodes)
         undone = None if mode is Mode.ACT else context.decide_retreat(handover)
         if undone is not None:
             yield handover, context.build_record(handover, undone, Mode.ACT)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.handover import Handover, LinkPair, list_handovers
 from mirage.domain.job import JobId
-from mirage.services.reports.overview import StartRange, compute_start_range
+from mirage.services.chains.start_range import StartRange, read_start_ranges
 from mirage.slurm.text.stdout_path import resolve_stdout_path
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
-from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import job_history
 
 COURSE = 200
@@ -92,14 +91,12 @@ def build_timeline(
     tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
 ) -> ChainTimeline:
     """Build the timeline. The course is that of successor `index`; None: of the newest."""
-    made = handover_forecasts.find_newest_forecasts(tx, [chain.chain_id])
+    made = read_start_ranges(tx, links)
     handovers = [
         TimelineHandover(
             predecessor=before,
             successor=after,
-            forecast=compute_start_range(after, known)
-            if (known := made.get((chain.chain_id, after.index))) is not None
-            else None,
+            forecast=made.get((chain.chain_id, after.index)),
         )
         for before, after in list_handovers(links)
     ]

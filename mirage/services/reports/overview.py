@@ -3,32 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
+from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.services.chains import explanations, link_risks
 from mirage.services.chains.open_handovers import OpenHandover, list_chain_handovers
+from mirage.services.chains.start_range import StartRange, read_start_ranges
 from mirage.store.chains import chain_ranking, chains, decisions
 from mirage.store.chains.chain_ranking import AT_RISK, PAUSED, RankedChain, RankingFilter
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey
-from mirage.store.forecasts import handover_forecasts
-from mirage.store.forecasts.handover_forecasts import ForecastRow
 
 SOON = 12
 """The number of hand-overs that are shown as the next ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRange:
-    """The range in which a successor may start: epoch seconds, by a forecast of its wait."""
-
-    p10: int
-    p50: int
-    p90: int
-    since: int
-    """The instant from which the wait is counted."""
-    is_free: bool
-    """Whether the link is eligible; False: the range holds if it becomes eligible at `since`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +23,8 @@ class UpcomingHandover:
 
     handover: OpenHandover
     decision: DecisionRow | None
-    forecast: ForecastRow | None
+    start: StartRange | None
+    """The range in which the standby may start; None without a forecast."""
 
     @property
     def ends(self) -> int | None:
@@ -53,35 +40,8 @@ class UpcomingHandover:
 
     @property
     def planned_release(self) -> int | None:
-        """Return when a planned release makes the standby eligible; None: none is planned."""
-        standby = self.handover.standby
-        return standby.planned_release if standby.position is Position.HELD else None
-
-    @property
-    def start(self) -> StartRange | None:
-        """Return the range in which the standby may start; None without a forecast."""
-        return (
-            None
-            if self.forecast is None
-            else compute_start_range(self.handover.standby, self.forecast)
-        )
-
-
-def compute_start_range(standby: Link, forecast: ForecastRow) -> StartRange:
-    """Return the range of the standby's start by its newest forecast.
-
-    For a standby that has been moved, that is the forecast in force at the move.
-    """
-    made = forecast.forecast
-    freed = standby.freed_at if standby.position is not Position.HELD else None
-    since = forecast.at if freed is None else freed
-    return StartRange(
-        p10=since + round(made.p50_s if made.p10_s is None else made.p10_s),
-        p50=since + round(made.p50_s),
-        p90=since + round(made.p50_s if made.p90_s is None else made.p90_s),
-        since=since,
-        is_free=freed is not None,
-    )
+        """Return when a planned release makes the standby eligible; None: none does."""
+        return self.handover.standby.get_standing_release()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +118,8 @@ def _build_rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId,
     known, links = chains.find_chains(tx, ids), chains.list_links_by_chain(tx, ids)
     open_ones = {i: _find_next_handover(known[i], links[i]) for i in ids}
     keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
-    last, newest = (
-        decisions.find_last_decisions(tx, keys),
-        handover_forecasts.find_newest_forecasts(tx, ids),
-    )
+    last = decisions.find_last_decisions(tx, keys)
+    newest = read_start_ranges(tx, [h.standby for h in open_ones.values() if h is not None])
     return {
         place.chain_id: ChainRow(
             place=place,
@@ -181,9 +139,9 @@ def _find_next_handover(chain: Chain, links: Sequence[Link]) -> OpenHandover | N
 def _build_upcoming(
     handover: OpenHandover | None,
     last: Mapping[LinkKey, DecisionRow],
-    newest: Mapping[LinkKey, ForecastRow],
+    newest: Mapping[LinkKey, StartRange],
 ) -> UpcomingHandover | None:
     if handover is None:
         return None
     key = (handover.chain.chain_id, handover.standby.index)
-    return UpcomingHandover(handover=handover, decision=last.get(key), forecast=newest.get(key))
+    return UpcomingHandover(handover=handover, decision=last.get(key), start=newest.get(key))

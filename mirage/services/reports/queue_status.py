@@ -30,8 +30,8 @@ class PartitionStatus:
     running_nodes: int
     reasons: tuple[WaitingReason, ...]
     """The commonest reason first. Where jobs are private, reasons of few jobs are one sum."""
-    oldest_s: int | None
-    """Seconds since the longest-waiting job became eligible; None: no job, or jobs are private."""
+    oldest_eligible: int | None
+    """When the longest-waiting job became eligible; None: no job, or jobs are private."""
     nodes: PartitionNodes | None
     """None: not known, or hidden from this reader."""
 
@@ -72,7 +72,6 @@ def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[Partit
     sees_jobs = reader.can_see(JOBS)
     for name in sorted({"", *queue, *(row.partition for row in found.nodes)}):
         row = queue.get(name) or _make_empty_row(name)
-        since = row.oldest_eligible if sees_jobs else None
         yield PartitionStatus(
             name=name,
             pending_jobs=row.pending_jobs,
@@ -80,7 +79,7 @@ def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[Partit
             running_jobs=row.running_jobs,
             running_nodes=row.running_nodes,
             reasons=tuple(_build_reasons(row, 1 if sees_jobs else LEAST)),
-            oldest_s=None if since is None else max(0, found.at - since),
+            oldest_eligible=row.oldest_eligible if sees_jobs else None,
             nodes=nodes.get(name),
         )
 

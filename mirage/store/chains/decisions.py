@@ -207,9 +207,17 @@ def find_last_decisions(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkK
     return {(row.chain_id, row.index): row for row in rows}
 
 
+def find_settled_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+    """Return the newest move of each of these links whose result is known."""
+    query = _select_last_decisions(tx.dialect.name, Effect.DONE, Effect.REFUSED, Effect.FAILED)
+    found = tx.execute(query, {"pairs": pack_links(links)}).mappings() if links else ()
+    return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
+
+
 @cache
-def _select_last_decisions(dialect: str) -> Select[Any]:
-    newest = select(func.max(decisions.c.id)).where(_match_decisions(dialect))
+def _select_last_decisions(dialect: str, *effects: Effect) -> Select[Any]:
+    chosen = (decisions.c.effect.in_(effects),) if effects else ()
+    newest = select(func.max(decisions.c.id)).where(_match_decisions(dialect), *chosen)
     newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
     return select(decisions).where(decisions.c.id.in_(newest))
 

@@ -128,11 +128,14 @@ def read_schema_version(tx: Transaction) -> str | None:
 
 
 def mask_url(url: str) -> str:
-    """Return the URL without its secrets; nothing of a malformed URL."""
+    """Return the URL without its secrets, as it is written if it has none; nothing of a malformed
+    URL."""
     try:
         read = make_url(url)
     except (ArgumentError, ValueError):
         return "***"
+    if read.password is None and not any("password" in name.lower() for name in read.query):
+        return url
     query = {k: "hidden" if "password" in k.lower() else v for k, v in read.query.items()}
     return read.set(query=query).render_as_string(hide_password=True)
 

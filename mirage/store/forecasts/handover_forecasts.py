@@ -4,15 +4,17 @@ One row a link and source, the newest: the course of a forecast is in the decisi
 is free no more forecasts are made for it, so the newest is the one in force at the move.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import RowMapping, and_, func, select, update
+from sqlalchemy import RowMapping, Select, and_, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey, match_links, pack_links
 from mirage.store.database.tables import chains, forecasts, links
 from mirage.store.database.upsert import put_rows
 
@@ -131,14 +133,20 @@ def list_errors_by_owner(
     return [OwnedError(**row) for row in found]
 
 
-def find_newest_forecasts(
-    tx: Transaction, chain_ids: Collection[ChainId]
-) -> dict[tuple[ChainId, int], ForecastRow]:
-    """Return the newest forecast of each link of these chains that has one, by chain and index."""
-    query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
-    decided = forecasts.c.source != BESIDE
-    rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
+def find_newest_forecasts(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, ForecastRow]:
+    """Return the newest forecast of each of these links that has one."""
+    if not links:
+        return {}
+    query = _select_forecasts(tx.dialect.name)
+    rows = tx.execute(query, {"pairs": pack_links(links)}).mappings()
     return {(row.chain_id, row.index): row for row in map(_build_forecast, rows)}
+
+
+@cache
+def _select_forecasts(dialect: str) -> Select[Any]:
+    decided = forecasts.c.source != BESIDE
+    query = select(forecasts).where(match_links(dialect, forecasts.c.chain_id, forecasts.c.index))
+    return query.order_by(forecasts.c.at, decided, forecasts.c.id)
 
 
 def list_settled_forecasts(

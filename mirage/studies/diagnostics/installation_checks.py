@@ -12,10 +12,11 @@ from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.policy.models.model_policy import ModelPolicy
-from mirage.services.control import demotions, kill_switch
+from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.store.database.engine import mask_url
 from mirage.store.operations import clusters
+from mirage.store.operations.demotions import read_demotions
 from mirage.studies.diagnostics import host_checks, service_checks, slurm_checks
 from mirage.studies.diagnostics.finding import Finding, Severity, run_check
 
@@ -101,7 +102,7 @@ def _check_mode(settings: Settings) -> tuple[Severity, str]:
                 return Severity.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
             modes = clusters.list_modes(tx, cluster_id)
             pulled = kill_switch.list_pulls(tx, cluster_id)
-            demoted = demotions.read_demotions(tx, cluster_id)
+            demoted = read_demotions(tx, cluster_id)
     finally:
         store.close()
     told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]

@@ -22,8 +22,11 @@ EVEN = "even"
 before ended."""
 
 
-def draw_links(found: ChainTimeline, now: int) -> Markup:
-    """Draw the links in two lanes by turns, and each gap or overlap between them."""
+def draw_links(found: ChainTimeline, now: int, says: str = "now") -> Markup:
+    """Draw the links in two lanes by turns, and each gap or overlap between them.
+
+    `now` is when the queue was read, in epoch seconds; `says` labels that instant.
+    """
     ran = [link for link in found.links if link.start is not None]
     if not ran:
         return Markup("")
@@ -32,8 +35,8 @@ def draw_links(found: ChainTimeline, now: int) -> Markup:
     parts = [svg.draw_x_axis(scale, top=_TOP - 8, bottom=bottom)]
     parts += [part for handover in found.handovers for part in _draw_handover(handover, scale, now)]
     parts += [part for link in ran for part in _draw_link(link, scale, now)]
-    parts.append(svg.draw_rule(scale(now), _TOP - 10, scale(now), bottom, cls="now", says="now"))
-    parts.append(svg.draw_text(scale(now), _TOP - 14, "now", cls="tick", anchor="middle"))
+    parts.append(svg.draw_rule(scale(now), _TOP - 10, scale(now), bottom, cls="now", says=says))
+    parts.append(svg.draw_text(scale(now), _TOP - 14, says, cls="tick", anchor="middle"))
     desc = (
         f"{len(ran)} links from {format_day(ran[0].start or now, now)} on. "
         f"{format_hours(found.interruption_h)} of interruption and "
@@ -74,7 +77,7 @@ def _draw_link(link: Link, scale: TimeScale, now: int) -> list[Markup]:
     says = (
         says
         if ended
-        else f"link {link.index} (job {link.job_id}) has run {format_duration(end - start)}"
+        else f"link {link.index} (job {link.job_id}) runs since {format_day(start, now)}"
     )
     width = scale(end) - scale(start)
     parts.append(
@@ -82,7 +85,7 @@ def _draw_link(link: Link, scale: TimeScale, now: int) -> list[Markup]:
     )
     if not ended and planned is not None and planned > end:
         rest = scale(planned) - scale(end)
-        says = f"link {link.index} may run for {format_duration(planned - now)} more"
+        says = f"link {link.index} may run until {format_day(planned, now)}"
         parts.append(svg.draw_bar(scale(end), y, rest, _LINK, cls="rest", says=says))
     if width > _LEAST_LABEL:
         middle = scale(start) + width / 2
@@ -110,8 +113,8 @@ def _draw_handover(handover: TimelineHandover, scale: TimeScale, now: int) -> li
         made, y = handover.forecast, _get_lane_y(index)
         begin, end = (max(now, at) for at in (made.p10, made.p90))
         cls = "range free" if made.is_free else "range"
-        soonest, latest = format_duration(begin - now), format_duration(end - now)
-        says = f"forecast: link {index} starts in {soonest} to {latest}"
+        soonest, latest = format_day(made.p10, now), format_day(made.p90, now)
+        says = f"forecast: link {index} starts {soonest} to {latest}"
         width = scale(end) - scale(begin)
         return [svg.draw_bar(scale(begin), y + 3, width, _LINK - 6, cls=cls, says=says)]
     return []

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mirage.domain.chain import ChainMode
-from mirage.services.reports.overview import StartRange, UpcomingHandover
+from mirage.services.chains.start_range import StartRange
+from mirage.services.reports.overview import UpcomingHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import TimeScale
-from mirage.web.formatting import format_duration
+from mirage.web.formatting import format_day
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 1240, 200, 16, 30
 _ROW, _BAR = 30, 10
@@ -16,20 +17,23 @@ _BEFORE_S, _MARGIN = 1800, 0.04
 _LEAST_S = 2 * 3600
 
 
-def draw_upcoming(soon: Sequence[UpcomingHandover], now: int) -> Markup:
-    """Draw a row for each hand-over; `now` is when the queue was read, in epoch seconds."""
+def draw_upcoming(soon: Sequence[UpcomingHandover], at: int, says: str = "now") -> Markup:
+    """Draw a row for each hand-over as it stood at `at`, when the queue was read (epoch seconds).
+
+    `says`: what the rule at that instant is labelled.
+    """
     rows = [(row, ends) for row in soon if (ends := row.ends) is not None]
     if not rows:
         return Markup("")
     bottom = _TOP + _ROW * len(rows)
-    scale = _build_scale(rows, now)
+    scale = _build_scale(rows, at)
     parts = [svg.draw_x_axis(scale, top=_TOP - 6, bottom=bottom)]
     for place, (row, ends) in enumerate(rows):
-        parts += _draw_row(row, ends, scale, _TOP + place * _ROW, now)
-    at = scale(now)
-    parts.append(svg.draw_rule(at, _TOP - 8, at, bottom, cls="now", says="now"))
-    parts.append(svg.draw_text(at, _TOP - 13, "now", cls="tick", anchor="middle"))
-    desc = " ".join(f"{_describe_row(row, ends, now)}." for row, ends in rows)
+        parts += _draw_row(row, ends, scale, _TOP + place * _ROW, at)
+    x = scale(at)
+    parts.append(svg.draw_rule(x, _TOP - 8, x, bottom, cls="now", says=says))
+    parts.append(svg.draw_text(x, _TOP - 13, says, cls="tick", anchor="middle"))
+    desc = " ".join(f"{_describe_row(row, ends, at)}." for row, ends in rows)
     return svg.draw_figure(
         _WIDTH, bottom + 24, parts, name="soon", title="The next hand-overs", desc=desc
     )
@@ -61,7 +65,7 @@ def _draw_row(
             at - scale.at_low,
             _BAR,
             cls="run",
-            says=f"link {handover.predecessor.index} {_describe_end(ends, now)}",
+            says=f"link {handover.predecessor.index} {_describe_end(row, ends, now)}",
         ),
     ]
     if (start := row.start) is not None:
@@ -77,19 +81,16 @@ def _draw_row(
     return parts
 
 
-def _describe_end(ends: int, now: int) -> str:
-    return (
-        f"ends in {format_duration(ends - now)}"
-        if ends >= now
-        else f"ended {format_duration(now - ends)} ago"
-    )
+def _describe_end(row: UpcomingHandover, ends: int, now: int) -> str:
+    over = row.handover.predecessor.end is not None
+    return f"{'ended' if over else 'ends'} {format_day(ends, now)}"
 
 
 def _describe_row(row: UpcomingHandover, ends: int, now: int) -> str:
     handover = row.handover
     words = [
         f"Chain {handover.chain.chain_id}: "
-        f"link {handover.predecessor.index} {_describe_end(ends, now)}"
+        f"link {handover.predecessor.index} {_describe_end(row, ends, now)}"
     ]
     if row.start is not None:
         words.append(_describe_range(row, row.start, now))
@@ -99,7 +100,7 @@ def _describe_row(row: UpcomingHandover, ends: int, now: int) -> str:
 
 
 def _describe_plan(at: int, now: int) -> str:
-    return f"Slurm plans its start in {format_duration(max(0, at - now))}"
+    return f"Slurm plans its start for {format_day(at, now)}"
 
 
 def _describe_range(row: UpcomingHandover, start: StartRange, now: int) -> str:
@@ -110,5 +111,5 @@ def _describe_range(row: UpcomingHandover, start: StartRange, now: int) -> str:
         condition = f"if submitted now, link {index}"
     else:
         condition = f"if made eligible now, link {index}"
-    p10, p50, p90 = (format_duration(max(0, at - now)) for at in (start.p10, start.p50, start.p90))
-    return f"{condition} starts in {p10} to {p90}, about {p50}"
+    p10, p50, p90 = (format_day(at, now) for at in (start.p10, start.p50, start.p90))
+    return f"{condition} starts {p10} to {p90}, about {p50}"

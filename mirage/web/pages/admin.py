@@ -45,7 +45,6 @@ def show_admin(
 ) -> Response:
     """Show the page; `done` is the name of the form that was sent just before."""
     tx, given = look.tx, look.given
-    known = clusters.list_modes(tx, look.cluster_id)
     polling = service_status.read_polling_cost(tx, look.cluster_id, now=look.now, hours=_HOURS)
     return look.render_page(
         "admin.html",
@@ -53,7 +52,7 @@ def show_admin(
         done=_DONE.get(done, ""),
         pulled=_list_pulled(look),
         ways=_list_ways(look),
-        own_modes={name: mode for name, mode in sorted(known.items()) if name},
+        own_modes=dict(sorted(look.modes.own_modes.items())),
         partitions=snapshots.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
         limits=limit_overrides.list_limits(tx, look.cluster_id, given.limits, given.limits_told),

@@ -32,13 +32,21 @@
     if (seconds < 172800) {
       return Math.floor(minutes / 60) + " h" + (minutes % 60 ? " " + (minutes % 60) + " min" : "");
     }
-    return Math.round(seconds / 86400) + " d";
+    const hours = Math.round(seconds / 3600) % 24;
+    const days = Math.floor(Math.round(seconds / 3600) / 24);
+    return days + " d" + (hours && days < 10 ? " " + hours + " h" : "");
   }
 
   function age() {
     const passed = (Date.now() - made) / 1000;
+    const read = document.querySelector(".state time[data-age]");
+    const stale = Boolean(read) && Number(read.dataset.age) + passed > Number(main().dataset.staleAfter);
+    if (stale) document.getElementById("stale").hidden = false;
     for (const time of document.querySelectorAll("time[data-age]")) {
-      time.textContent = span(Number(time.dataset.age) + passed) + " ago";
+      const age = Number(time.dataset.age) + passed;
+      if (stale && time !== read) time.textContent = "at " + clock(new Date(time.dateTime));
+      else if (age < -5) time.textContent = "in " + span(-age);
+      else time.textContent = time.dataset.started || span(Math.max(0, age)) + " ago";
     }
   }
 

@@ -157,7 +157,13 @@ def test_lists_longer_than_a_page_come_whole(client: Client, store: Store, clust
 def test_a_chain_is_shown_with_links_and_handovers(client: Client, chain: ChainId) -> None:
     shown = run("show", chain, url=client.url)
     assert shown.code == 0
-    for word in ("TIMEOUT", "01-15 02:30", "30 min", "1 h 0 min", "mode shadow: Mirage decides"):
+    for word in (
+        "TIMEOUT",
+        "01-15 02:30",
+        "30 min",
+        "1 h 0 min",
+        "mode shadow for this chain: Mirage",
+    ):
         assert word in shown.out
     as_json = json.loads(run("show", chain, "--json", url=client.url).out)
     assert [link["job_id"] for link in as_json["links"]] == [101, 102, 103]

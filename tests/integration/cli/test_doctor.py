@@ -191,6 +191,23 @@ def test_a_password_that_everybody_may_read_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///mirage?host=/run/postgresql",
+        "postgresql://mirage@/mirage?host=/run/postgresql&application_name=a%20b",
+        "postgresql://[::1]:5432/mirage",
+        "postgresql+psycopg://mirage@h/mirage?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem",
+    ],
+)
+def test_a_url_without_a_password_is_no_secret(tmp_path: Path, url: str) -> None:
+    config = configured(tmp_path)
+    config.write_text(f'{config.read_text()}[database]\nurl = "{url}"\n')
+    config.chmod(0o644)
+    verdict, told = findings(config)["configuration"]
+    assert (verdict, told) == ("good", f"{config} is right")
+
+
+@pytest.mark.parametrize(
     ("line", "verdict", "told"),
     [
         ('SLURM_VERSION = "22.05.8"', GOOD, "lab, 8 nodes, planned as Slurm 22.05"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from mirage.cli.chains.chain_text import describe_service_state
 from mirage.cli.chains.top import render_overview
 from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.store.database.engine import Store
@@ -56,12 +57,34 @@ def test_a_picture_says_how_old_it_is_and_whether_mirage_acts(
     assert head.endswith("; mode shadow: Mirage decides and logs, and changes nothing in Slurm")
 
 
+MIXED = {"says": "act in gpu, else shadow", "kill_switch": False}
+ACTS, OBSERVES = {"service_mode": "act"}, {"service_mode": "observe"}
+
+
+@pytest.mark.parametrize(
+    ("found", "modes", "says"),
+    [
+        ({}, MIXED, "mode act in gpu, else shadow"),
+        (ACTS, MIXED, "mode act for this chain: Mirage moves the next links"),
+        (OBSERVES, MIXED, "mode observe for this chain: Mirage records the queue, and decides"),
+        ({}, MIXED | {"kill_switch": True}, "the kill switch is pulled: Mirage changes nothing"),
+        (ACTS, MIXED | {"kill_switch": True}, "the kill switch is pulled: Mirage changes nothing"),
+        (OBSERVES, MIXED | {"kill_switch": True}, "mode observe for this chain: "),
+    ],
+)
+def test_the_mode_told_is_the_one_that_holds(
+    found: dict[str, str], modes: dict[str, object], says: str
+) -> None:
+    noon = {"as_of": "2027-01-15T12:00:00+00:00", "stale": False}
+    assert f"; {says}" in describe_service_state(found | noon, modes)
+
+
 def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:
     noon = "2027-01-15T12:00:00+00:00"
     reason = {"action": "wait", "reason": "95 min remain, no more than the lead of 90 min " * 3}
     soon = {"chain_id": "k" * 20, "link": 12, "predecessor_end": noon, "start": None}
     found = {"live": 1, "at_risk": 0, "paused": 0, "as_of": noon, "stale": False, "items": []}
-    found |= {"soon": [soon | {"decision": reason}], "modes": {"mode": "act", "partitions": {}}}
+    found |= {"soon": [soon | {"decision": reason}], "modes": {"says": "act", "kill_switch": False}}
     out = Console(width=80, record=True, file=StringIO())
     out.print(render_overview(found, rows=5))
     shown = out.export_text().splitlines()

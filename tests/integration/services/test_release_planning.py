@@ -202,6 +202,17 @@ def test_the_links_own_plan_is_moved_as_the_services(acting_store: Store) -> Non
     assert told == [("hold", 12, TOLD.format(minutes(3)))]
 
 
+def test_a_wait_beside_a_plan_that_stands_records_its_instant(acting_store: Store) -> None:
+    site = Site(acting_store)
+    site.tick(runs(), stands())
+    shown = shown_plan(minutes(3))
+    assert site.tick(runs(), stands(shown), now=NOW + 60) == []
+    assert site.last.action is Action.WAIT
+    assert site.last.inputs["planned_release"] == END - 3 * HOUR
+    site.tick(runs(), stands(shown, Reason="JobHeldUser", Priority="0"), now=NOW + 120)
+    assert "planned_release" not in site.last.inputs, "the hold keeps it from happening"
+
+
 @pytest.mark.parametrize("shown", [shown_plan(700), HELD])
 def test_what_its_owner_or_an_admin_changed_is_theirs(acting_store: Store, shown: str) -> None:
     site = Site(acting_store)

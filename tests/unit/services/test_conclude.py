@@ -172,3 +172,21 @@ def test_a_paused_chain_stays_paused_and_says_by_whom(chain_store: Store) -> Non
         )
     outcome = told(chain_store, done(1), standby(2), now=NOW + HOUR)
     assert outcome == (ChainState.PAUSED, "paused by alice")
+
+
+@pytest.mark.parametrize("state", [JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED])
+def test_a_chain_that_nobody_registered_ends_as_a_registered_one_does(
+    lab_store: Store, state: JobState
+) -> None:
+    """Its last link puts no other behind itself: nobody else knows that it is the last."""
+    told(lab_store, running(1), standby(2), now=NOW - HOUR)
+    found = told(lab_store, done(1), done(2, state), now=NOW + GRACE_S + 1)
+    assert found == (ChainState.FINISHED, f"ended with link 2, {state}")
+
+
+def test_a_chain_that_nobody_registered_fails_if_its_next_link_was_there_and_is_gone(
+    lab_store: Store,
+) -> None:
+    told(lab_store, running(1), standby(2), now=NOW - HOUR)
+    gone = ended(2, JobState.CANCELLED, None, NOW - 60)
+    assert told(lab_store, done(1), gone, now=NOW + GRACE_S + 1)[0] is ChainState.FAILED

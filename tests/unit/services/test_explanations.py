@@ -105,6 +105,14 @@ RISKS = {
     ),
     Risk.UNKNOWN: (ChainRisk(of=Risk.UNKNOWN, link=2), "Slurm no longer shows link 2"),
     Risk.REFUSED: (ChainRisk(of=Risk.REFUSED, link=2, detail="no"), "Slurm refuses link 2: no"),
+    Risk.LATE: (
+        ChainRisk(of=Risk.LATE, link=2, job_id=JOB),
+        "link 2 (job 12) will start after the end of the link before it, by its forecast",
+    ),
+    Risk.MOVE_REFUSED: (
+        ChainRisk(of=Risk.MOVE_REFUSED, link=2, job_id=JOB, detail="no"),
+        "Slurm did not move link 2 (job 12): no",
+    ),
     Risk.HINDERED: (
         ChainRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="JobHeldAdmin"),
         "link 2 (job 12) waits: an admin holds it",

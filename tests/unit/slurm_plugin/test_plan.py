@@ -75,6 +75,21 @@ def test_an_answer_that_was_cut_is_not_used(planning: Planning, code: int) -> No
     assert len(planning.asked_sacct()) == 1, "not again within the hour"
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "1 past wait of the partition is known, and a forecast needs 20"),
+        (17, "17 past waits of the partition are known, and a forecast needs 20"),
+    ],
+)
+def test_too_few_waits_are_not_called_none(planning: Planning, count: int, said: str) -> None:
+    planning.waited([HOUR] * count)
+    planning.plan()
+    assert planning.minutes() is None
+    assert said in planning.log()
+    assert "no past waits are known" not in planning.log()
+
+
 def test_an_answer_of_too_many_rows_is_not_used(planning: Planning) -> None:
     now = int(time.time())
     row = f"{now - 9000}|{now - 9000}|{now - 5400}|1|1440|600|COMPLETED\n"

@@ -30,7 +30,9 @@ def test_newest_forecast_of_a_source_stands(store: Store, cluster_id: int) -> No
     with store.begin() as tx:
         handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=100, p50_s=60.0))
         handover_forecasts.record_forecast(tx, cluster_id, newest)
-        found = handover_forecasts.find_newest_forecasts(tx, [CHAIN.chain_id])
+        found = handover_forecasts.find_newest_forecasts(
+            tx, [(CHAIN.chain_id, 2), (CHAIN.chain_id, 3)]
+        )
         assert found == {(CHAIN.chain_id, 2): newest}
         assert tx.scalar(select(func.count()).select_from(forecasts)) == 1
 

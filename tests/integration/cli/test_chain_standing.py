@@ -1,0 +1,68 @@
+"""What `mirage chain` says of the mode that holds for a chain, and of a plan that stands."""
+
+import json
+
+import pytest
+
+from mirage.cli.chains import chain_text
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Mode
+from mirage.services.control import kill_switch
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.integration.cli.test_chain import chain, client, context, run, stage, store
+from tests.support.api.running import NOW, Client
+from tests.support.chains import make_link
+
+__all__ = ["chain", "client", "context", "stage", "store"]
+
+
+@pytest.mark.usefixtures("chain")
+def test_the_mode_of_the_chains_partition_is_shown(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
+    told = run("show", url=client.url).out
+    assert "mode act for this chain: Mirage moves the next links" in told
+    assert "changes nothing in Slurm" not in told
+    assert json.loads(run("list", "--json", url=client.url).out)[0]["service_mode"] == "act"
+    with store.begin() as tx:
+        kill_switch.pull_switch(tx, cluster_id, kill_switch.Way.REST, now=NOW, actor="root")
+    told = " ".join(run("show", url=client.url).out.split())
+    assert "the kill switch is pulled: Mirage changes nothing in Slurm" in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "waits"),
+    [
+        ("Dependency", "held, until 01-15 08:03 at the latest"),
+        ("JobHeldUser", "held: JobHeldUser"),
+        ("JobHeldAdmin", "held: JobHeldAdmin"),
+        ("BeginTime", "held: BeginTime"),
+        ("DependencyNeverSatisfied", "held: DependencyNeverSatisfied"),
+    ],
+)
+def test_a_plan_is_told_only_while_it_is_what_the_link_waits_for(
+    client: Client, chain: ChainId, store: Store, cluster_id: int, reason: str, waits: str
+) -> None:
+    planned = make_link(
+        chain, 4, 104, reason=reason, plan_min=63, planned_release=NOW + 180, nodes=1
+    )
+    with store.begin() as tx:
+        chains.save_link(tx, cluster_id, planned)
+    assert waits in " ".join(run("show", chain, url=client.url, COLUMNS="200").out.split())
+    found = json.loads(run("show", chain, "--json", url=client.url).out)["links"][-1]
+    assert (found["planned_release"] is not None) is (reason == "Dependency")
+
+
+def test_what_is_left_alone_is_called_a_plan_where_a_plan_stands() -> None:
+    row = {"action": "wait", "mode": "act", "effect": "none", "error": "", "repeats": 0}
+    row |= {"at": "2027-01-15T08:00:00Z", "link": 2, "policy": "quantile", "reason": "so"}
+    row |= {"time_left_s": None, "forecast": None}
+    plain = chain_text.format_decision(row | {"inputs": {"standby": 12}})
+    assert "Left the standby as it is." in plain
+    stands = chain_text.format_decision(row | {"inputs": {"standby": 12, "planned_release": NOW}})
+    assert "Left the planned release as it is: Slurm makes the standby eligible at 20" in stands
+    assert "Left the standby as it is" not in stands
