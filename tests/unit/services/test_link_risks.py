@@ -303,7 +303,7 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     state, _, note = told(store_of_50, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
     assert note == (
-        "paused: its last links failed soon after their start; mend the cause, then run "
+        "paused: its last links ended soon after their start; mend the cause, then run "
         f"`mirage-link resume {CHAIN}`"
     )
     assert told(store_of_50, *jobs, now=NOW + 9000) == (state, "", note)
