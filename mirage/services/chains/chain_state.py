@@ -243,14 +243,26 @@ def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
     failed = [*takewhile(look.has_failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _is_since_resumed(look, failed):
         return _pause_for(Reason.FAILED_FAST)
-    goes_on = look.began[-1] not in ended or any(map(look.is_waiting, look.links))
-    return _pause_for(Reason.BRIEF) if goes_on and _is_loop(look, ended, BLINK_S) else None
+    behind = next((li for li in look.links if ended and li.index > ended[0].index), None)
+    goes_on = behind is not None and (look.is_waiting(behind) or behind in look.began)
+    return _pause_for(Reason.BRIEF) if goes_on and _is_loop(look, ended, BLINK_S, behind) else None
 
 
-def _is_loop(look: _ChainView, ended: Sequence[Link], under_s: int) -> bool:
-    """`ended`: the newest first. With presubmit=all, links may be left over when the work is done:
-    each sees that, and ends."""
-    blinked = [*takewhile(lambda li: look.compute_ended_run_s(li) < under_s, ended)][:BLINKS]
+def _is_loop(
+    look: _ChainView, ended: Sequence[Link], under_s: int, behind: Link | None = None
+) -> bool:
+    """Return whether the last links, `ended` has the newest first, were all so brief.
+
+    Links before one that was submitted after their end do not count: somebody resumed the chain.
+    With presubmit=all, links may be left over when the work is done: each sees that, and ends.
+    """
+    blinked: list[Link] = []
+    for link in ended[:BLINKS]:
+        is_resumed = behind is not None and behind.submit > (link.end or link.seen_at)
+        if is_resumed or look.compute_ended_run_s(link) >= under_s:
+            return False
+        behind = link
+        blinked.append(link)
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     return loops and _is_since_resumed(look, blinked)
 
