@@ -205,15 +205,14 @@ class LinksUsed:
         return self.links > LEAST + SPARE
 
 
-def measure_links(*loads: str) -> list[LinksUsed]:
+def measure_links(scene: Scene, *loads: str) -> list[LinksUsed]:
     """Let a chain with a service and one without do the same work beside each other.
 
     `loads`: idle or full, one after the other.
     """
-    with open_scene() as scene:
-        scene.let_jobs_wait(WAITED_MIN, jobs=24)
-        scene.start_service(policy=POLICY)
-        return [used for load in loads for used in _measure_load(scene, load)]
+    scene.let_jobs_wait(WAITED_MIN, jobs=24)
+    scene.start_service(policy=POLICY)
+    return [used for load in loads for used in _measure_load(scene, load)]
 
 
 def _measure_load(scene: Scene, load: str) -> list[LinksUsed]:
@@ -308,7 +307,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--links", action="store_true", help="how many links the work takes")
     options = parser.parse_args(words)
     if options.links:
-        used = measure_links("idle", "full")
+        with open_scene() as scene:
+            used = measure_links(scene, "idle", "full")
         print("\n".join(format_links(used)))
         return 1 if any(one.is_too_many for one in used) else 0
     outcomes = measure(options.handovers, options.limit, options.backlog)

@@ -98,8 +98,8 @@ mirage_tell_script() { # what a link's script sees of its chain
     esac
     [ "$mirage_index" -gt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || MIRAGE_RESUME=0
     export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_PREV_STATE MIRAGE_RESUME
-    MIRAGE_MIN_RUNTIME=$mirage_min_runtime # for its request to the predecessor (mirage_watch.py)
-    export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_MIN_RUNTIME MIRAGE_STYLE
+    MIRAGE_FLOOR=$mirage_min_runtime # for its request to the predecessor (mirage_watch.py)
+    export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_FLOOR MIRAGE_STYLE
 }
 
 mirage_read_tag "$@"

@@ -91,7 +91,7 @@ class Watch(object):
 
     def _read_floor(self):
         """In seconds, from the start of the holder's work; 0 in a chain of an older wrapper."""
-        least = mirage_forecast.parse_whole(os.environ.get("MIRAGE_MIN_RUNTIME"))
+        least = mirage_forecast.parse_whole(os.environ.get("MIRAGE_FLOOR"))
         if least is None:
             return 0
         holder = str(self.lease.holder.link)

@@ -198,7 +198,7 @@ def test_a_holder_is_not_asked_before_it_has_worked_for_its_floor(
     lease = chain_dir / "handover" / "lease"
     (lease / "2").write_text((lease / "1").read_text())
     os.utime(lease / "1", (time.time() - floor_s + 60,) * 2)
-    monkeypatch.setenv("MIRAGE_MIN_RUNTIME", min_runtime)
+    monkeypatch.setenv("MIRAGE_FLOOR", min_runtime)
     asks = link(2, style="switch", patience_s=10, on_timeout="exit", poll_s=1)
     looks: list[float] = []  # one a second; what subprocess sleeps between them takes no time
     monkeypatch.setattr(time, "sleep", looks.append)
