@@ -6,6 +6,11 @@ Both chains run the same program with the same work at the same time; bob's jobs
 full, and a service decides by the rule `quantile`. The table has a row for each hand-over of both
 chains. Exit code 1: a step of the training was lost or done twice, a chain did not finish its work,
 or there were too few hand-overs.
+
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.switch_pairs --links
+
+How many links a switch chain uses where jobs have waited for longer than its time limit: on an idle
+and on a full cluster, with a service and without. Exit code 1: more than two above the least.
 """
 
 from __future__ import annotations
@@ -88,8 +93,20 @@ class Outcome:
         return found + [f"{self.style}: steps {twice[:5]} ... ({len(twice)}) twice"] * bool(twice)
 
 
-def submit_chain(scene: Scene, style: str, links: int, limit_min: int, work: int) -> str:
-    """Submit a chain of so many links at most for `work` steps; return the chain's id."""
+def submit_chain(  # noqa: PLR0913 - what a user may type
+    scene: Scene,
+    name: str,
+    links: int,
+    limit_min: int,
+    work: int,
+    *,
+    style: str = "",
+    options: Sequence[str] = (),
+) -> str:
+    """Submit a chain of so many links at most for `work` steps; return the chain's id.
+
+    `style`: as its name is, where nothing else is said.
+    """
     python, environment = python_for_users()
     script = scene.root / "paced.sh"
     script.write_text(
@@ -102,7 +119,13 @@ def submit_chain(scene: Scene, style: str, links: int, limit_min: int, work: int
         )
     )
     job = scene.submit_chain(
-        style, links=links, run_s=work, limit_min=limit_min, style=style, script=script
+        name,
+        links=links,
+        run_s=work,
+        limit_min=limit_min,
+        style=style or name,
+        options=options,
+        script=script,
     )
     return read_chain_id(scene, job)
 
@@ -154,6 +177,76 @@ def count_work(handovers: int, limit_min: int) -> int:
     A link ends a minute before its limit, and needs a moment to begin.
     """
     return (limit_min - 3) * handovers + limit_min // 2
+
+
+# --- how many links the work takes ----------------------------------------------------------------
+
+LIMIT_MIN, WORK_MIN = 40, 100
+WAITED_MIN = 60
+"""What jobs of the partition have waited before: longer than the time limit."""
+MOST_LINKS = 20
+LEAST = -(-WORK_MIN // (LIMIT_MIN - 2))
+"""A link ends a minute before its limit, and needs a moment to begin."""
+SPARE = 2
+_SERVICE = {"with a service": (), "without a service": ("--mirage-service=none",)}
+
+
+@dataclass(frozen=True, slots=True)
+class LinksUsed:
+    """The links that a chain took for its work on a cluster of that load."""
+
+    load: str
+    by: str
+    links: int
+    interrupted_s: int
+
+    @property
+    def is_too_many(self) -> bool:
+        return self.links > LEAST + SPARE
+
+
+def measure_links(scene: Scene, *loads: str) -> list[LinksUsed]:
+    """Let a chain with a service and one without do the same work beside each other.
+
+    `loads`: idle or full, one after the other.
+    """
+    scene.let_jobs_wait(WAITED_MIN, jobs=24)
+    scene.start_service(policy=POLICY)
+    return [used for load in loads for used in _measure_load(scene, load)]
+
+
+def _measure_load(scene: Scene, load: str) -> list[LinksUsed]:
+    if load == "full":
+        scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
+        scene.testbed.wait_until(lambda: scene.submitted() >= 16 + 8, 2 * HOUR, "a full cluster")
+    names = {by: f"{load}-{by.split()[0]}" for by in _SERVICE}
+    for by, options in _SERVICE.items():
+        name, style = names[by], "switch"
+        submit_chain(scene, name, MOST_LINKS, LIMIT_MIN, WORK_MIN, style=style, options=options)
+
+    def is_over() -> bool:
+        return all(_read_saved_step(scene, name) >= WORK_MIN for name in names.values())
+
+    scene.testbed.wait_until(is_over, 20 * WORK_MIN * MINUTE, "the end of the work")
+    steps = {by: read_steps(scene, name) for by, name in names.items()}
+    # The chains are done; accounting tells their marks once their jobs have ended.
+    links = {by: len({step.link for step in steps[by]}) for by in names}
+    return [LinksUsed(load, by, links[by], _sum_pauses_s(steps[by])) for by in names]
+
+
+def _sum_pauses_s(steps: Sequence[Step]) -> int:
+    turns = [(a, b) for a, b in pairwise(steps) if a.link != b.link]
+    return sum(max(0, b.at - a.at - STEP_S) for a, b in turns)
+
+
+def format_links(found: Sequence[LinksUsed]) -> list[str]:
+    """Format a table of Markdown."""
+    rows = [f"| cluster | chain | links for {WORK_MIN} min of work | least possible "
+            "| minutes without a step |", "|---|---|---|---|---|"]  # fmt: skip
+    return rows + [
+        f"| {one.load} | {one.by} | {one.links} | {LEAST} | {one.interrupted_s / MINUTE:.0f} |"
+        for one in found
+    ]
 
 
 def _list_runs(records: Sequence[LinkRecord], chain: str) -> list[LinkRecord]:
@@ -211,7 +304,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--handovers", type=int, default=6)
     parser.add_argument("--limit", type=int, default=120, help="minutes")
     parser.add_argument("--backlog", type=int, default=8, help="bob's waiting jobs")
+    parser.add_argument("--links", action="store_true", help="how many links the work takes")
     options = parser.parse_args(words)
+    if options.links:
+        with open_scene() as scene:
+            used = measure_links(scene, "idle", "full")
+        print("\n".join(format_links(used)))
+        return 1 if any(one.is_too_many for one in used) else 0
     outcomes = measure(options.handovers, options.limit, options.backlog)
     print("\n".join(format_rows(outcomes)))
     offences = find_offences(outcomes, options.handovers, options.limit)

@@ -20,6 +20,7 @@ mirage_settle() { # is there to be a next link? Then it must stand; else nobody 
         mirage_found_nothing || mirage_is_to_pause; then
         mirage_say "$mirage_why"
     fi
+    mirage_say_all_ran
     if mirage_is_halted; then
         mirage_take_back
     elif [ "$mirage_reason" != cancelled ] && [ "$mirage_reason" != requeued ]; then
@@ -35,6 +36,15 @@ mirage_own_state() { # how this link ended, in Slurm's words, where it could not
     else
         echo FAILED
     fi
+}
+
+mirage_say_all_ran() { # the last link is no word on the work
+    case $mirage_reason in
+    '' | timeout) ;;
+    *) return 0 ;; # Slurm may start the link once more
+    esac
+    [ "$mirage_index" -lt "$mirage_links" ] || [ "$mirage_links" = 1 ] || mirage_is_halted ||
+        mirage_say "all $mirage_links links have run; nobody said that the work is done"
 }
 
 mirage_is_to_pause() { # not where a successor runs already: it may fare better
@@ -104,7 +114,8 @@ mirage_tell_script() { # what a link's script sees of its chain
     esac
     [ "$mirage_index" -gt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || MIRAGE_RESUME=0
     export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_PREV_STATE MIRAGE_RESUME
-    export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_STYLE
+    MIRAGE_FLOOR=$mirage_min_runtime # for its request to the predecessor (mirage_watch.py)
+    export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_FLOOR MIRAGE_STYLE
 }
 
 mirage_read_tag "$@"

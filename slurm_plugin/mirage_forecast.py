@@ -18,7 +18,11 @@ START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
 MOST_START_UP_S = 4 * 3600  # longer: the predecessor did not answer (overlap_price.py)
 OVERLAP_S = 4 * 3600  # the largest overlap by default, and at most this share of the time limit:
 OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
+ASKING = ("switch", "serve")  # styles in which a link asks the one before it to end
+FLOOR_SHARE = 10  # a link is not asked to end before it has worked for this part of its time limit,
+MIN_RUNTIME_S = 600  # and for --mirage-min-runtime
 SERVICE = "the service"  # whose lead it is, where it is not this link's own
+NOBODY_WAITS = "no job waits for nodes of the partition"  # so no release is early
 WHOLE = 1 << 36  # larger is no number of ours
 NEVER_RAN = frozenset(["CANCELLED", "PENDING"])
 
@@ -66,8 +70,11 @@ class Wanted(object):
         self.max_lead_s = max_lead_s
 
 
-def choose_lead(forecast, limit_s, start_up_s, wanted):
-    """The Choice for a link with this time limit; `forecast` of None: nothing is known."""
+def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
+    """The Choice for a link with this time limit; `forecast` of None: nothing is known.
+
+    `longest_s`: the lead at which the link has worked for its floor; None: no bound.
+    """
     lead_s, price = 0, None
     if wanted.lead_s is not None:
         lead_s = wanted.lead_s
@@ -83,8 +90,16 @@ def choose_lead(forecast, limit_s, start_up_s, wanted):
         bounds.append((bound_s + early_s if bound_s else 0, "max-overlap"))
     if wanted.max_lead_s is not None:
         bounds.append((wanted.max_lead_s, "max_lead of client.conf"))
+    if longest_s is not None:
+        bounds.append((longest_s, "min-runtime"))
     most_s, by = min(bounds)
     return Choice(lead_s, price, None) if lead_s <= most_s else Choice(most_s, price, by)
+
+
+def compute_floor(min_runtime_s, limit_s):
+    """Return the seconds of work before which no link is asked to end: the service's rule is
+    compute_work_floor_s of mirage/policy/rules/overlap_bound.py."""
+    return max(min_runtime_s, -(-limit_s // FLOOR_SHARE))
 
 
 def compute_max_overlap(limit_s, wanted):
@@ -128,7 +143,9 @@ def describe_plan(link, choice, forecast, minutes, own):
         known += ", price %.2g" % (choice.price,)
     elif link.wanted.lead_s is not None and choice.cut != SERVICE:
         known += ", --mirage-lead"
-    if choice.cut is not None and choice.cut != SERVICE:
+    if choice.cut == NOBODY_WAITS:
+        known += ", but %s now" % (NOBODY_WAITS,)
+    elif choice.cut is not None and choice.cut != SERVICE:
         known += ", cut to what %s allows" % (choice.cut,)
     if minutes is None:
         return "link %d becomes eligible at the end of job %d: %s" % (

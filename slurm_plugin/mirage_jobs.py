@@ -3,6 +3,7 @@
 Standard library, Python 3.6.
 """
 
+import os
 import re
 import subprocess
 
@@ -32,6 +33,14 @@ NO_ANSWER = (
 )
 # What is no word of the site's, but of the moment.
 PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
+# Reasons of jobs that would start if nodes were free: waits_for_nodes of
+# mirage/slurm/text/wait_explanations.py is the service's rule.
+IN_LINE = re.compile(
+    r"\(?(?:Constraints|PartitionBusy|Priority|Resources)\b"
+    r"|\(?Nodes.required.for.job.are.DOWN|\(?ReqNodeNotAvail.*may.be.reserved.for.other.job"
+    r"|Required.nodes.lack.available.resources|.*\btopology\b",
+    re.IGNORECASE,
+)
 ASK_S = 20
 # slurm.conf(5), MaxJobId: the first 26 bits are a local id; a federation's jobs have their cluster's above.
 LARGEST_LOCAL_ID = (1 << 26) - 1
@@ -69,6 +78,33 @@ def fetch_rows(jobs, environ):
         if job is not None:
             found[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
     return found
+
+
+def find_waiting(partition, environ):
+    """Return (whether a job waits for nodes there, whether another user's job is seen).
+
+    Raises Unseen where Slurm does not answer.
+    """
+    words = ["squeue", "-h", "--all", "-t", "PENDING,RUNNING", "-p", partition, "-o", "%U %T %r"]
+    code, out, errors = _run_command(words, 0, environ)
+    if code != 0:
+        raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
+    waits, own, sees_others = False, str(os.geteuid()), False
+    for line in out.split("\n"):
+        uid, _, rest = line.partition(" ")
+        state, _, reason = rest.partition(" ")
+        sees_others = sees_others or (uid.isdigit() and uid != own)
+        waits = waits or (state == "PENDING" and IN_LINE.match(reason) is not None)
+    return waits, sees_others
+
+
+def hides_jobs(environ):
+    """Return whether PrivateData hides other users' jobs. Raises Unseen where Slurm does not say."""
+    code, out, _ = _run_command(["scontrol", "show", "config"], 0, environ)
+    told = re.search(r"^PrivateData *= *(\S+)", out, re.MULTILINE)
+    if code != 0 or told is None:
+        raise Unseen("scontrol does not say what PrivateData hides")
+    return "jobs" in told.group(1).split(",")
 
 
 def _run_command(words, job, environ):

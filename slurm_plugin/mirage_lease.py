@@ -123,6 +123,17 @@ class Leases(object):
         holder = Holder(int(words[0]), words[1], int(words[2]))
         return Lease(number, holder, "%d.free" % (number,) in names)
 
+    def find_start(self, lease):
+        """Return when its holder first took a lease, by the file server's clock.
+
+        A holder that took its lease back has more than one.
+        """
+        number = lease.number
+        words = read_file(self.get_path("lease", number))
+        while number > 1 and read_file(self.get_path("lease", number - 1)) == words:
+            number -= 1
+        return os.lstat(self.get_path("lease", number)).st_mtime
+
     def _list_names(self):
         """A listing asks the file server; looking one name up may be answered by NFS's cache."""
         return os.listdir(self.get_path("lease"))

@@ -170,6 +170,7 @@ def _plan_by_waits(link, before, environ):
     """Plan by what is known here."""
     import mirage_forecast
     import mirage_planned
+    import mirage_waits
 
     rows = link.fetch_like_jobs(environ)
     if before.own is not None:
@@ -187,6 +188,10 @@ def _plan_by_waits(link, before, environ):
         why = mirage_forecast.describe_sample(link.waits_read)
         return link.record_outcome(plan, again, "the plan stays: " + why)
     choice = link.choose_lead(forecast, seen.own)
+    is_chosen = link.asks_to_end and link.wanted.lead_s is None  # and not by hand
+    is_early = mirage_planned.compute_minutes(seen.own, choice) is not None
+    if is_chosen and is_early and mirage_waits.is_alone(link, environ):
+        choice = mirage_forecast.Choice(0, choice.price, mirage_forecast.NOBODY_WAITS)
     return mirage_planned.write_plan(link, seen, before, choice, forecast, environ)
 
 

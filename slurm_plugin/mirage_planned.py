@@ -42,6 +42,8 @@ class Link(object):
         self.jumped = told.get("jumped") == "1"  # it was suspended since the last turn
         damage = []
         self.beat_s = mirage_forecast.parse_given(told, "beat_s", damage) or 60
+        least_s = mirage_forecast.parse_given(told, "min_runtime", damage)
+        self.min_runtime_s = mirage_forecast.MIN_RUNTIME_S if least_s is None else least_s
         self.partition, self.qos = told.get("partition", ""), told.get("qos", "")
         self.asks_nobody = told.get("service") == "none"
         self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
@@ -52,6 +54,7 @@ class Link(object):
             max_overlap_s=mirage_forecast.parse_given(told, "max_overlap", damage),
             lead_s=mirage_forecast.parse_given(told, "lead", damage),
         )
+        self.asks_to_end = self.wanted.style in mirage_forecast.ASKING
         self.damage = ", ".join(damage)  # in words; then the link plans nothing
         self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
         self.waits_read = 0  # of jobs of the partition, by the last forecast
@@ -156,20 +159,17 @@ class Link(object):
     def choose_lead(self, forecast, own):
         known = mirage_waits.compute_start_up(self.directory, self.index, self.now)
         start_up_s = mirage_forecast.START_UP_S if known is None else known
-        return mirage_forecast.choose_lead(forecast, own.limit_s, start_up_s, self.wanted)
+        longest_s = mirage_waits.compute_longest_lead(self, own, start_up_s)
+        wanted = self.wanted
+        return mirage_forecast.choose_lead(forecast, own.limit_s, start_up_s, wanted, longest_s)
 
     def record_handover(self, seen):
         """This link's own hand-over, once."""
         own = seen.own
-        if (
-            self.index == 1
-            or own.eligible is None
-            or os.path.exists(self.get_path("waited", self.index))
-        ):
+        is_noted = os.path.exists(self.get_path("waited", self.index))
+        if self.index == 1 or own.eligible is None or is_noted:
             return
-        end = (
-            mirage_forecast.parse_whole(self.read_line("deadline", self.index - 1)) or own.eligible
-        )
+        end = _parse_whole(self.read_line("deadline", self.index - 1)) or own.eligible
         wait_s = max(0, own.start - own.eligible)
         mirage_waits.record_handover(
             self.directory, self.index, own.start, end - own.eligible, wait_s
@@ -341,6 +341,8 @@ def write_plan(link, seen, before, choice, forecast, environ):
     own, minutes = seen.own, compute_minutes(seen.own, choice)
     said = mirage_forecast.describe_plan(link, choice, forecast, minutes, own)
     again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
+    if choice.cut == mirage_forecast.NOBODY_WAITS:  # somebody may come
+        again = link.schedule_after((own.end - link.now) // 2) or own.end
     standing = find_standing(link, seen, before)
     is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
     if is_services and not is_near(minutes, standing):

@@ -1,4 +1,5 @@
-"""Read how long similar jobs waited: from sacct, or from the notes of this chain's own links.
+"""Read how long similar jobs waited: from sacct, or from the notes of this chain's own links; and
+whether any job waits now.
 
 sacct is asked once an hour at most, and its answer is kept in the user's cache. If sacct does not
 answer, the notes of this chain's own links count. Standard library, Python 3.6.
@@ -9,6 +10,7 @@ import stat
 import subprocess
 
 import mirage_forecast
+import mirage_jobs
 import mirage_places
 
 DAYS = 14
@@ -68,6 +70,30 @@ def _ask_sacct(partition, qos, environ):
         return None
     found.sort()
     return [row[1:] for row in found]
+
+
+# --- who waits now ---------------------------------------------------------------------------------
+
+
+def is_alone(link, environ):
+    """Return whether no job waits for nodes of the link's partition.
+
+    Of a queue that may have gaps nobody can say so. Raises Unseen where Slurm does not answer.
+    """
+    if not link.partition:
+        return False
+    waits, sees_others = mirage_jobs.find_waiting(link.partition, environ)
+    return not waits and (sees_others or not _hides_jobs(link, environ))
+
+
+def _hides_jobs(link, environ):
+    """Slurm is asked once a day."""
+    word, _, at = link.read_line("private").partition(" ")
+    told = mirage_forecast.parse_whole(at)
+    if word not in ("jobs", "none") or told is None or not 0 <= link.now - told < OLD_S:
+        word = "jobs" if mirage_jobs.hides_jobs(environ) else "none"
+        replace_file(link.get_path("private"), "%s %d\n" % (word, link.now))
+    return word == "jobs"
 
 
 # --- the cache: a line for the key and the instant, one for each row ---------------------------------
@@ -165,18 +191,45 @@ def compute_start_up(directory, link, now):
     None: unknown. A time above MOST_START_UP_S is no start-up.
     """
     notes = {one: _read_handover(directory, one, now) for one in range(2, link + 1)}
-    taken = []
-    folder = os.path.join(directory, "handover", "lease")
+    leases = _list_leases(directory, now)
+    taken = [at - notes[one][0] for one, _, at in leases if notes.get(one) is not None]
+    most_s = mirage_forecast.MOST_START_UP_S
+    taken = sorted(seconds for seconds in taken if 0 <= seconds <= most_s)
+    return taken[len(taken) // 2] if taken else None
+
+
+def compute_longest_lead(link, own, start_up_s):
+    """Return how long before its end this link will have worked for its floor; None where no link
+    of its chain asks another one to end. `own`: its Row."""
+    if not link.asks_to_end:
+        return None
+    floor_s = mirage_forecast.compute_floor(link.min_runtime_s, own.limit_s)
+    return max(0, own.end - _find_work_start(link, own.start, start_up_s) - floor_s)
+
+
+def _find_work_start(link, start, start_up_s):
+    """A program takes the lease as soon as it is ready. Where none is taken yet, that is so long
+    after the script's first line."""
+    own = (link.index, link.job)
+    leases = _list_leases(link.directory, link.now)
+    taken = [at for one, job, at in leases if (one, job) == own and at >= start]
+    if taken:
+        return min(taken)
+    began = mirage_forecast.parse_whole(link.read_line("began", link.index)) or 0
+    return max(start, began) + start_up_s
+
+
+def _list_leases(directory, now):
+    """(link, job, instant) of each lease of the chain."""
+    folder, found = os.path.join(directory, "handover", "lease"), []
     for name in _list_folder(folder):
         if mirage_forecast.parse_whole(name) is None:
             continue
         path = os.path.join(folder, name)
-        holder = notes.get(mirage_forecast.parse_whole(read_own_line(path, now).split(" ")[0]))
-        if holder is not None:
-            taken.append(int(os.lstat(path).st_mtime) - holder[0])
-    most_s = mirage_forecast.MOST_START_UP_S
-    taken = sorted(seconds for seconds in taken if 0 <= seconds <= most_s)
-    return taken[len(taken) // 2] if taken else None
+        holder = [mirage_forecast.parse_whole(w) for w in read_own_line(path, now).split(" ")[:2]]
+        if len(holder) == 2:
+            found.append((holder[0], holder[1], int(os.lstat(path).st_mtime)))
+    return found
 
 
 def _read_handover(directory, link, now):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 
+import mirage_forecast
 import mirage_lease
 
 ENDED = frozenset(["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"])
@@ -71,6 +72,7 @@ class Watch(object):
 
     def __init__(self, leases, lease, stale_s):
         self.lease = lease
+        self._leases = leases
         self._stale_s = stale_s
         self._chain = chain = os.path.dirname(leases.root)
         link = str(lease.holder.link)
@@ -80,6 +82,30 @@ class Watch(object):
         self._still_since = self._ask_at = time.monotonic()
         self._pause_s = min(1.0, stale_s)
         self._word = None
+        self.floor_s = self._read_floor()
+        self._young_until = time.monotonic() + self._measure_youth()
+
+    def is_young(self):
+        """True until the holder has worked for its floor: it is not asked to end before that."""
+        return time.monotonic() < self._young_until
+
+    def _read_floor(self):
+        """In seconds, from the start of the holder's work; 0 in a chain of an older wrapper."""
+        least = mirage_forecast.parse_whole(os.environ.get("MIRAGE_FLOOR"))
+        if least is None:
+            return 0
+        holder = str(self.lease.holder.link)
+        texts = [mirage_lease.read_file(os.path.join(self._chain, folder, holder))
+                 for folder in ("began", "deadline")]  # fmt: skip
+        began, deadline = [mirage_forecast.parse_whole((text or "").strip()) for text in texts]
+        limit_s = 0 if began is None or deadline is None else max(0, deadline - began)
+        return mirage_forecast.compute_floor(least, limit_s)
+
+    def _measure_youth(self):
+        """Return the seconds that are left of the floor, and never more: clocks may differ. What
+        the holder took back is no new start."""
+        age_s = time.time() - self._leases.find_start(self.lease)
+        return self.floor_s - min(max(0, age_s), self.floor_s)
 
     def is_gone(self):
         """True once Slurm says that the run is over; where it was cut off, also without a beat."""

@@ -164,6 +164,7 @@ def build_rules(service: Service) -> Rules:
         default=provision.policy,
         observer=_build_observer(service),
         accrues_always=_build_accrual_check(service),
+        hides_jobs=_build_privacy_check(service.cluster),
         **_build_submitter(service),
         limits=build_limits(service.settings),
     )

@@ -182,6 +182,11 @@ class Chain:
         return self.links_planned is not None
 
     @property
+    def asks_to_end(self) -> bool:
+        """True if a link asks the link before it to end, as soon as it is ready itself."""
+        return self.style in {Style.SWITCH, Style.SERVE}
+
+    @property
     def actor(self) -> Actor | None:
         """The party that brought the chain into its state; None: there is no cause."""
         return None if self.cause is None else self.cause.actor

@@ -104,6 +104,12 @@ class PolicyView:
     they have no room for both links, so that it cannot start there before its predecessor ends."""
     max_overlap_s: int | None = None
     """Seconds before its predecessor's end at which the standby may start; None: unbounded."""
+    worked_at: int | None = None
+    """When the predecessor has worked for its floor (`policy.rules.overlap_bound`), before which
+    nothing is released. None: there is no floor."""
+    nobody_waits: bool = False
+    """Whether the last look has shown that no job waits for nodes of the predecessor's partition:
+    then the standby starts at its predecessor's end, on that one's nodes."""
     counts_no_wait: bool = False
     """Whether `max_overlap_s` bounds the release too, as if the wait were nothing: the standby once
     started earlier than that, or the running link of a chain that nobody registered planned it."""

@@ -69,6 +69,7 @@ def get_next_link(
             limits=limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits),
             now=now,
             tick_s=given.queue_interval_s,
+            partial=given.partial(),
         )
         return chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s

@@ -41,9 +41,11 @@ BLINK_S = 60
 BLINKS = 5
 """This many links in a row that each ran for less than BLINK_S are a loop, however they ended.
 
-A link that finds nothing to do after a long one ends its chain by itself (carrier_progress.sh).
-This rule is for chains with brief links only, and for users who gave `--mirage-continue`.
+The links have this rule themselves (carrier_progress.sh), and take their standby back. A standby
+that still stands is one of an older plugin's chain: then the service pauses.
 """
+_BLINK_SLACK_S = 30
+"""Seconds of a job before and after its script, which the links' own rule leaves out."""
 
 _TOTAL_SLACK_S = 60
 """Seconds of each link's run that its own count of `--mirage-total` may lack: it leaves out the
@@ -248,12 +250,28 @@ def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
     failed = [*takewhile(look.has_failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _is_since_resumed(look, failed):
         return _pause_for(Reason.FAILED_FAST)
-    blinked = [*takewhile(lambda li: look.compute_ended_run_s(li) < BLINK_S, ended)][:BLINKS]
-    # With presubmit=all, links may be left over when the work is done: each sees that, and ends.
+    behind = next((li for li in look.links if ended and li.index > ended[0].index), None)
+    goes_on = behind is not None and (look.is_waiting(behind) or behind in look.began)
+    return _pause_for(Reason.BRIEF) if goes_on and _is_loop(look, ended, BLINK_S, behind) else None
+
+
+def _is_loop(
+    look: _ChainView, ended: Sequence[Link], under_s: int, behind: Link | None = None
+) -> bool:
+    """Return whether the last links, `ended` has the newest first, were all so brief.
+
+    Links before one that was submitted after their end do not count: somebody resumed the chain.
+    With presubmit=all, links may be left over when the work is done: each sees that, and ends.
+    """
+    blinked: list[Link] = []
+    for link in ended[:BLINKS]:
+        is_resumed = behind is not None and behind.submit > (link.end or link.seen_at)
+        if is_resumed or look.compute_ended_run_s(link) >= under_s:
+            return False
+        behind = link
+        blinked.append(link)
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
-    if loops and _is_since_resumed(look, blinked):
-        return _pause_for(Reason.BRIEF)
-    return None
+    return loops and _is_since_resumed(look, blinked)
 
 
 def _pause_for(reason: Reason) -> ChainVerdict:
@@ -310,8 +328,11 @@ def _has_paused_itself(look: _ChainView, newest: Link) -> bool:
     """Return whether the guard of the chain's last link ended that link before its script.
 
     The guard does so after two links that failed fast. It lets a link run that was submitted after
-    those two: the owner has seen the failures. Such a link may be brief as well.
+    those two: the owner has seen the failures. Such a link may be brief as well. After five brief
+    links the last one takes its standby back.
     """
+    if _is_loop(look, look.began[::-1], BLINK_S + _BLINK_SLACK_S):
+        return True
     brief = newest.end_state is JobState.COMPLETED and look.compute_ended_run_s(newest) < GRACE_S
     before = look.began[:-1][-_FAST_FOR_LINKS:]
     if not brief or len(before) < _FAST_FOR_LINKS:

@@ -105,7 +105,7 @@ _SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
         f"{FAST_FAILURES} links in a row failed within {_format_span(get_fail_fast_s(chain))}"
     ),
     Reason.BRIEF: lambda *_: f"{BLINKS} links in a row ran for less than a minute",
-    Reason.TURNED_AWAY: lambda *_: "its last links failed soon after their start",
+    Reason.TURNED_AWAY: lambda *_: "its last links ended soon after their start",
     Reason.STANDBY_GONE: lambda _, of: f"{_describe_gone(of)}, as was the one before it",
     Reason.OWN_LIMIT: lambda _, of: f"{_describe_wait(of)}; it cannot start beside its predecessor",
     Reason.WAITS_FOR: lambda _, of: _describe_turn(of),

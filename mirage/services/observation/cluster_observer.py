@@ -81,7 +81,7 @@ class Observer:
 
         if not snapshot.nodes:
             raise InputError("there was no answer on nodes yet")
-        if self.hides_jobs() and (unseen := _count_unseen_nodes(snapshot)):
+        if self.hides_jobs() and (unseen := count_unseen_nodes(snapshot)):
             raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
         _check_history(tx, cluster_id, snapshot.queue.taken_at)
         memory = RunningStats.from_recent_history(
@@ -221,7 +221,7 @@ def _try_observing(make: Callable[[], _T]) -> _T | str:
         return f"no observation: {error!r}"
 
 
-def _count_unseen_nodes(snapshot: Snapshot) -> int:
+def count_unseen_nodes(snapshot: Snapshot) -> int:
     """Count the busy nodes on which no job is seen; 0 if they are only a few."""
     queue = snapshot.queue
     seen = {

@@ -47,7 +47,9 @@ from mirage.services.provision.preconditions import (
 )
 from mirage.services.provision.release_planning import (
     Planning,
+    PresentQueue,
     compute_plan_minutes,
+    compute_worked_at,
 )
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
 from mirage.slurm.text.dependency import can_take_plan
@@ -58,7 +60,6 @@ from mirage.store.jobs import job_history
 
 _log = structlog.get_logger(__name__)
 _seldom = ThrottledLog(20)
-
 
 AWAITED_SHARE = 0.25
 """Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
@@ -74,16 +75,12 @@ _LINKS_OWN = "since its running link plans it"
 _HETEROGENEOUS = "since the job is heterogeneous"
 
 
-def _expect_no_accrual() -> bool:
+def _answer_no() -> bool:
     return False
 
 
 def _permit_everybody() -> MoveScope:
     return EVERYBODY
-
-
-def _get_no_limits() -> AccrueLimits:
-    return NO_LIMITS
 
 
 def _skip_submission(_: NextLink) -> bool:
@@ -103,12 +100,14 @@ class Rules:
     submit: Callable[[NextLink], bool] = _skip_submission
     """Submits the next link of a chain of mode submit. Raises what moves raise. Returns False if
     the running link is to submit it, when it asks next (`services.chains.submit_instruction`)."""
-    accrues_always: Callable[[], bool] = _expect_no_accrual
+    accrues_always: Callable[[], bool] = _answer_no
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError if that is not known."""
     reach: Callable[[], MoveScope] = _permit_everybody
     """Whose jobs the service may move."""
-    accrual: Callable[[], AccrueLimits] = _get_no_limits
+    accrual: Callable[[], AccrueLimits] = lambda: NO_LIMITS
     """Limits on how many waiting jobs earn age."""
+    hides_jobs: Callable[[], bool] = _answer_no
+    """Whether PrivateData hides jobs from the service. Raises ClusterError if that is not known."""
 
 
 class DecisionContext:
@@ -128,6 +127,7 @@ class DecisionContext:
         self._seen: dict[JobId, dict[str, str]] = {}
         """By standby: the beginning of the sha256 of what its model was shown."""
         self._free_nodes: dict[str, int] = {}
+        self._present = PresentQueue(snapshot, rules.hides_jobs)
         self._jobs: dict[str, Waits] = {}
         self._handovers: dict[tuple[str, int], Waits] = {}
         lately = snapshot.queue.taken_at - ASK_AGAIN_S
@@ -337,6 +337,8 @@ class DecisionContext:
             queue=queue,
             free_nodes=self._count_free_nodes(standby.partition),
             max_overlap_s=told_s or handover.chain.get_allowed_overlap_s(handover.predecessor),
+            worked_at=compute_worked_at(handover.chain, handover.predecessor),
+            nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,

@@ -28,15 +28,18 @@ from mirage.ports import Policy
 from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_overlap_budget
-from mirage.services.provision.release_planning import Planning
+from mirage.services.provision.release_planning import Planning, compute_worked_at
+from mirage.slurm.text.wait_explanations import waits_for_nodes
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
-from mirage.store.jobs import job_history
+from mirage.store.jobs import job_history, queue_summary
 from mirage.store.operations.modes_in_force import read_modes
 
 _THIRD = 3
 """A link asks again after 1/_THIRD of its remaining time, and so plans anew at most twice."""
 _LATEST_S = 6 * 3600
+_NEW_S = 600
+"""An older look at the queue says nothing of who waits now."""
 _RULES: dict[str, Policy] = {rule.name: rule for rule in (Average(), FixedLead(), Reactive())}
 """The policies that need stored waits only. `_INSTEAD` decides for the others: they take longer."""
 _INSTEAD = Quantile()
@@ -65,11 +68,13 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     limits: Limits,
     now: int,
     tick_s: int,
+    partial: bool = False,
 ) -> NextRelease:
     """Return which lead the running link is to plan for its successor.
 
     `index` is the asking link's; None means the newest link that runs. `default` is the policy of
     chains that name none. `tick_s` is the seconds between two looks at the queue.
+    `partial` says that PrivateData hides jobs from the service.
     """
     links = chains.list_links(tx, chain.chain_id)
     asks = _find_asking_link(links, index, now)
@@ -89,6 +94,9 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
             mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
         )
     view = _build_view(tx, cluster_id, chain, links, asks, now)
+    view = replace(
+        view, nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now)
+    )
     policy = _RULES.get(chain.policy or default, _INSTEAD)
     following = _build_next_link(asks)
     budget = read_overlap_budget(tx, cluster_id, now, limits)
@@ -159,11 +167,24 @@ def _build_next_link(asks: Link) -> Link:
     )
 
 
+def _is_idle(tx: Transaction, cluster_id: int, asks: Link, now: int) -> bool:
+    """Return whether the last look, a new one, shows no job that waits for nodes beside the link.
+
+    A partition that has only ended jobs is in no sum.
+    """
+    summary = queue_summary.find_summary(tx, cluster_id)
+    if summary is None or now - summary.at > _NEW_S:
+        return False
+    sums = next((row for row in summary.queue if row.partition == asks.partition), None)
+    return sums is None or not any(map(waits_for_nodes, sums.reasons))
+
+
 def _build_view(
     tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link], asks: Link, now: int
 ) -> PolicyView:
     partition = asks.partition
     jobs = job_history.read_waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS)
+    priced = price_chain(chain, links, jobs, asks)
     return PolicyView(
         now=now,
         predecessor_end=asks.get_planned_end() or now,
@@ -171,7 +192,7 @@ def _build_view(
         partition=partition,
         nodes=asks.nodes,
         time_limit_s=asks.time_limit_s or 0,
-        overlap_price=price_chain(chain, links, jobs, asks).overlap_price,
+        overlap_price=priced.overlap_price,
         jobs=jobs,
         handovers=chains.read_handover_waits(
             tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
@@ -179,4 +200,5 @@ def _build_view(
         queue=Queue.from_jobs(now, []),
         free_nodes=0,
         max_overlap_s=chain.get_allowed_overlap_s(asks),
+        worked_at=compute_worked_at(priced, asks),
     )

@@ -6,14 +6,28 @@ is alive then. A plan is a release made beforehand: it is bounded as a release i
 is kept for the release itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from mirage.domain.chain import Link, Planner, Position
+from mirage.domain.chain import Chain, Link, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.domain.snapshot import Snapshot
 from mirage.domain.time_units import HOUR_S, MINUTE_S
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import ClusterError
 from mirage.policy.rules.lead_rules import forecast_wait
-from mirage.policy.rules.overlap_bound import compute_max_lead_s
+from mirage.policy.rules.overlap_bound import (
+    NOBODY_WAITS,
+    compute_max_lead_s,
+    compute_work_floor_s,
+)
+from mirage.policy.rules.switch_price import START_UP_S
+from mirage.services.chains.chain_state import get_fail_fast_s
+from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.control.limits import Limits, Spent, apply_limits, explain_overspending
+from mirage.services.observation.cluster_observer import count_unseen_nodes
+from mirage.slurm.text.wait_explanations import classify_reason, waits_for_nodes
 
 _SOON_S = 600
 """A plan that happens within these seconds is held to its bound by the minute."""
@@ -53,11 +67,22 @@ class Planning:
         """The decision, or what moves the plan in its place: PLAN, or HOLD that takes it back."""
         if decision.action is not Action.WAIT or self.standby.position is not Position.HELD:
             return decision
+        if view.nobody_waits:
+            return self._plan_nothing(decision, view)
         if self.barred and self._get_standing_release(view) is None:
             reason = f"{decision.reason}; no release is planned in Slurm, {self.barred}"
             return replace(decision, reason=reason)
         forecast = decision.forecast or forecast_wait(view.jobs, view.nodes, view.time_limit_s)
         return self._update_plan(decision, replace(decision, forecast=forecast), view)
+
+    def _plan_nothing(self, decision: Decision, view: PolicyView) -> Decision:
+        """While nobody waits. A plan that stands goes only as it is near: somebody may come."""
+        stands = self._get_standing_release(view)
+        if stands is not None and stands - view.now <= _SOON_S:
+            return _take_plan_back(decision, NOBODY_WAITS)
+        if stands is not None or NOBODY_WAITS in decision.reason:
+            return decision
+        return replace(decision, reason=f"{decision.reason}; {NOBODY_WAITS}")
 
     def _update_plan(self, decision: Decision, like: Decision, view: PolicyView) -> Decision:
         """`like`: the same with a forecast of the wait, where there is any."""
@@ -122,8 +147,56 @@ class Planning:
         if stands - view.now <= _SOON_S or most_s == 0:
             slack_s = MINUTE_S
         if most_s is not None and lead_s > most_s + slack_s:
-            return "it would be earlier than max-overlap allows"
+            worked = view.worked_at is not None and stands < view.worked_at
+            by = "min-runtime" if worked else "max-overlap"
+            return f"it would be earlier than {by} allows"
         return "it would be earlier than max_lead_h" if lead_s > self.limits.max_lead_s else ""
+
+
+class PresentQueue:
+    """Where jobs wait for nodes now, by the last look at the queue."""
+
+    def __init__(self, snapshot: Snapshot, hides_jobs: Callable[[], bool]) -> None:
+        self._snapshot, self._hides_jobs = snapshot, hides_jobs
+
+    def is_idle(self, handover: OpenHandover) -> bool:
+        """Return whether no job waits for nodes where the running link has its own.
+
+        False if the queue may have gaps, or if no link of the chain asks another one to end.
+        """
+        contended = handover.predecessor.partition in self._contended
+        return handover.chain.asks_to_end and not contended and not self._has_gaps
+
+    @cached_property
+    def _has_gaps(self) -> bool:
+        nodes = self._snapshot.nodes
+        try:
+            return self._hides_jobs() and (not nodes or count_unseen_nodes(self._snapshot) > 0)
+        except ClusterError:
+            return True
+
+    @cached_property
+    def _contended(self) -> set[str]:
+        queue = self._snapshot.queue
+        pending = zip(
+            queue.partition[queue.pending_mask], queue.reason[queue.pending_mask], strict=True
+        )
+        waiting = [places for places, reason in pending if waits_for_nodes(classify_reason(reason))]
+        return {name for places in waiting for name in places.split(",")}
+
+
+def compute_worked_at(chain: Chain, predecessor: Link) -> int | None:
+    """Return when the running link will have worked for its floor.
+
+    The work begins when the program is ready, after its start-up. None: the link has not started,
+    or no link of the chain asks the one before it to end.
+    """
+    start, limit_s = predecessor.start, predecessor.time_limit_s
+    if start is None or not chain.asks_to_end:
+        return None
+    start_up_s = START_UP_S if chain.start_up_s is None else chain.start_up_s
+    bounded_s = 0 if limit_s is None or limit_s == UNLIMITED else limit_s
+    return start + start_up_s + compute_work_floor_s(get_fail_fast_s(chain), bounded_s)
 
 
 def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: PolicyView) -> float:

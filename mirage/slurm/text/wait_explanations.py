@@ -68,6 +68,9 @@ _SENTENCES = {
 }
 """Longer sentences of Slurm for an ordinary wait."""
 
+_IN_LINE = frozenset({"Constraints", "PartitionBusy", "Priority", "Reserved", "Resources"})
+"""Reasons of jobs that would start if nodes were free. slurm_plugin/mirage_jobs.py has the same
+rule."""
 _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
 """Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
 
@@ -83,6 +86,12 @@ def classify_reason(reason: str) -> str:
         return "Resources"
     # `RaisedSignal:9(Killed)`
     return _SENTENCES.get(plain, plain.partition(" ")[0].partition(":")[0])[:LONGEST]
+
+
+def waits_for_nodes(known: str) -> bool:
+    """Return whether jobs with the word that `classify_reason` gave wait for nodes, and not for a
+    date, a person, or a limit of their own."""
+    return known in _IN_LINE
 
 
 def explain_reason(known: str) -> WaitExplanation:

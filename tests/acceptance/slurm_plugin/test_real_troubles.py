@@ -28,6 +28,7 @@ until [ -e go.$MIRAGE_LINK ]; do sleep 5; done
 )
 LONG = HEAD + '#SBATCH --time=6\necho "begin $MIRAGE_LINK $MIRAGE_DEADLINE"\nsleep 7200\n'
 IN_VAIN = HEAD + '#SBATCH --time=60\necho "begin $MIRAGE_LINK"\nsleep 30\n'
+AT_ONCE = HEAD + '#SBATCH --time=60\necho "begin $MIRAGE_LINK"\nexit 0\n'
 HOUR_S = 3600
 
 
@@ -83,6 +84,16 @@ def bring_back(alice: Alice) -> None:
     alice.submit(links=3)
     alice.until(lambda: len(alice.lines()) == 2, "link 2", HOUR_S)
     alice.testbed.run(["scontrol", "requeue", str(alice.job(1))])
+
+
+def test_links_that_exit_at_once_pause_after_five_without_a_service(cluster: Testbed) -> None:
+    with Alice.at_home(cluster, "at-once", AT_ONCE) as alice:
+        alice.submit(links=100)
+        alice.await_empty_queue(2 * HOUR_S)
+        assert alice.says("paused") == "links 1 to 5 each ran for less than 60 s"
+        assert alice.lines() == [f"begin {link}" for link in range(1, 6)]
+        told = [line for line in alice.output() if line.startswith("mirage: the chain is paused")]
+        assert [line.endswith(f"mirage-link resume {alice.chain.name}") for line in told] == [True]
 
 
 def test_totals_links_in_vain_and_a_link_that_comes_back_late(

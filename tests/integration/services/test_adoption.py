@@ -123,7 +123,8 @@ def test_a_plan_of_its_running_link_is_not_moved(
     ("comment", "action"),
     [
         ("mirage:max-overlap=2:00:00", Action.FREE),
-        ("mine mirage:style=switch,max-overlap=60", Action.FREE),
+        ("mine mirage:style=switch,max-overlap=60", Action.WAIT),  # nobody else waits
+        ("mine mirage:style=concurrent,max-overlap=60", Action.FREE),
         ("mirage:max-overlap=10:00", Action.WAIT),
         ("mirage:never-overlap", Action.WAIT),
         ("mirage:style=concurrent", Action.WAIT),

@@ -108,7 +108,8 @@ def test_the_scripts_environment_is_the_jobs(slurm: FakeSlurm) -> None:
     names = {name for name in seen if name.startswith("MIRAGE_")} - slurm.environ.keys()
     assert names == {
         *("MIRAGE_CHAIN_ID", "MIRAGE_LINK", "MIRAGE_LINKS", "MIRAGE_PREV_JOBID"),
-        *("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_PREV_STATE", "MIRAGE_RESUME", "MIRAGE_STYLE"),
+        *("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_FLOOR", "MIRAGE_PREV_STATE"),
+        *("MIRAGE_RESUME", "MIRAGE_STYLE"),
     }
     differ = {name for name in given_.keys() | seen.keys() if given_.get(name) != seen.get(name)}
     assert differ - names <= {"_", "PWD", "OLDPWD"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import threading
@@ -176,6 +177,35 @@ def test_patience_ends_in_waiting_or_in_leaving(squeue: Any, link: Any, chain_di
     first.release()
     began.join(60)
     assert waiting.token == "2-103.0"
+
+
+@pytest.mark.parametrize(("min_runtime", "floor_s"), [("600", 600), ("0", 240), ("", 60)])
+def test_a_holder_is_not_asked_before_it_has_worked_for_its_floor(
+    squeue: Any,
+    link: Any,
+    chain_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    min_runtime: str,
+    floor_s: int,
+) -> None:
+    """Its work began when it first took the lease, which it has taken back since. In a chain of an
+    older wrapper no floor is known."""
+    squeue("RUNNING  0\\n")
+    for folder, instant in (("began", 1_000_000), ("deadline", 1_002_400)):
+        (chain_dir / folder).mkdir()
+        (chain_dir / folder / "1").write_text(f"{instant}\n")
+    assert link(1).begin()
+    lease = chain_dir / "handover" / "lease"
+    (lease / "2").write_text((lease / "1").read_text())
+    os.utime(lease / "1", (time.time() - floor_s + 60,) * 2)
+    monkeypatch.setenv("MIRAGE_FLOOR", min_runtime)
+    asks = link(2, style="switch", patience_s=10, on_timeout="exit", poll_s=1)
+    looks: list[float] = []  # one a second; what subprocess sleeps between them takes no time
+    monkeypatch.setattr(time, "sleep", looks.append)
+    monkeypatch.setattr(time, "monotonic", lambda: float(looks.count(1.0)))
+    assert not asks.begin()
+    young_s = 60 if min_runtime else 0
+    assert young_s + 10 - 3 <= looks.count(1.0) <= young_s + 10 + 3
 
 
 def test_a_request_that_nobody_renews_does_not_count(link: Any, chain_dir: Path) -> None:

@@ -21,6 +21,25 @@ def test_a_brief_link_behind_a_long_one_ends_the_chain(chain: MakeChain) -> None
     assert b"the chain is done; the script is not run" in link.run(3).stderr
 
 
+ALL_RAN = "mirage: all 2 links have run; nobody said that the work is done\n"
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit 0", 0), ("exit 3", 3)])
+def test_the_last_link_says_that_nobody_said_that_the_work_is_done(
+    chain: MakeChain, ends: str, code: int
+) -> None:
+    link = chain(f"#!/bin/sh\n{ends}\n", links=2)
+    assert link.run(1).stderr == b""
+    done = link.run(2)
+    assert (done.returncode, done.stderr.decode()) == (code, ALL_RAN)
+    assert ALL_RAN.removeprefix("mirage: ") in link.logged() + "\n"
+
+
+def test_the_last_link_says_nothing_of_work_that_is_done(chain: MakeChain) -> None:
+    link = chain("#!/bin/sh\n: >$MIRAGE_DIR/done\n", links=1)
+    assert link.run(1).stderr == b""
+
+
 @pytest.mark.parametrize(
     ("script", "before", "seconds"),
     [

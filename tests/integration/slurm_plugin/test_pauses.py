@@ -114,6 +114,41 @@ def test_two_links_without_a_checkpoint_pause(chain: MakeChain) -> None:
     assert link.run(3).stdout == b""
 
 
+@pytest.mark.parametrize("end", ["exit 0", "exit 0 behind a long one", "any end"])
+def test_five_brief_links_in_a_row_pause_and_say_how_to_go_on(chain: MakeChain, end: str) -> None:
+    link = chain("#!/bin/sh\nexit 0\n", brief="")  # as `--mirage-continue` has it
+    first = 1
+    if end == "exit 0 behind a long one":
+        link.ran(1, "timeout", seconds=60)
+        first = 2
+    for index in range(first, first + 4):
+        if end == "any end":
+            link.ran(index, "timeout" if index % 2 else "exit 0", seconds=59)
+        else:
+            assert link.run(index).stderr == b"", index
+    last = first + 4
+    done = link.run(last)
+    reason = f"links {first} to {last} each ran for less than 60 s"
+    said = f"the chain is paused: {reason}; to go on: mirage-link resume {link.chain.name}"
+    assert done.stderr.decode() == f"mirage: {said}\n"
+    assert link.says("paused") == reason
+    standby = link.says(f"jobs/{last + 1}")
+    assert (link.slurm.root / "scancelled").read_text() == f"--state=PENDING {standby}\n"
+    assert b"the script is not run" in link.run(last + 1).stderr
+    (link.slurm.root / "queue").write_text("")
+    assert mirage_link(link, "resume", link.chain.name).returncode == 0
+    assert link.run(last + 1).stderr == b"", "counted anew"
+    assert link.says("paused") is None
+
+
+def test_brief_links_that_all_stood_from_the_start_pause_nothing(chain: MakeChain) -> None:
+    link = chain("#!/bin/sh\nexit 0\n", presubmit="all")
+    for index in range(1, 5):
+        link.ran(index, "exit 0", seconds=1)
+    link.run(5)
+    assert link.says("paused") is None
+
+
 def test_a_new_file_deep_below_the_path_is_progress(chain: MakeChain) -> None:
     link = chain(SAVES, checkpoint="out")
     saved = link.slurm.root / "home" / "out" / "deep" / "model"

@@ -64,6 +64,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $format in
+'%U %T %r') # whoever waits in the partition
+    [ ! -f {home}/partition.code ] || exit "$(cat {home}/partition.code)"
+    cat {home}/partition
+    exit 0
+    ;;
 JobID:*) # in columns: what `job_in_full` says of each
     [ "$SLURM_TIME_FORMAT" = %s ] || exit 1
     for one in $(echo "$job" | tr , ' '); do

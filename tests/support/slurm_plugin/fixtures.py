@@ -90,7 +90,10 @@ def chain_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in ("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_STYLE", "SLURM_RESTART_COUNT"):
+    for name in (
+        *("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_FLOOR", "MIRAGE_STYLE"),
+        "SLURM_RESTART_COUNT",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MIRAGE_HANDOVER_POLL_S", "0.01")
     monkeypatch.syspath_prepend(PLUGIN)

@@ -56,6 +56,7 @@ class Planning:
         made.runs()
         slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled)")
         made.waited([])
+        made.queues("1002 PENDING Resources")
         return made
 
     def has(self, name: str, text: object) -> None:
@@ -75,6 +76,10 @@ class Planning:
             for start, wait in enumerate(waits_s, day_ago)
         ]
         self.answers("".join(rows), code)
+
+    def queues(self, *rows: str) -> None:
+        """What squeue shows of the partition: user, state and reason of each job."""
+        (self.slurm.root / "partition").write_text("".join(f"{row}\n" for row in rows))
 
     def answers(self, rows: str, code: int = 0) -> None:
         (self.slurm.root / "sacct.rows").write_text(rows)

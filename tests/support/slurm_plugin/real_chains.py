@@ -23,6 +23,7 @@ JOB = """#!/bin/sh
 #SBATCH --time=5 --output={home}/link.out --mem=100M --open-mode=append
 export PLUGIN={home}/../plugin
 {exports}
+unset MIRAGE_FLOOR # of links of minutes
 case $MIRAGE_LINK in {own} esac
 {body}
 """

@@ -64,7 +64,7 @@ SAYS = {
     ),
     Reason.TURNED_AWAY: (
         *(PAUSED, build_mirage_cause(Reason.TURNED_AWAY)),
-        "paused: its last links failed soon after their start; mend the cause, then run "
+        "paused: its last links ended soon after their start; mend the cause, then run "
         f"`mirage-link resume {CHAIN}`",
     ),
     Reason.STANDBY_GONE: (

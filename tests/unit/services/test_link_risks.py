@@ -303,7 +303,7 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     state, _, note = told(store_of_50, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
     assert note == (
-        "paused: its last links failed soon after their start; mend the cause, then run "
+        "paused: its last links ended soon after their start; mend the cause, then run "
         f"`mirage-link resume {CHAIN}`"
     )
     assert told(store_of_50, *jobs, now=NOW + 9000) == (state, "", note)
@@ -311,6 +311,25 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     assert told(store_of_50, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
     begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
     assert told(store_of_50, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+
+
+@pytest.mark.parametrize("run_s", [2, 75])
+def test_brief_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
+    store_of_50: Store, run_s: int
+) -> None:
+    """They count their script's time alone, and have taken their standby back."""
+    jobs = [run(i, JobState.COMPLETED, run_s) for i in range(1, BLINKS + 1)]
+    gone = vanished(10 + BLINKS + 1)
+    state, _, note = told(store_of_50, *jobs, gone, now=NOW + 9000)
+    assert (state, "ended soon after their start" in note) == (ChainState.PAUSED, True)
+    assert f"`mirage-link resume {CHAIN}`" in note
+    after = BLINKS + 1
+    placed = job(after, job_id=JobId(99), submit=NOW + 9500)
+    assert told(store_of_50, *jobs, placed, now=NOW + 9600)[0] is ChainState.ACTIVE
+    brief = ended(after, JobState.COMPLETED, NOW + 9700, NOW + 9700 + run_s, job_id=JobId(99),
+                  submit=NOW + 9500)  # fmt: skip
+    found = told(store_of_50, *jobs, brief, standby(after + 1), now=NOW + 9800)
+    assert found[0] is ChainState.ACTIVE, "counted anew"
 
 
 def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.chain import ChainMode, Presubmit
+from mirage.domain.chain import ChainMode, Presubmit, Style
 from mirage.domain.decision import Mode
 from mirage.services.control.limits import Limits
 from mirage.services.ingest.live_ingest import ingest_queue
@@ -29,8 +29,9 @@ WAITED_H = 2.0
 PLAIN = "(null)"
 
 
-def others() -> str:
-    """Thirty jobs of others, that had waited for two hours each."""
+def others(waited_h: float = WAITED_H) -> str:
+    """Thirty jobs of others, that had waited so long each."""
+    since = NOW - 2 * HOUR - round(waited_h * HOUR)
     return "".join(
         printed(
             JobID=str(500 + i),
@@ -38,8 +39,8 @@ def others() -> str:
             UserID="1002",
             State="RUNNING",
             Reason="None",
-            SubmitTime=str(NOW - 4 * HOUR - i),
-            EligibleTime=str(NOW - 4 * HOUR - i),
+            SubmitTime=str(since - i),
+            EligibleTime=str(since - i),
             StartTime=str(NOW - 2 * HOUR - i),
             EndTime=str(NOW + 22 * HOUR),
             TimeLimit="1-00:00:00",
@@ -49,13 +50,15 @@ def others() -> str:
     )
 
 
-def shows(store: Store, *rows: str, now: int = NOW) -> None:
-    queue = looked(store, others() + "".join(rows), now)
+def shows(store: Store, *rows: str, now: int = NOW, waited_h: float = WAITED_H) -> None:
+    queue = looked(store, others(waited_h) + "".join(rows), now)
     with store.begin() as tx:
         ingest_queue(tx, 1, queue, None)
 
 
-def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any) -> NextRelease:
+def asked(
+    store: Store, index: int | None = None, now: int = NOW, *, partial: bool = False, **limits: Any
+) -> NextRelease:
     with store.read() as tx:
         return plan_next_release(
             tx,
@@ -66,6 +69,7 @@ def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any)
             limits=Limits(**limits),
             now=now,
             tick_s=TICK_S,
+            partial=partial,
         )
 
 
@@ -130,6 +134,64 @@ def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, A
         chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
     shows(acting_chain_store, runs())
     assert asked(acting_chain_store).lead_s is None
+
+
+def waits(reason: str) -> str:
+    """A job of somebody else's in the queue."""
+    return printed(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason=reason)
+
+
+@pytest.mark.parametrize("style", [Style.SWITCH, Style.SERVE])
+@pytest.mark.parametrize(
+    ("fields", "began_s", "lead_s"),
+    [
+        ({}, 600, 24 * HOUR - 8640),  # a tenth of the limit
+        ({"min_runtime_s": 6 * HOUR}, 600, 18 * HOUR),
+        ({"min_runtime_s": 25 * HOUR}, 600, None),
+    ],
+)
+def test_a_link_that_will_be_asked_to_end_works_for_its_floor_first(
+    acting_chain_store: Store,
+    style: Style,
+    fields: dict[str, Any],
+    began_s: int,
+    lead_s: int | None,
+) -> None:
+    """Whatever others have waited; start-up of ten minutes is none of its work."""
+    with acting_chain_store.begin() as tx:
+        chain = replace(chains.get_chain(tx, CHAIN), style=style, overlap_price=0.01)
+        chains.save_chain(tx, 1, replace(chain, max_overlap_s=48 * HOUR, **fields))
+    shows(acting_chain_store, runs(), waits("Priority"), waited_h=30.0)
+    told = asked(acting_chain_store, max_lead_s=48 * HOUR).lead_s
+    assert told == (None if lead_s is None else lead_s - began_s)
+
+
+@pytest.mark.parametrize(
+    ("style", "rows", "is_planned"),
+    [
+        (Style.SWITCH, [], False),
+        (Style.SWITCH, ["Dependency"], False),
+        (Style.SWITCH, ["QOSMaxJobsPerUserLimit"], False),
+        (Style.SWITCH, ["Resources"], True),
+        (Style.SERVE, [], False),
+        (Style.SEQUENTIAL, [], True),
+    ],
+)
+def test_while_nobody_waits_a_link_that_would_be_asked_to_end_plans_nothing(
+    acting_chain_store: Store, style: Style, rows: list[str], is_planned: bool
+) -> None:
+    with acting_chain_store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), style=style))
+    shows(acting_chain_store, runs(), *map(waits, rows))
+    assert (asked(acting_chain_store).lead_s is not None) is is_planned
+    assert asked(acting_chain_store, now=NOW + 601).lead_s is not None, "an old look says nothing"
+
+
+def test_where_jobs_are_hidden_nobody_can_say_that_none_waits(acting_chain_store: Store) -> None:
+    with acting_chain_store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), style=Style.SWITCH))
+    shows(acting_chain_store, runs())
+    assert asked(acting_chain_store, partial=True).lead_s is not None
 
 
 def test_nobody_knows_the_link_yet_so_it_asks_after_the_next_look(
