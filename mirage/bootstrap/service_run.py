@@ -67,10 +67,13 @@ class KernelCompiler:
 
     def __init__(self, file: Path | None) -> None:
         """`file`: the cluster file; None: there is nothing to compile."""
-        words = [sys.executable, "-P", "-m", "mirage.services.models.kernel_warmup", str(file)]
-        self._process = (
-            None if file is None else subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
-        )
+        self._file = file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        words = [sys.executable, "-P", "-m", "mirage.services.models.kernel_warmup"]
+        if self._file is not None:
+            self._process = subprocess.Popen([*words, str(self._file)], stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
 
     def is_done(self) -> bool:
         """Return whether the compilation has ended, also if it failed. After a failure the
@@ -120,6 +123,7 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
+    compiler.start()  # no sooner: a service that cannot listen leaves no process behind
     server = _build_server(
         service, served, most, started=lambda: systemd.notify_ready(f"serving {url}")
     )

@@ -76,6 +76,7 @@ def test_until_then_nothing_is_looked_at(sqlite_store: Store) -> None:
 
 def test_a_compiler_that_fails_is_done_as_well(tmp_path: Path) -> None:
     compiler = KernelCompiler(tmp_path / "no-such-file.toml")
+    compiler.start()
     deadline = time.monotonic() + 60
     while not compiler.is_done():
         assert time.monotonic() < deadline
