@@ -36,8 +36,13 @@ class Pair:
 
     def rows(self, waits: str = HELD, says: str = "", **cells: str) -> str:
         before = runs(JobID=str(self.first), Comment=comment(1, self.chain_id), **self.who)
-        mine = {"JobID": str(self.second), "Comment": f"{says}{comment(2, self.chain_id)}"}
-        return before + stands(waits.replace("11", str(self.first)), **mine, **self.who, **cells)
+        mine: dict[str, Any] = {
+            "JobID": str(self.second),
+            "Comment": f"{says}{comment(2, self.chain_id)}",
+        }
+        return before + stands(
+            waits.replace("11", str(self.first)), **{**mine, **self.who, **cells}
+        )
 
 
 HERS = [Pair(number, MALLORY) for number in range(10)]

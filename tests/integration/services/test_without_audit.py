@@ -21,7 +21,6 @@ from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.request_enforcement import MOST_TRIES
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.services.chains.submit_instruction import get_submit_instruction
-from mirage.services.control.demotions import LASTS_S
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import chains
@@ -29,6 +28,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
 from mirage.store.operations import clusters
+from mirage.store.operations.demotions import LASTS_S
 from mirage.worker import Worker
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, running

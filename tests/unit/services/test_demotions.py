@@ -11,7 +11,7 @@ from mirage.domain.decision import Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.services.chains import link_sync
-from mirage.services.control.demotions import ACTS_AGAIN, DEMOTED, read_demotions
+from mirage.services.control.demotions import ACTS_AGAIN, DEMOTED
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers
@@ -19,6 +19,7 @@ from mirage.store.chains import decisions
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.operations import clusters
+from mirage.store.operations.demotions import read_demotions
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import HOUR, NOW, Written, job, read_mode, running
 

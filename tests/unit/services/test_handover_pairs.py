@@ -15,6 +15,7 @@ from mirage.domain.job import JobState
 from mirage.http.dependencies import Freshness
 from mirage.services.chains.open_handovers import list_open_handovers
 from mirage.services.chains.overlap_price import measure_start_up_s
+from mirage.services.control.limits import Limits
 from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.chain_timeline import build_timeline
@@ -24,6 +25,7 @@ from mirage.store.chains.chains import HandoverFilter
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.handover_outcomes import put_would_free
 from mirage.store.database.engine import Store
+from mirage.store.operations.modes_in_force import read_modes
 from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
@@ -87,7 +89,10 @@ def test_ten_seconds_without_a_link_are_an_interruption_of_ten_seconds(lab_store
         (listed,) = chains.list_handovers(tx, 1)
         (paged,) = chains.list_handover_page(tx, 1, HandoverFilter())
         timeline = build_timeline(tx, chain(lab_store), known)
-    shown = serializers.serialize_chain(chain(lab_store), known, Freshness(as_of=None, stale=False))
+        modes = read_modes(tx, 1)
+    shown = serializers.serialize_chain(
+        chain(lab_store), known, Freshness(as_of=None, stale=False), modes
+    )
     assert [listed.predecessor.index, paged.predecessor.index] == [1, 1]
     assert [one.over for one in timeline.handovers] == [Handover(ENDED_AT, ENDED_AT + 10)]
     (served,) = shown.handovers
@@ -116,8 +121,8 @@ def test_the_budget_counts_the_overlap_of_the_links_that_ran_side_by_side(lab_st
     cancel_second(lab_store)
     start_third(lab_store, -900)
     with lab_store.read() as tx:
-        spent = read_overlap_budget(tx, 1, ENDED_AT + 100).spent
-    assert spent == {"ml": 0.25}
+        budget = read_overlap_budget(tx, 1, ENDED_AT + 100, Limits())
+    assert budget.sum_spent("ml", chain(lab_store).uid).account == 0.25
     assert measure_start_up_s(list(links(lab_store).values())) == 900
 
 
@@ -127,4 +132,5 @@ def test_the_budget_counts_two_links_that_still_run_side_by_side(lab_store: Stor
     beside = running(3, ends - HOUR, **LIMIT)
     sync(lab_store, running(1, BEGAN, **LIMIT), beside, now=ends - HOUR)
     with lab_store.read() as tx:
-        assert read_overlap_budget(tx, 1, ends - HOUR).spent == {"ml": 1.0}
+        budget = read_overlap_budget(tx, 1, ends, Limits())
+    assert budget.sum_spent("ml", chain(lab_store).uid).account == 1.0

@@ -32,7 +32,7 @@ def test_a_reader_who_may_not_know_partitions_learns_no_name() -> None:
     modes = ModesInForce(by_partition={"": SHADOW, "secret": ACT}).hide_names()
     assert modes.describe() == "act in 1 partition, else shadow"
     assert modes.own_modes == {}
-    assert modes.get_chain_mode(CHAIN, "secret") is ACT
+    assert modes.get_chain_mode(CHAIN, "secret", 1) is ACT
 
 
 def test_a_chains_mode_is_that_of_its_waiting_link(store: Store, cluster_id: int) -> None:
@@ -58,5 +58,5 @@ def test_nothing_acts_while_the_kill_switch_is_pulled(store: Store, cluster_id: 
         modes = read_modes(tx, cluster_id)
     assert modes.pulled
     assert (modes.describe(), modes.cluster_mode) == ("observe in cpu, else shadow", SHADOW)
-    assert modes.get_chain_mode(CHAIN, "gpu") is SHADOW
-    assert modes.get_chain_mode(CHAIN, "cpu") is OBSERVE
+    assert modes.get_chain_mode(CHAIN, "gpu", 1) is SHADOW
+    assert modes.get_chain_mode(CHAIN, "cpu", 1) is OBSERVE
