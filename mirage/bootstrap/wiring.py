@@ -210,7 +210,10 @@ def _build_submitter(service: Service) -> dict[str, Any]:
     """
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        return {"submit": rest_submission.build_submitter(service.store, cluster.submit_job)}
+        submit_link = rest_submission.build_submitter(
+            service.store, service.cluster_id, cluster.submit_job
+        )
+        return {"submit": submit_link}
     link = settings.submit.sudo
     if link is None:
         return {}

@@ -18,15 +18,17 @@ from mirage.store.database.engine import Transaction
 ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
-def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
+def get_visible_chain(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, reader: Principal
+) -> Chain:
     """Return the chain. Raises a problem "not found" also for a chain that the caller may not see.
 
     Raises NotIdentified if the cluster keeps jobs or usage private and the caller is unknown.
     """
     # Before the look-up, whose outcome would tell whether the chain exists.
     require_identity(reader, JOBS, USAGE)
-    found = chains.get_chain(tx, chain_id)
-    if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
+    found = chains.get_chain(tx, cluster_id, chain_id)
+    if not reader.can_see_chain(found, chains.list_links(tx, cluster_id, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
         raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
     return found
@@ -51,8 +53,8 @@ def _prepare_state_request(
         return found
 
     def get_own_chain() -> Chain:
-        found = get_visible_chain(tx, ChainId(chain_id), who)
-        if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
+        found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
+        if not who.can_steer(found, chains.list_links(tx, given.cluster_id, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         return found
 

@@ -1,6 +1,7 @@
 """Routes about chains: register, show, pause, resume, cancel, and list decisions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -96,10 +97,14 @@ def list_chains(
 
     if wanted is not Format.JSON:
         return file_export.export_rows(
-            paging.request, wanted, chain_schemas.ChainSummary, read_page, _serialize_summaries
+            paging.request,
+            wanted,
+            chain_schemas.ChainSummary,
+            read_page,
+            partial(_serialize_summaries, cluster_id),
         )
     rows = read_page(paging.tx, None, paging.limit)
-    links = chains.list_links_by_chain(paging.tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(paging.tx, cluster_id, [chain.chain_id for chain in rows])
     return paging.build_page(
         chain_schemas.ChainPage,
         rows,
@@ -109,15 +114,17 @@ def list_chains(
 
 
 def _serialize_summaries(
-    tx: Transaction, rows: Sequence[Chain]
+    cluster_id: int, tx: Transaction, rows: Sequence[Chain]
 ) -> list[chain_schemas.ChainSummary]:
-    links = chains.list_links_by_chain(tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(tx, cluster_id, [chain.chain_id for chain in rows])
     return [serializers.serialize_chain_summary(chain, links[chain.chain_id]) for chain in rows]
 
 
 def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> ChainId:
     try:
-        return get_visible_chain(paging.tx, ChainId(cursor), reader).chain_id
+        return get_visible_chain(
+            paging.tx, paging.given.cluster_id, ChainId(cursor), reader
+        ).chain_id
     except (NotFound, ProblemError) as error:
         hidden = error.refusal if isinstance(error, ProblemError) else None
         raise build_invalid_error(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
@@ -146,7 +153,7 @@ def register_chain(
     return key.run_once(
         lambda: _register_new_chain(tx, given, kept, who),
         lambda: _read_chain_view(
-            tx, given, get_visible_chain(tx, ChainId(new.chain_id), who).chain_id
+            tx, given, get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who).chain_id
         ),
     )
 
@@ -225,9 +232,9 @@ def _check_policy(given: ApiContext, name: str) -> None:
 def _read_chain_view(
     tx: Transaction, given: ApiContext, chain_id: ChainId
 ) -> chain_schemas.ChainView:
-    found = chains.get_chain(tx, chain_id)
+    found = chains.get_chain(tx, given.cluster_id, chain_id)
     return serializers.serialize_chain(
-        found, chains.list_links(tx, chain_id), read_freshness(tx, given)
+        found, chains.list_links(tx, given.cluster_id, chain_id), read_freshness(tx, given)
     )
 
 
@@ -236,7 +243,9 @@ def get_chain(
     chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
 ) -> chain_schemas.ChainView:
     """Return one chain with its links and hand-overs."""
-    return _read_chain_view(tx, given, get_visible_chain(tx, ChainId(chain_id), reader).chain_id)
+    return _read_chain_view(
+        tx, given, get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader).chain_id
+    )
 
 
 def _build_decision_filter(
@@ -277,7 +286,7 @@ def list_chain_decisions(
     wanted: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
     """List the decisions on one chain, newest first, with reasons and inputs."""
-    found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
+    found = get_visible_chain(paging.tx, paging.given.cluster_id, ChainId(chain_id), reader)
     return _build_decision_response(paging, wanted, where, chain_id=found.chain_id)
 
 

@@ -64,7 +64,7 @@ class Watch:
         live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
         gone = [chain_id for chain_id in before if chain_id not in live]
         gone += outbox.list_unseen_ended_chains(tx, cluster_id, now - _NEW_S)
-        found = live | chains.find_chains(tx, gone)
+        found = live | chains.find_chains(tx, cluster_id, gone)
         idle = outbox.find_idle_since(tx, cluster_id)
         changed: list[tuple[ChainId, Situation]] = []
         for chain_id, chain in found.items():

@@ -71,7 +71,7 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     `index` is the asking link's; None means the newest link that runs. `default` is the policy of
     chains that name none. `tick_s` is the seconds between two looks at the queue.
     """
-    links = chains.list_links(tx, chain.chain_id)
+    links = chains.list_links(tx, cluster_id, chain.chain_id)
     asks = _find_asking_link(links, index, now)
     modes = clusters.list_modes(tx, cluster_id)
     mode = clusters.resolve_mode(modes, asks.partition if asks else "")

@@ -91,7 +91,7 @@ def _sum_spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[st
 
 def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Yield running links with a successor that runs beside them, or that Mirage has freed."""
-    beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
+    beside = chains.list_links_by_chain(tx, cluster_id, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():
         for predecessor, successor in pairwise(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None

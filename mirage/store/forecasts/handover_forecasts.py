@@ -58,10 +58,16 @@ def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
     }
 
 
-def settle_forecast(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
+def settle_forecast(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, actual_wait_s: int
+) -> None:
     """Record the successor's real wait with the link's newest forecast, if there is one, and with
     other sources' forecasts of the same instant."""
-    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    of_link = (
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.chain_id == chain_id,
+        forecasts.c.index == index,
+    )
     newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
@@ -89,10 +95,12 @@ def list_errors(
 
 
 def find_newest_forecasts(
-    tx: Transaction, chain_ids: Collection[ChainId]
+    tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
 ) -> dict[tuple[ChainId, int], ForecastRow]:
     """Return the newest forecast of each link of these chains that has one, by chain and index."""
-    query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == cluster_id, forecasts.c.chain_id.in_(chain_ids)
+    )
     decided = forecasts.c.source != BESIDE
     rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
     return {(row.chain_id, row.index): row for row in map(_build_forecast, rows)}

@@ -60,7 +60,7 @@ def asked(store: Store, index: int | None = None, now: int = NOW, **limits: Any)
         return plan_next_release(
             tx,
             1,
-            chains.get_chain(tx, CHAIN),
+            chains.get_chain(tx, 1, CHAIN),
             index=index,
             default="auto",
             limits=Limits(**limits),
@@ -127,7 +127,7 @@ def test_where_the_service_does_not_act_nothing_is_planned(
 )
 def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, Any]) -> None:
     with acting_chain_store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), **fields))
     shows(acting_chain_store, runs())
     assert asked(acting_chain_store).lead_s is None
 
