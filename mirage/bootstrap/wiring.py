@@ -22,6 +22,7 @@ from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.access.caller import Caller
+from mirage.domain.access.this_host import is_this_host
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.policy import registry
@@ -41,7 +42,6 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.traces.cluster_files.reader import ClusterFile, load_cluster_file
 
-_THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
 
@@ -251,7 +251,7 @@ def check_settings(settings: Settings) -> list[str]:
 def _check_slurmrestd(settings: Settings) -> list[str]:
     told = settings.cluster
     url = urlsplit(told.rest_url or "")
-    if told.rest_token_file and url.scheme == "http" and url.hostname not in _THIS_HOST:
+    if told.rest_token_file and url.scheme == "http" and not is_this_host(url.hostname or ""):
         return [
             f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
         ]

@@ -6,11 +6,13 @@ import pwd
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     Field,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -21,6 +23,7 @@ from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
+from mirage.domain.access.this_host import is_this_host
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
@@ -45,8 +48,6 @@ PolicyName = Annotated[
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 """Words of Slurm's PrivateData that Mirage obeys (domain/access/caller.py)."""
-
-THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 MailAddress = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
@@ -128,7 +129,7 @@ class ServiceSettings(_Section):
     """Accounts of this host (by name or uid), addresses and networks that pass on the requests of
     many people: a proxy, or a login node. For a connection from one of them only the credential in
     the request names the caller. Each may hold three quarters of `connections.most`. The accounts
-    www-data, nginx, apache, haproxy and caddy always count."""
+    Usual accounts of web servers, such as www-data, wwwrun, http and nginx, always count."""
 
 
 class ConnectionSettings(_Section):
@@ -168,11 +169,24 @@ class AuthSettings(_Section):
     """The file with the public keys (RS256), a JSON web key set. Set at most one of `jwt_key_file`,
     `jwks_file` and `jwks_url`."""
     jwks_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
-    """The address of the public keys. Mirage asks it at the first token, and for unknown keys."""
+    """The address of the public keys: https, or http on this host. Mirage asks it at the first
+    token, and for unknown keys."""
     jwt_audience: str | None = Field(None, min_length=1, max_length=256)
     """The value that `aud` of a JSON web token must contain. Unset: Mirage does not check `aud`."""
     jwt_max_lifetime_s: _Seconds = 86400
     """Mirage refuses a JSON web token that is valid for longer than this from now; seconds."""
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _check_jwks_url(cls, url: str | None) -> str | None:
+        """Refuse keys that anybody between the hosts could replace by their own."""
+        try:
+            host = urlsplit(url or "").hostname or ""
+        except ValueError:
+            raise ValueError("that is no URL") from None
+        if url and not url.startswith("https:") and not is_this_host(host):
+            raise ValueError(f"{host or url} is not this host, so the address must be https")
+        return url
 
     @model_validator(mode="after")
     def _check_one_jwt_source(self) -> Self:
@@ -293,7 +307,7 @@ class NotifySettings(_Section):
 
     @property
     def is_smtp_local(self) -> bool:
-        return self.smtp_host in THIS_HOST
+        return is_this_host(self.smtp_host or "")
 
 
 class Settings(_Section):

@@ -1,12 +1,19 @@
-"""Stores for a day which requests were done under an Idempotency-Key: a digest of each, no more."""
+"""Stores for a day which requests were done under an Idempotency-Key: a digest of each, no more.
+
+Also, for two hours, which MUNGE credentials were accepted: each counts once.
+"""
 
 from sqlalchemy import and_, delete, or_, select
 
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import idempotency_keys as table
-from mirage.store.database.upsert import build_insert
+from mirage.store.database.upsert import build_insert, put_row_if_absent
 
 KEEP_S = 86400
+CREDENTIAL_S = 2 * 3600
+"""Twice the longest life that munged gives a credential (munge(1), --ttl)."""
+_CREDENTIAL = "munge:"
+"""Before the digest of a credential; before a key stands its cluster's number."""
 OF_ONE = 100
 """The most keys of one user, some 30 KB. A new key replaces the oldest. A repeat comes within
 minutes, and a wrapped sbatch in a loop uses one key for each chain."""
@@ -61,6 +68,19 @@ def _drop_surplus_keys(tx: Transaction, cluster_id: int, uid: int, key: str, now
     # What another transaction takes away just now is not waited for: two would wait in a circle.
     gone = select(table.c.key).where(theirs, goes).with_for_update(skip_locked=True)
     tx.execute(delete(table).where(theirs, table.c.key.in_(gone)))
+
+
+def claim_credential(tx: Transaction, uid: int, digest: str, now: int) -> bool:
+    """Return whether no service of this database has accepted the user's credential before."""
+    old = (
+        table.c.uid == uid,
+        table.c.key.startswith(_CREDENTIAL),
+        table.c.at <= now - CREDENTIAL_S,
+    )
+    gone = select(table.c.key).where(*old).with_for_update(skip_locked=True)
+    tx.execute(delete(table).where(table.c.uid == uid, table.c.key.in_(gone)))
+    values = {"uid": uid, "key": _CREDENTIAL + digest, "fingerprint": "", "at": now}
+    return put_row_if_absent(tx, table, values, key=["uid", "key"])
 
 
 def forget_expired_keys(tx: Transaction, now: int) -> None:

@@ -17,6 +17,7 @@ from tests.support.chains import make_chain, make_link
 
 OF_ALL = {
     "forget_expired_keys": "whatever has expired goes",
+    "claim_credential": "a credential counts once, at whatever cluster",
     "add_session": "a session is that of a token, which is asked for its cluster",
     "find_session_token": "as above",
     "remove_session": "as above",
