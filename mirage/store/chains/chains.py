@@ -221,7 +221,7 @@ def mark_links_seen(tx: Transaction, cluster_id: int, links: Collection[Link], n
     """Record that the queue's answer showed these links unchanged."""
     if links:
         unchanged = pack_links((link.chain_id, link.index) for link in links)
-        asked = {"cluster_id": cluster_id, "pairs": unchanged, "now": now}
+        asked = {"of_cluster": cluster_id, "pairs": unchanged, "now": now}
         tx.execute(_mark_seen(tx.dialect.name), asked)
 
 
@@ -229,7 +229,8 @@ def mark_links_seen(tx: Transaction, cluster_id: int, links: Collection[Link], n
 def _mark_seen(dialect: str) -> Update:
     table = tables.links
     these = match_links(dialect, table.c.chain_id, table.c.index)
-    mine = table.c.cluster_id == bindparam("cluster_id")
+    # Not "cluster_id": in an update SQLAlchemy keeps a column's name to itself.
+    mine = table.c.cluster_id == bindparam("of_cluster")
     return update(table).where(mine, these).values(seen_at=bindparam("now"))
 
 
