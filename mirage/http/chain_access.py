@@ -1,7 +1,7 @@
 """Gives callers access to chains: which chains they see, and which changes they may request."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Path
 
@@ -34,19 +34,32 @@ def get_visible_chain(
     return found
 
 
+Check = Callable[[Chain], None]
+
+
+def _check_nothing(_chain: Chain) -> None: ...
+
+
+class AskForState(Protocol):
+    """`check` may refuse the request of this caller's own chain, unless it is a repeat."""
+
+    def __call__(self, target: ChainState, check: Check = ...) -> Chain: ...
+
+
 def _prepare_state_request(
     chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
-) -> Callable[[ChainState], Chain]:
+) -> AskForState:
     """Return a function that writes down a caller's request for a state of their chain.
 
     The worker tells Slurm about the request at its next tick.
     """
 
-    def request_state(target: ChainState) -> Chain:
-        return key.run_once(lambda: write_request(target), get_own_chain)
+    def request_state(target: ChainState, check: Check = _check_nothing) -> Chain:
+        return key.run_once(lambda: write_request(target, check), get_own_chain)
 
-    def write_request(target: ChainState) -> Chain:
+    def write_request(target: ChainState, check: Check) -> Chain:
         found = get_own_chain()
+        check(found)
         lifecycle.request_state(
             tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
         )
@@ -61,5 +74,5 @@ def _prepare_state_request(
     return request_state
 
 
-StateRequest = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
+StateRequest = Annotated[AskForState, Depends(_prepare_state_request)]
 """Requests a state of the caller's own chain, and returns the chain as it was before."""

@@ -28,6 +28,7 @@ from mirage.http.dependencies import (
     require_identity,
 )
 from mirage.http.idempotency import Idempotency
+from mirage.http.if_match import IfMatch
 from mirage.http.paging import NO_SUCH_CURSOR, PageRequest, Paging, TimeRangeQuery
 from mirage.http.problems import ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
@@ -340,10 +341,14 @@ def _serialize_decisions(
 
 
 def _prepare_state_view(
-    given: Context, tx: Writing, ask: StateRequest
+    given: Context, tx: Writing, ask: StateRequest, if_match: IfMatch
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """Return a function that requests a state of the chain and returns the chain's new view."""
-    return lambda target: _read_chain_view(tx, given, ask(target).chain_id)
+
+    def check(chain: Chain) -> None:
+        if_match(lambda: _read_chain_view(tx, given, chain.chain_id))
+
+    return lambda target: _read_chain_view(tx, given, ask(target, check).chain_id)
 
 
 StateRequestView = Annotated[
@@ -352,7 +357,9 @@ StateRequestView = Annotated[
 
 
 @router.post(
-    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
+    "/chains/{chain_id}/pause",
+    operation_id="pauseChain",
+    responses=describe_write_errors(404, 409, 412),
 )
 def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Pause the chain: no further link starts until it is resumed. The running link continues."""
@@ -362,7 +369,7 @@ def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
 @router.post(
     "/chains/{chain_id}/resume",
     operation_id="resumeChain",
-    responses=describe_write_errors(404, 409),
+    responses=describe_write_errors(404, 409, 412),
 )
 def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Resume a paused chain."""
@@ -372,7 +379,7 @@ def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
 @router.post(
     "/chains/{chain_id}/cancel",
     operation_id="cancelChain",
-    responses=describe_write_errors(404, 409),
+    responses=describe_write_errors(404, 409, 412),
 )
 def cancel_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""
