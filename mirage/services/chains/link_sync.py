@@ -24,7 +24,7 @@ from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
-from mirage.store.chains import chains
+from mirage.store.chains import chains, open_links
 from mirage.store.chains.open_links import list_open_links, list_open_links_unseen_since
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -74,7 +74,6 @@ def sync_links(
     found = sorted(parse_marks(jobs, known), key=_order_by_link)
     chain_ids = {mark.chain_id for mark, _ in found}
     owned = chains.find_chains(tx, cluster_id, chain_ids)
-    # Two clusters may share a database: a mark that came from the other one is no link here.
     elsewhere = chains.list_chains_elsewhere(tx, cluster_id, chain_ids - owned.keys())
     found = [pair for pair in found if pair[0].chain_id not in elsewhere]
     stored = chains.list_links_by_chain(tx, cluster_id, list(chain_ids))
@@ -109,7 +108,7 @@ def sync_links(
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)
-    chains.mark_links_seen(tx, cluster_id, unchanged, now)
+    open_links.mark_links_seen(tx, cluster_id, unchanged, now)
     chain_ownership.report_foreign_marks(tx, cluster_id, foreign, now)
 
 
@@ -142,7 +141,7 @@ def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
     """Mark links as seen whose job is in the queue in a row that cannot be read."""
     if queue.unread:
         there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
-        chains.mark_links_seen(tx, cluster_id, there, queue.taken_at)
+        open_links.mark_links_seen(tx, cluster_id, there, queue.taken_at)
 
 
 def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    Update,
     and_,
     bindparam,
     func,
@@ -42,7 +41,6 @@ from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import match_links, pack_links
 from mirage.store.database.time_filter import filter_within
 from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
@@ -124,10 +122,7 @@ def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
 
 
 def get_chain(tx: Transaction, cluster_id: int, chain_id: ChainId, *, lock: bool = False) -> Chain:
-    """Return the chain. Raises NotFound, also for a chain of another cluster.
-
-    `lock`: no other transaction changes it before this one ends.
-    """
+    """Return the chain. Raises NotFound. `lock`: nobody else changes it in this transaction."""
     table = tables.chains.c
     query = select(*CHAIN_COLUMNS).where(table.cluster_id == cluster_id, table.chain_id == chain_id)
     query = query.with_for_update() if lock else query
@@ -215,23 +210,6 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     values |= {n: None if values[n] is None else values[n].value for n in _PLANNER_NAMES}
     put_row(tx, tables.links, values, key=["chain_id", "index"])
     changes.record_change(tx, cluster_id, Topic.CHAINS, [link.chain_id])
-
-
-def mark_links_seen(tx: Transaction, cluster_id: int, links: Collection[Link], now: int) -> None:
-    """Record that the queue's answer showed these links unchanged."""
-    if links:
-        unchanged = pack_links((link.chain_id, link.index) for link in links)
-        asked = {"of_cluster": cluster_id, "pairs": unchanged, "now": now}
-        tx.execute(_mark_seen(tx.dialect.name), asked)
-
-
-@cache
-def _mark_seen(dialect: str) -> Update:
-    table = tables.links
-    these = match_links(dialect, table.c.chain_id, table.c.index)
-    # Not "cluster_id": in an update SQLAlchemy keeps a column's name to itself.
-    mine = table.c.cluster_id == bindparam("of_cluster")
-    return update(table).where(mine, these).values(seen_at=bindparam("now"))
 
 
 def list_links(tx: Transaction, cluster_id: int, chain_id: ChainId) -> list[Link]:

@@ -16,17 +16,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    RowMapping,
-    Select,
-    and_,
-    bindparam,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, func, insert, select, update
 
 from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId
@@ -222,7 +212,7 @@ def _select_last_decisions(dialect: str) -> Select[Any]:
 
 def _match_decisions(dialect: str) -> ColumnElement[bool]:
     these = match_links(dialect, decisions.c.chain_id, decisions.c.index)
-    return and_(decisions.c.cluster_id == bindparam("cluster_id"), these)
+    return _OF_CLUSTER & these
 
 
 def _build_asked(cluster_id: int, links: Sequence[LinkKey]) -> dict[str, Any]:

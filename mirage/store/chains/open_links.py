@@ -1,11 +1,15 @@
 """Reads links that have not ended. A tick asks about these alone, however many have ended."""
 
-from sqlalchemy import Select, and_, bindparam, or_, select
+from collections.abc import Collection
+from functools import cache
+
+from sqlalchemy import Select, Update, and_, bindparam, or_, select, update
 
 from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
 from mirage.domain.job import JobId
 from mirage.store.chains.chains import LINK_COLUMNS, OVER, build_link
 from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import match_links, pack_links
 from mirage.store.database.tables import chains, links
 
 _OPEN = tuple(state for state in LinkState if state is not LinkState.ENDED)
@@ -24,6 +28,22 @@ def list_open_links_unseen_since(tx: Transaction, cluster_id: int, at: int) -> l
     """Return the open links of live chains that no answer of Slurm has shown since `at`."""
     asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN], "at": at}
     return [build_link(row) for row in tx.execute(_SELECT_UNSEEN, asked).all()]
+
+
+def mark_links_seen(tx: Transaction, cluster_id: int, seen: Collection[Link], now: int) -> None:
+    """Record that the queue's answer showed these links unchanged."""
+    if seen:
+        unchanged = pack_links((link.chain_id, link.index) for link in seen)
+        asked = {"of_cluster": cluster_id, "pairs": unchanged, "now": now}
+        tx.execute(_mark_seen(tx.dialect.name), asked)
+
+
+@cache
+def _mark_seen(dialect: str) -> Update:
+    these = match_links(dialect, links.c.chain_id, links.c.index)
+    # Not "cluster_id": in an update SQLAlchemy keeps a column's name to itself.
+    mine = links.c.cluster_id == bindparam("of_cluster")
+    return update(links).where(mine, these).values(seen_at=bindparam("now"))
 
 
 def list_open_job_ids(tx: Transaction, cluster_id: int) -> frozenset[JobId]:
