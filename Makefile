@@ -35,7 +35,8 @@ OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=
 # time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
 A := tests/acceptance
-RELEASE_TESTS ?= $A/cluster/test_contract.py $A/slurm_plugin/test_conformance.py $A/slurm_plugin/test_conformance_run.py \
+RELEASE_TESTS ?= $A/cluster/test_contract.py $A/cluster/test_odd_requests_real.py $A/cluster/test_one_owner_real.py \
+	$A/slurm_plugin/test_conformance.py $A/slurm_plugin/test_conformance_run.py \
 	$A/slurm_plugin/test_hooks.py $A/slurm_plugin/test_options_real.py $A/identity '$A/handover/test_early_release.py::$(ONE_REGIME)' \
 	$A/handover/test_survival.py $A/handover/test_pinned.py $A/handover/test_submit_for_users.py \
 	$A/handover/test_plan_real.py '$A/fidelity/test_fidelity.py::test_plans_are_those_of_squeue_start[age]'

@@ -71,7 +71,11 @@ PARAMS = Params(
     bf_window_s=48 * HOUR_S,
 )
 NO_LIMITS = Limits(
-    max_lead_s=10**9, min_gain_s=0, account_overlap_node_h=1e12, cluster_overlap_node_h=1e12
+    max_lead_s=10**9,
+    min_gain_s=0,
+    user_overlap_node_h=1e12,
+    account_overlap_node_h=1e12,
+    cluster_overlap_node_h=1e12,
 )
 
 

@@ -48,7 +48,8 @@ class Site:
             given.replace("[service]", f'[service]\nsocket = "{self.socket}"')
             + f"[polling]\nqueue_s = {self.every_s}\nnodes_s = 60\ndiag_s = 0\n"
             '[provision]\npolicy = "at-once"\nmax_lead_h = 1000\n'
-            "account_overlap_node_h = 1e9\ncluster_overlap_node_h = 1e9\n"
+            "user_overlap_node_h = 1e9\naccount_overlap_node_h = 1e9\n"
+            "cluster_overlap_node_h = 1e9\n"
         )
         self._began = int(time.time())
         self._shown: tuple[int, int] | None = None
@@ -107,6 +108,7 @@ def _row(**said: object) -> str:
     plain |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
     plain |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
     plain |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
+    plain |= {"tres-per-task": "N/A", "NumTasks": "1", "tres-per-socket": "N/A", "Sockets": "*"}
     return "".join(f"{said.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
 
 

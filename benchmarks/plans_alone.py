@@ -29,7 +29,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.plans_alone_site import ARMS, AWAY, HOUR_S, LIMIT_MIN, LIVE, SLOTS, Arm, Load, Site
-from mirage.domain.handover import OVERLAP_PRICE, Handover
+from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.handover import Handover
 from tests.support.slurm_testbed import TestbedFailure
 
 APART_MIN = 15

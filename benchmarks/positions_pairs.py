@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, Site, started_by
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.decision import Action, PolicyView
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 from mirage.episodes.chains.standby import NO_WAITS, Standby, run_handover
 from mirage.episodes.generation.replay import TraceReplay

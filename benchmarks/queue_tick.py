@@ -94,6 +94,10 @@ def _row(number: int, *, moved: bool) -> str:
     cells = {
         **dict.fromkeys(squeue.FIELDS, "(null)"),
         **dict.fromkeys(("ArrayTaskID", "HetJobID", "tres-per-job"), "N/A"),
+        "tres-per-task": "N/A",
+        "NumTasks": "2",
+        "tres-per-socket": "N/A",
+        "Sockets": "*",
         "JobID": str(number),
         "UserName": f"user{number % 500}",
         "UserID": str(1000 + number % 500),

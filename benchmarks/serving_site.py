@@ -86,17 +86,40 @@ class Still:
         wanted = set(job_ids)
         return [job for job in self._jobs if job.job_id in wanted]
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        wanted = frozenset(job_ids)
+        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
+        return Queue.from_jobs(self.read_clock(), shown)
+
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
         return {}
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None: ...
     def pin_standby(
-        self, standby: JobId, *, owner: int, dependency: str, node_list: str
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
     ) -> None: ...
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None: ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002

@@ -9,7 +9,8 @@ MirageError
 │   └── UnfitModel            a trained model that is damaged, or was made for other features
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
-│   │   └── ForgedAnswer          an answer that somebody else than Slurm has written in
+│   │   └── UnreadableAnswer      an answer came, and does not read
+│   │       └── ForgedAnswer          an answer that somebody else than Slurm has written in
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
 │       ├── JobChanged            the job is not as the queue showed it: look again
 │       └── AccountingOff         the site keeps no accounting: the queue is all there is
@@ -93,7 +94,11 @@ class ClusterUnavailable(ClusterError):
     """
 
 
-class ForgedAnswer(ClusterUnavailable):
+class UnreadableAnswer(ClusterUnavailable):
+    """Slurm answered, and the answer does not read. Asked again, it may answer the same."""
+
+
+class ForgedAnswer(UnreadableAnswer):
     """Part of the answer is not Slurm's: nothing of it is believed, and the audit says so."""
 
 

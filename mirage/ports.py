@@ -20,6 +20,10 @@ class Cluster(Protocol):
     `owner` of a move is the uid whose chain it is for. Right before the move the job's uid is asked
     anew, in a question whose answer holds nothing that users write; a job of anybody else is left
     alone, and ClusterRefused raised.
+
+    `seen` of a move is the dependency that the move was computed from. It is compared with what the
+    same question shows: if somebody has changed it since, the standby is left alone, and JobChanged
+    raised. None: it is not compared.
     """
 
     def read_clock(self) -> int:
@@ -28,6 +32,13 @@ class Cluster(Protocol):
 
     def fetch_queue(self) -> Queue:
         """All jobs Slurm knows, ended ones within MinJobAge included. One RPC for everybody."""
+        ...
+
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        """These jobs alone, as the queue shows them, without those that Slurm does not know.
+
+        Other jobs' rows cannot spoil the answer, and it waits for no pause between queries.
+        """
         ...
 
     def fetch_nodes(self) -> tuple[Node, ...]: ...
@@ -52,7 +63,13 @@ class Cluster(Protocol):
         ...
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
 
@@ -60,7 +77,15 @@ class Cluster(Protocol):
         """
         ...
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
         """Make it eligible, but only on `node_list`, the predecessor's own nodes.
 
         Raises ClusterRefused for one that asks for nodes by name itself: a job has one such list,
@@ -69,7 +94,13 @@ class Cluster(Protocol):
         ...
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Put it back behind `dependency`, which names its predecessor.
 

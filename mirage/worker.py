@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from mirage.cluster.call_stats import CallTotals
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
+from mirage.logs import ThrottledLog
 from mirage.ports import Cluster
 from mirage.services.access.quotas import Quotas
 from mirage.services.chains import chain_quota, link_sync
@@ -23,13 +24,10 @@ from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.ingest import completion_push
 from mirage.services.ingest.completion_push import PollingCadence
-from mirage.services.ingest.live_ingest import (
-    FIRST_WINDOW_S,
-    ingest_history,
-    ingest_queue,
-    split_history,
-)
+from mirage.services.ingest.history_reader import HistoryReader
+from mirage.services.ingest.live_ingest import ingest_queue
 from mirage.services.ingest.required_nodes import complete_reasons
+from mirage.services.notify import notices
 from mirage.services.notify.notices import Watch
 from mirage.services.operations import retention
 from mirage.services.operations.retention import Retention
@@ -38,6 +36,7 @@ from mirage.services.operations.slurmctld_load import LoadSensor
 from mirage.services.provision import move_verification
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
+from mirage.services.provision.retreats import list_retreats, retreat_handovers
 from mirage.services.reports import wait_statistics
 from mirage.services.reports.periodic_recorder import PeriodicRecorder
 from mirage.store.chains import push_times
@@ -58,8 +57,6 @@ _FORGERIES_TOLD = 8
 matters less and is easier to forge."""
 
 _THIN_EVERY_S = 3600
-_LOOK_AGAIN_S = 3600
-"""Seconds until a site without accounting is asked again, since it may get accounting."""
 _MISSED_TICKS = 3
 """A worker that has not renewed its lease for this many ticks is taken to be dead."""
 
@@ -110,6 +107,7 @@ class Worker:
         self._watch = watch
         self._sensor = sensor
         self._alarms = alarms
+        self._seldom = ThrottledLog()
         self._retention = keep or Retention()
         self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
@@ -117,8 +115,9 @@ class Worker:
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
-        self._history_at: int | None = None
-        self._history_off_until = 0
+        self._history = HistoryReader(
+            store, cluster, cluster_id, self._intervals.history_s, self._follow_records
+        )
         self._thinned_at: int | None = None
         self._cadence = PollingCadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = PushTimes(None, None, None)
@@ -189,7 +188,7 @@ class Worker:
         if not found:
             return
         errors = list(dict.fromkeys(found))[:_FORGERIES_TOLD]
-        _log.warning(FORGED, errors=errors, times=len(found))
+        self._seldom.log_event(_log.warning, FORGED, errors=errors, times=len(found))
         detail = {"errors": errors, "times": len(found)}
         audit.write_entry(
             tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)
@@ -221,7 +220,11 @@ class Worker:
         return replace(self._rules, limits=limits)
 
     def _observe_and_act(self) -> None:
-        queue = self._cluster.fetch_queue()
+        try:
+            queue = self._cluster.fetch_queue()
+        except ClusterUnavailable:
+            self._retreat_unseen()
+            raise
         looked_at = None if self._queue is None else self._queue.taken_at
         nodes = self._refresh_nodes(queue.taken_at)
         marked = self._list_marked_jobs(queue)
@@ -244,7 +247,9 @@ class Worker:
             reconcile_intentions(tx, self._cluster_id, queue.taken_at, unread)
             move_verification.verify_moves(tx, self._cluster_id, queue, looked_at, unread)
             advance_chains(tx, self._cluster_id, queue.taken_at)
-            if self._watch is not None:
+            if self._watch is None:
+                notices.forget_situations(tx, self._cluster_id)
+            else:
                 self._watch.record_news(tx, self._cluster_id, queue.taken_at)
         enforce_requests(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
@@ -252,7 +257,7 @@ class Worker:
             self._store, self._cluster, self._cluster_id, snapshot, self._get_current_rules()
         )
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
-        self._ingest_history(queue.taken_at)
+        self._history.read_new_records(queue.taken_at)
         self._books.record_tick(queue)
         self._prune_old_rows(queue.taken_at)
         wait_statistics.refresh_sums(self._store, self._cluster_id)
@@ -260,6 +265,28 @@ class Worker:
             self._sensor.poll_if_due(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
             self._foreteller.run_tick(self._store, self._cluster_id, snapshot, self._rules.observer)
+
+    def _retreat_unseen(self) -> None:
+        """Put back what Mirage pinned or planned where it acts no more, though the queue cannot be
+        read: Slurm is asked about these jobs alone."""
+        with self._store.read() as tx:
+            left = list_retreats(tx, self._cluster_id)
+        if not left:
+            return
+        ids = {job_id for one in left for job_id in (one.standby.job_id, one.predecessor.job_id)}
+        try:
+            queue = self._cluster.fetch_jobs(sorted(ids))
+        except ClusterError as error:
+            _log.warning("standbys are not put back yet", error=str(error))
+            return
+        with self._store.begin() as tx:
+            found = self._select_followed_jobs(tx, link_sync.list_marked_jobs(queue))
+            link_sync.sync_links(tx, self._cluster_id, found, queue.taken_at)
+            reconcile_intentions(tx, self._cluster_id, queue.taken_at)
+        shown = Snapshot(queue=queue, nodes=())
+        retreat_handovers(
+            self._store, self._cluster, self._cluster_id, shown, self._get_current_rules()
+        )
 
     def _list_marked_jobs(self, queue: Queue) -> list[Job]:
         """Return the jobs of the queue that carry a mark, with Slurm's full reasons why they
@@ -310,34 +337,9 @@ class Worker:
             unknown = set(missing) - {job.job_id for job in records} - unread
             link_sync.close_forgotten(tx, self._cluster_id, unknown, now)
 
-    def _ingest_history(self, now: int) -> None:
-        """Store accounting's records since its last answer, in overlapping windows."""
-        if now < self._history_off_until:
-            return
-        if self._history_at is None:
-            with self._store.read() as tx:
-                self._history_at = clusters.read_history_until(tx, self._cluster_id)
-        since = now - FIRST_WINDOW_S if self._history_at is None else self._history_at
-        if self._history_at is not None and now < since + self._intervals.history_s:
-            return
-        try:
-            for window in split_history(since, now):
-                self._ingest_history_window(window, now)
-        except AccountingOff as error:
-            self._history_off_until = now + _LOOK_AGAIN_S
-            _log.warning("no accounting: history comes from the queue alone", error=str(error))
-        except ClusterError as error:
-            _log.warning("accounting does not answer", error=str(error))
-
-    def _ingest_history_window(self, window: tuple[int, int], now: int) -> None:
-        counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
-        with self._store.begin() as tx:
-            link_sync.sync_links(
-                tx, self._cluster_id, self._select_followed_jobs(tx, records), now, accounting=True
-            )
-            clusters.set_history_until(tx, self._cluster_id, window[1])
-        self._history_at = window[1]
-        _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)
+    def _follow_records(self, tx: Transaction, records: Sequence[Job], now: int) -> None:
+        found = self._select_followed_jobs(tx, records)
+        link_sync.sync_links(tx, self._cluster_id, found, now, accounting=True)
 
     def _prune_old_rows(self, now: int) -> None:
         if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:

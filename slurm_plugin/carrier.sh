@@ -16,7 +16,7 @@ mirage_settle() { # is there to be a next link? Then it must stand; else nobody 
         :
     elif mirage_is_complete; then
         mirage_log "$mirage_why"
-    elif ! mirage_goes_on "$mirage_index" "$(mirage_written_state "$mirage_index")" ||
+    elif ! mirage_goes_on "$mirage_index" "$(mirage_own_state)" ||
         mirage_found_nothing || mirage_is_to_pause; then
         mirage_say "$mirage_why"
     fi
@@ -24,6 +24,16 @@ mirage_settle() { # is there to be a next link? Then it must stand; else nobody 
         mirage_take_back
     elif [ "$mirage_reason" != cancelled ] && [ "$mirage_reason" != requeued ]; then
         mirage_stand_at_last
+    fi
+}
+
+mirage_own_state() { # how this link ended, in Slurm's words, where it could not write it, too
+    if [ -e "$mirage_dir/ends/$mirage_index" ]; then
+        mirage_written_state "$mirage_index"
+    elif [ "$mirage_code" = 0 ]; then
+        echo COMPLETED
+    else
+        echo FAILED
     fi
 }
 
@@ -37,8 +47,14 @@ mirage_is_to_pause() { # not where a successor runs already: it may fare better
 mirage_begin() { # the guard, the claim, the standby; leaves where this link may not begin
     [ -d "$mirage_dir/waits" ] || # an older wrapper's
         (umask 077 && cd "$mirage_dir" && mkdir -p beat began deadline ran made requeued waits) 2>/dev/null
+    if ! mirage_try_to_write; then
+        mirage_say "$mirage_dir cannot be written ($mirage_unwritable): the chain goes on by the marks of its jobs in the queue; MIRAGE_STATE_DIR names another place for the next chain"
+        mirage_await_unseen
+        [ -z "$mirage_reason" ] || mirage_end_waiting
+    fi
     mirage_find_previous
     mirage_may_begin || mirage_leave
+    [ -z "$mirage_unwritable" ] || ! mirage_is_outrun || mirage_leave
     mirage_must_wait=
     if mirage_too_early; then
         ! mirage_step_back || mirage_leave
@@ -48,7 +64,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     fi
     ! mirage_is_taken || mirage_leave
     mirage_take_turn
-    rm -f "$mirage_dir/waits/$mirage_index" "$mirage_dir/ends/$mirage_index" # of a run before a requeue
+    mirage_drop "waits/$mirage_index" "ends/$mirage_index" # of a run before a requeue
     mirage_ran_before=$(mirage_get "ran/$mirage_index")
     mirage_script_at=$(date +%s) # from here on the time is the script's
     mirage_put "began/$mirage_index" "$mirage_script_at"
@@ -58,7 +74,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_cut_to_total
     mirage_read_deadline
     [ -n "$mirage_stands" ] || mirage_put_standby
-    mirage_plan_release
+    [ -n "$mirage_unwritable" ] || mirage_plan_release # an early release needs files that tell who runs
 }
 
 mirage_stand_by() { # all that a link does which runs, but for the script
@@ -99,7 +115,8 @@ mirage_job=${SLURM_JOB_ID:-0}
 mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
 mirage_behind= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
-mirage_silent= mirage_signalled= mirage_stands= mirage_answered=
+mirage_unwritable= mirage_halted= mirage_noted= mirage_error=
+mirage_silent= mirage_signalled= mirage_stands= mirage_answered= mirage_leads=
 mirage_since=$(date +%s)
 mirage_script_at=$mirage_since
 mirage_read_settings
@@ -139,6 +156,7 @@ if ! mirage_unpack; then
     exit 1
 fi
 mirage_find_launcher
+mirage_find_leader
 mirage_set_streams
 mirage_lookout
 if [ -n "$mirage_reason" ]; then # terminated before it began

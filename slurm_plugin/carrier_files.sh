@@ -50,7 +50,7 @@ mirage_say() { # a line for the user, and one for the chain's log
 mirage_log() {
     mirage_one_line "$1"
     (umask 077 && printf '%s link %s job %s: %s\n' "$(date +%s)" "$mirage_index" "$mirage_job" \
-        "$mirage_line" >>"$mirage_dir/log") 2>/dev/null
+        "$mirage_line" >>"$mirage_dir/log") 2>/dev/null || :
 }
 
 mirage_one_line() { # a user's path or sbatch's words may hold anything
@@ -60,9 +60,27 @@ mirage_one_line() { # a user's path or sbatch's words may hold anything
     esac
 }
 
-mirage_put() { # write a file of the chain whole or not at all
+mirage_put() { # write a file of the chain whole or not at all. A directory that takes none does not take
+    # away what this link has come to: that it has halted the chain
     (umask 077 && printf '%s\n' "$2" >"$mirage_dir/$1.new.$mirage_job" &&
-        mv -f "$mirage_dir/$1.new.$mirage_job" "$mirage_dir/$1") 2>/dev/null
+        mv -f "$mirage_dir/$1.new.$mirage_job" "$mirage_dir/$1") 2>/dev/null && return 0
+    case $1 in
+    stop | 'done' | paused) mirage_halted=yes ;;
+    esac
+    return 1
+}
+
+mirage_drop() { # remove files of the chain; of a directory that cannot be written they stay
+    (cd "$mirage_dir" && rm -f "$@") 2>/dev/null
+}
+
+mirage_try_to_write() { # sets mirage_unwritable: why the chain's directory takes no file (read-only, full),
+    # in the system's words
+    mirage_unwritable=$( (umask 077 && echo 1 >"$mirage_dir/try.$mirage_job") 2>&1) ||
+        mirage_unwritable=${mirage_unwritable:-it is full}
+    mirage_unwritable=${mirage_unwritable##*: }
+    mirage_drop "try.$mirage_job"
+    [ -z "$mirage_unwritable" ]
 }
 
 mirage_read() { # sets mirage_line: the first line of a file of the chain, or nothing
@@ -119,6 +137,7 @@ mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's
         for mirage_filter in ACCOUNT BATCH FULL HURRY INTERACTIVE NAME PARTITION QOS STATE USER WCKEY; do
             unset "SCANCEL_$mirage_filter"
         done
+        unset MIRAGE_LINK # what the link itself cancels is no word of its script
         SLURM_TIME_FORMAT=%s
         export SLURM_TIME_FORMAT
         mirage_limit "$@"

@@ -32,21 +32,22 @@ mirage_is_taken() { # has another job of this link begun?
 }
 
 mirage_unclaim() {
-    [ -z "$mirage_claimed" ] || rm -f "$mirage_dir/started/$mirage_index"
+    [ -z "$mirage_claimed" ] || mirage_drop "started/$mirage_index"
     mirage_claimed=
 }
 
 mirage_leave() { # this link runs nothing, and where the chain is over nobody need stand for it
     mirage_say "$mirage_why; the script is not run"
     mirage_unclaim
-    rm -f "$mirage_dir/waits/$mirage_index"
+    mirage_drop "waits/$mirage_index"
     mirage_end_loops
     ! mirage_is_halted || mirage_take_back
     exit 0
 }
 
 mirage_is_halted() {
-    [ -e "$mirage_dir/done" ] || [ -e "$mirage_dir/stop" ] || [ -e "$mirage_dir/paused" ]
+    [ -n "$mirage_halted" ] || [ -e "$mirage_dir/done" ] || [ -e "$mirage_dir/stop" ] ||
+        [ -e "$mirage_dir/paused" ]
 }
 
 # --- the predecessor: Slurm's word first; what the link itself wrote where Slurm has forgotten ----
@@ -59,6 +60,39 @@ mirage_find_previous() { # the last link that has begun: one that stood already 
     done
     [ -e "$mirage_dir/started/$mirage_previous" ] || mirage_previous=$((mirage_index - 1))
     MIRAGE_PREV_JOBID=$(mirage_get "jobs/$mirage_previous" || mirage_get "started/$mirage_previous")
+    [ "$mirage_previous" -lt "$((mirage_index - 1))" ] || [ -z "$MIRAGE_PREV_JOBID" ] || return 0
+    # The one before this one has not begun, or could not write that it has: the queue knows.
+    # shellcheck disable=SC2046 # two words
+    set -- $(mirage_list_begun 1 "$((mirage_index - 1))" "$mirage_unwritable" | sort -n | tail -n 1)
+    [ $# -eq 2 ] && { [ -z "$MIRAGE_PREV_JOBID" ] || [ "$1" -gt "$mirage_previous" ]; } || return 0
+    mirage_previous=$1 MIRAGE_PREV_JOBID=$2
+}
+
+mirage_is_outrun() { # does another job of this link run, or of a later one? sets mirage_why
+    # shellcheck disable=SC2046 # words
+    set -- $(mirage_list_begun "$mirage_index" "$mirage_links" '' | grep -v " $mirage_job\$")
+    [ $# -gt 0 ] && mirage_why="link $1 runs as job $2"
+}
+
+mirage_list_begun() { # "LINK JOB" a line: the chain's links from $1 to $2 that run, by the marks in the queue;
+    # with a third word those, too, that have run and that Slurm has not forgotten
+    mirage_slurm 60 squeue -h --all -t all -u "$(id -un)" -o '%k %i %T %S %e' 2>/dev/null |
+        while read -r mirage_text; do
+            case $mirage_text in
+            *"mirage:$mirage_chain:"*) ;;
+            *) continue ;;
+            esac
+            # shellcheck disable=SC2086 # squeue's words: its mark, and from where to where it is asked
+            set -- $1 $2 "${3:+yes}" mirage:${mirage_text##*mirage:}
+            [ $# -eq 8 ] || continue
+            if mirage_ended "$6"; then
+                [ -n "$3" ] && [ "$7" != "$8" ] || continue # else cancelled before it began
+            elif mirage_is_settled "$6" || [ "$6" = EXPEDITING ]; then
+                continue
+            fi
+            mirage_number "${4##*:}" 0
+            if [ "$mirage_n" -ge "$1" ] && [ "$mirage_n" -le "$2" ]; then echo "$mirage_n ${5%%+*}"; fi
+        done
 }
 
 mirage_first_line_of() { # sets mirage_n: when the script of link $1 began, whose job began at $2; what

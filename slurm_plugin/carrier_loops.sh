@@ -20,7 +20,7 @@ mirage_end_loops() {
     kill -s VTALRM $mirage_loops 2>/dev/null
     # shellcheck disable=SC2086
     wait $mirage_loops # one may be about to submit
-    rm -f "$mirage_dir/ended.$mirage_job.$mirage_since"
+    mirage_drop "ended.$mirage_job.$mirage_since"
     mirage_loops=
 }
 

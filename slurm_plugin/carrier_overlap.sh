@@ -96,15 +96,13 @@ mirage_step_back() { # put another job of this link behind that one; the caller 
 
 mirage_stand_behind() { # submit another job of this link, behind that one: sets mirage_new
     mirage_put "requeued/$mirage_index" "$mirage_behind" || return 1
-    mirage_new=$(mirage_next=$mirage_index && mirage_submit "afterany:$mirage_behind" \
-        2>"$mirage_dir/error.$mirage_job")
-    mirage_number "${mirage_new%%;*}" ''
-    if [ -z "$mirage_n" ]; then
-        mirage_say "link $mirage_index was not submitted behind job $mirage_behind: $(mirage_get "error.$mirage_job")"
+    mirage_next=$mirage_index
+    mirage_submit "afterany:$mirage_behind"
+    mirage_next=$((mirage_index + 1))
+    if [ -z "$mirage_new" ]; then
+        mirage_say "link $mirage_index was not submitted behind job $mirage_behind: $mirage_error"
         return 1
     fi
-    rm -f "$mirage_dir/error.$mirage_job"
-    mirage_new=$mirage_n
     mirage_put "jobs/$mirage_index" "$mirage_new"
     mirage_move_later_links
 }
@@ -130,7 +128,7 @@ mirage_take_over() { # a predecessor that was requeued waits for a place that is
         mirage_behind=$MIRAGE_PREV_JOBID mirage_must_wait=yes
         mirage_why="Slurm does not answer"
     elif [ -n "$mirage_word" ] && ! mirage_is_settled "$mirage_word"; then # it has, at this very moment
-        rm -f "$mirage_dir/passed.$mirage_previous"
+        mirage_drop "passed.$mirage_previous"
         mirage_look_back
         ! mirage_too_early && ! mirage_has_to_wait || mirage_must_wait=yes
     else

@@ -10,11 +10,31 @@ mirage_find_launcher() { # a shell starts background commands with INT and QUIT 
 }
 
 mirage_exec() {
-    case $mirage_launcher in
-    env) exec env --default-signal=INT,QUIT "$@" ;;
-    perl) exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@" ;;
+    [ "$mirage_leads" != setsid ] || set -- setsid "$@"
+    case $mirage_leads,$mirage_launcher in
+    perl,* | *,perl)
+        exec perl -e 'setpgrp if shift eq "perl"; $SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' \
+            "$mirage_leads" "$@"
+        ;;
+    *,env) exec env --default-signal=INT,QUIT "$@" ;;
     *) exec "$@" ;;
     esac
+}
+
+mirage_find_leader() { # by which the script comes to lead a process group, as slurmstepd starts a script: what
+    # it sends its group is not for this shell. bash can do that by itself; dash cannot without a terminal.
+    # Where Slurm knows a job by the group of this shell (proctrack/pgid) the script has to stay in it
+    mirage_leader=
+    if grep -qis '^ *ProctrackType *= *proctrack/pgid' "${SLURM_CONF:-/etc/slurm/slurm.conf}" \
+        /etc/slurm/slurm.conf /run/slurm/conf/slurm.conf; then
+        :
+    elif [ -n "${BASH_VERSION-}" ]; then
+        mirage_leader=shell
+    elif command -v setsid >/dev/null 2>&1; then
+        mirage_leader=setsid
+    elif command -v perl >/dev/null 2>&1; then
+        mirage_leader=perl
+    fi
 }
 
 mirage_unpack() { # by size, since a full disk gives a shorter file
@@ -98,8 +118,11 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     esac
     if [ -n "$mirage_reason" ]; then
         mirage_write_end
+        # The next link reads there that the chain has been cancelled.
+        [ "$mirage_reason" != cancelled ] || [ -z "$mirage_usable" ] || [ -n "$mirage_waiting" ] ||
+            [ -e "$mirage_dir/ends/$mirage_index" ] || mirage_take_back
     else
-        rm -f "$mirage_dir/ends/$mirage_index" "$mirage_dir/ran/$mirage_index"
+        mirage_drop "ends/$mirage_index" "ran/$mirage_index"
     fi
     mirage_log "terminated: ${mirage_reason:-still running}"
 }
@@ -130,7 +153,11 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
     # shell that no signal interrupts loses none. Handlers first: what is ignored the script would inherit
     # shellcheck disable=SC2086 # names, here and below
     trap : $mirage_signals
+    mirage_take_values
+    mirage_leads=$mirage_leader
+    [ "$mirage_leads" != shell ] || set -m
     mirage_run_script "$@" <&9 2>&8 8>&- 9<&- &
+    [ "$mirage_leads" != shell ] || set +m
     # shellcheck disable=SC2086
     trap '' $mirage_signals
     echo "$!" >"$mirage_tmp/child"
@@ -138,6 +165,18 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
     mirage_code=$?
     echo "$mirage_code" >"$mirage_tmp/code"
     exit "$mirage_code"
+}
+
+mirage_take_values() { # what scripts of earlier links have handed on by the environment of a call of sbatch
+    # (mirage_wrapper/state.py), for the script alone
+    mirage_k=1
+    while [ "$mirage_k" -lt "$mirage_index" ]; do
+        mirage_k=$((mirage_k + 1))
+        if [ -f "$mirage_dir/values/$mirage_k" ] && [ -O "$mirage_dir/values/$mirage_k" ]; then
+            # shellcheck source=/dev/null
+            . "$mirage_dir/values/$mirage_k"
+        fi
+    done
 }
 
 mirage_pass_on() { # a signal, to the script

@@ -214,7 +214,7 @@ mirage_end_waiting() { # what happens to a standby happens to this link, which h
     esac
     mirage_unclaim
     mirage_end_loops
-    rm -f "$mirage_dir/waits/$mirage_index"
+    mirage_drop "waits/$mirage_index"
     exit 143
 }
 
@@ -265,7 +265,7 @@ mirage_await_unseen() {
         mirage_doze
         mirage_unasked=$((mirage_unasked + mirage_look_s))
     done
-    mirage_waiting=
+    mirage_waiting= mirage_early=$mirage_early$mirage_warned
 }
 
 mirage_is_unseen_over() {

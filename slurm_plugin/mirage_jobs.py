@@ -26,7 +26,7 @@ ENDED = frozenset(
 NO_ANSWER = (
     r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
     r"|send failure|receive failure|unexpected message|message received"
-    r"|temporarily|presently disabled|try again|rate limit|standby mode"
+    r"|temporarily|try again|rate limit|presently disabled|standby mode"
     r"|authentication|credential|munge|slurmdbd|database|configuration file"
     r"|can't find an address|resolve|cannot allocate memory|plugin"
 )

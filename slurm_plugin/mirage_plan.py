@@ -72,15 +72,18 @@ def _register_chain(link, environ):
     if not body or link.asks_nobody:
         return
     import mirage_client
+    import mirage_waits
 
     try:
         mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
     except mirage_client.ServiceRefused as error:
         said = "the service refuses to register the chain: %s" % (error,)
+        mirage_waits.replace_file(link.get_path("not-registered"), said + "\n")
     except Exception:
         return  # nobody there: at the next turn, or by the next link
     else:
         said = "the service has registered the chain"
+        link.remove_file("not-registered")
     link.remove_file("unregistered")
     link.log_line(said)
 

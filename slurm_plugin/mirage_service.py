@@ -19,7 +19,10 @@ CONFIGURATION = (
 ACCOUNT = "mirage"  # that the package makes
 SLURM_CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 SERVICE = "mirage"  # in a credential: whom it is for, beside the cluster's name
-ADVICE = "set url = https://HOST in " + CONFIGURATION
+IS_ROOT = not os.geteuid()  # who else reads the advice cannot write into CONFIGURATION
+ADVICE = "set " + (
+    "url = https://HOST in " + CONFIGURATION if IS_ROOT else "MIRAGE_URL=https://HOST"
+)
 MAPPED = b"\0" * 10 + b"\xff\xff"  # before an IPv4 address in an IPv6 one
 LISTENS, HALF_OPEN = "0A", "03"  # in /proc/net/tcp; the latter stand among those in old kernels
 
@@ -73,7 +76,8 @@ def cluster(environ):
         or _read_cluster_name(environ)
     )
     if not name:
-        raise Unreachable("no cluster's name: set cluster = NAME in " + CONFIGURATION)
+        told = "cluster = NAME in " + CONFIGURATION if IS_ROOT else "MIRAGE_CLUSTER_NAME"
+        raise Unreachable("no cluster's name: set " + told)
     return name.lower()  # as Slurm takes it
 
 
@@ -161,8 +165,9 @@ def _check_socket(path, environ):
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        told = "there is no %s on this host: start the service, or, if it runs elsewhere, %s"
-        raise Unreachable(told % (path, ADVICE)) from None
+        what = "start the service, or, if it" if IS_ROOT else "if a service"
+        told = "there is no %s on this host: %s runs elsewhere, %s"
+        raise Unreachable(told % (path, what, ADVICE)) from None
     if not stat.S_ISSOCK(found.st_mode):
         raise Unreachable("%s is no socket" % (path,))
     for uid in (found.st_uid, os.lstat(path).st_uid):

@@ -36,10 +36,10 @@ _SEPARATOR = "\x1f7e57\x1f"
 _SPEED = 60
 _FOLDER = RUN / "restd"
 _JOB = """
-account array_task_string comment cpus dependency eligible_time end_time het_job_id job_id job_state
-name node_count nodes partition priority qos required_nodes start_time state_description
-state_reason submit_time time_limit tres_alloc_str tres_per_job tres_per_node tres_req_str user_id
-user_name
+account array_task_string comment cpus dependency eligible_time end_time gres_detail het_job_id
+job_id job_state name node_count nodes partition priority qos required_nodes sockets_per_node
+start_time state_description state_reason submit_time tasks time_limit tres_alloc_str tres_per_job
+tres_per_node tres_per_socket tres_per_task tres_req_str user_id user_name
 """
 _NODE = "alloc_cpus cpus gres gres_used name partitions state state_flags"
 _RECORD = """

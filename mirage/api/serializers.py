@@ -7,7 +7,7 @@ from mirage.api.schemas.handover_schemas import HandoverItem
 from mirage.domain import script_turns
 from mirage.domain.chain import Chain, Link, LinkState
 from mirage.domain.decision import Forecast
-from mirage.domain.handover import Handover
+from mirage.domain.handover import Handover, list_handovers
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
 from mirage.http.dependencies import Freshness, to_instant, to_optional_instant
@@ -18,7 +18,7 @@ from mirage.store.events.audit import AuditEntry
 
 
 def serialize_chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSummary:
-    over = [handover for _, handover in list_complete_handovers(links)]
+    over = [pair.over for pair in list_handovers(links) if pair.over is not None]
     return chain_schemas.ChainSummary(
         chain_id=chain.chain_id,
         user=chain.user,
@@ -64,24 +64,13 @@ def serialize_chain(
         **summary.model_dump(),
         links=list(serialize_links(found, links)),
         handovers=[
-            _serialize_handover(index, h, found) for index, h in list_complete_handovers(links)
+            _serialize_handover(pair.successor.index, pair.over, found)
+            for pair in list_handovers(links)
+            if pair.over is not None
         ],
         as_of=fresh.as_of,
         stale=fresh.stale,
     )
-
-
-def list_complete_handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
-    """Yield the complete hand-overs, each with its successor's index. `links` are sorted by
-    index."""
-    by_index = {link.index: link for link in links}
-    found = []
-    for successor in links:
-        predecessor = by_index.get(successor.index - 1)
-        if predecessor is None or predecessor.end is None or successor.start is None:
-            continue
-        found.append((successor.index, Handover(predecessor.end, successor.start)))
-    return found
 
 
 def _serialize_handover(index: int, handover: Handover, chain: Chain) -> chain_schemas.HandoverView:
@@ -186,7 +175,8 @@ def serialize_job(found: Job) -> chain_schemas.JobView:
         state=found.state,
         reason=found.reason,
         nodes=found.nodes,
-        gpus=found.gpus,
+        gpus=found.gpus or 0,
+        gpus_known=found.gpus is not None,
         time_limit_s=_to_finite_limit(found.time_limit_s),
         unlimited=found.time_limit_s == UNLIMITED,
         submit=to_instant(found.submit),

@@ -175,6 +175,7 @@ def build_limits(settings: Settings) -> Limits:
     return Limits(
         max_lead_s=round(provision.max_lead_h * HOUR_S),
         min_gain_s=provision.min_gain_s,
+        user_overlap_node_h=provision.user_overlap_node_h,
         account_overlap_node_h=provision.account_overlap_node_h,
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
         replan_gain_h=provision.replan_gain,

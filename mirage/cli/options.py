@@ -15,6 +15,24 @@ ConfigOption = Annotated[
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
+TimezoneOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Time zone of local times in the file, such as America/Chicago. "
+        "Default: this host's for sacct, TACC's for tacc. Times in epoch seconds need no zone."
+    ),
+]
+
+
+def warn_of_local_times(file: Path | str, zone_taken: str | None) -> None:
+    """Say on standard error which zone was taken for times that name none."""
+    if zone_taken is not None:
+        typer.echo(
+            f"mirage: note: {file}: its times name no zone, and were read in the zone {zone_taken} "
+            "(--timezone names another)",
+            err=True,
+        )
+
 
 def get_models_folder(config: Path | None) -> Path:
     """Return the folder that holds models/NAME, the same as the service's."""

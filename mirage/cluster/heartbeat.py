@@ -24,6 +24,9 @@ class HeartbeatCluster:
     def fetch_queue(self) -> Queue:
         return self._call_with_beat(self._cluster.fetch_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        return self._call_with_beat(lambda: self._cluster.fetch_jobs(job_ids))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._call_with_beat(self._cluster.fetch_nodes)
 
@@ -37,20 +40,40 @@ class HeartbeatCluster:
         return self._call_with_beat(lambda: self._cluster.fetch_requested_nodes(job_ids))
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         move = partial(self._cluster.free_standby, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin))
+        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin, seen=seen))
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
         move = partial(self._cluster.pin_standby, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, node_list=node_list))
+        self._call_with_beat(lambda: move(dependency=dependency, node_list=node_list, seen=seen))
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         move = partial(self._cluster.set_dependency, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin))
+        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin, seen=seen))
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
         self._call_with_beat(lambda: self._cluster.hold_job(standby, owner=owner))

@@ -6,18 +6,17 @@ import pwd
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     Field,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
 from mirage.config import config_file
 from mirage.config.config_file import RawConfig
+from mirage.config.key_url import KeyUrl
 from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
@@ -168,25 +167,13 @@ class AuthSettings(_Section):
     jwks_file: Path | None = None
     """The file with the public keys (RS256), a JSON web key set. Set at most one of `jwt_key_file`,
     `jwks_file` and `jwks_url`."""
-    jwks_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
+    jwks_url: KeyUrl | None = None
     """The address of the public keys: https, or http on this host. Mirage asks it at the first
     token, and for unknown keys."""
     jwt_audience: str | None = Field(None, min_length=1, max_length=256)
     """The value that `aud` of a JSON web token must contain. Unset: Mirage does not check `aud`."""
     jwt_max_lifetime_s: _Seconds = 86400
     """Mirage refuses a JSON web token that is valid for longer than this from now; seconds."""
-
-    @field_validator("jwks_url")
-    @classmethod
-    def _check_jwks_url(cls, url: str | None) -> str | None:
-        """Refuse keys that anybody between the hosts could replace by their own."""
-        try:
-            host = urlsplit(url or "").hostname or ""
-        except ValueError:
-            raise ValueError("that is no URL") from None
-        if url and not url.startswith("https:") and not is_this_host(host):
-            raise ValueError(f"{host or url} is not this host, so the address must be https")
-        return url
 
     @model_validator(mode="after")
     def _check_one_jwt_source(self) -> Self:
@@ -240,6 +227,9 @@ class ProvisionSettings(_Section):
     """Mirage makes no move for a forecast wait shorter than this; seconds."""
     replan_gain: _Hours = 0.1
     """Mirage moves a release planned in Slurm if the expected cost saved exceeds this; hours."""
+    user_overlap_node_h: _Hours = 250.0
+    """The overlap that one user's chains may spend in 24 h; node-hours. Keep it below the next two,
+    of which one user can use up no more."""
     account_overlap_node_h: _Hours = 500.0
     """The overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
@@ -253,10 +243,11 @@ class ProvisionSettings(_Section):
     """The most live chains of one user that Mirage manages. Further chains run as plain Slurm
     chains until others end."""
     demote_after: int = Field(10, ge=1)
-    """The number of hand-overs whose mean absolute forecast error is compared with
+    """The number of an owner's last hand-overs whose mean absolute forecast error is compared with
     `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)
-    """A mean forecast error above this turns mode act into shadow; hours."""
+    """A mean forecast error above this turns mode act into shadow: for the owner's chains of that
+    partition and size, or for all if the median owner's is above it; hours."""
 
 
 class NotifySettings(_Section):
@@ -357,7 +348,7 @@ def read_config(path: Path | None) -> RawConfig:
     The file is `path`, else the one that MIRAGE_CONFIG names, else /etc/mirage if it exists.
     Variables set keys too. Raises ConfigError for a file that cannot be read.
     """
-    return config_file.read_raw_config(Settings, path or _find_config_path(), os.environ)
+    return config_file.read_raw_config(Settings, path or find_site_config(), os.environ)
 
 
 def load_user_settings(path: Path | None) -> Settings:
@@ -368,12 +359,7 @@ def load_user_settings(path: Path | None) -> Settings:
     The file cannot change three things: state is in the user's own directory, callers are on this
     host, and the user alone is admin. /etc/mirage and the variables belong to the site.
     """
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".config"
-    implied = base / "mirage" / "mirage.toml"
-    chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
-    named = chosen or (_find_config_path() if os.environ.get("MIRAGE_CONFIG") else None)
-    read = config_file.validate_config(Settings, config_file.read_raw_config(Settings, named, {}))
+    read = config_file.validate_config(Settings, read_user_config(path))
     state = get_user_state_dir()
     me = pwd.getpwuid(os.geteuid()).pw_name
     service = read.service.model_copy(
@@ -388,13 +374,27 @@ def load_user_settings(path: Path | None) -> Settings:
     return _UserSettings.model_validate(dict(read) | {"service": service})
 
 
+def read_user_config(path: Path | None) -> RawConfig:
+    """Read the settings that `load_user_settings` takes, and where each is set."""
+    named = path or (find_site_config() if os.environ.get("MIRAGE_CONFIG") else None)
+    return config_file.read_raw_config(Settings, named or find_user_config(), {})
+
+
+def find_user_config() -> Path | None:
+    """Return the file of a user's own service; None: there is none."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    implied = base / "mirage" / "mirage.toml"
+    return implied if implied.exists() else None
+
+
 class _UserSettings(Settings):
     @property
     def database_url(self) -> str:
         return self.database.url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
-def _find_config_path() -> Path | None:
+def find_site_config() -> Path | None:
     if named := os.environ.get("MIRAGE_CONFIG"):
         return Path(named)
     return CONFIG_PATH if CONFIG_PATH.exists() else None

@@ -8,12 +8,14 @@ from operator import attrgetter
 from typing import Any, NewType
 
 from mirage.domain.chain_cause import Actor, Cause, ChainRisk
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition
 
 ChainId = NewType("ChainId", str)
+
+OVERLAP_PRICE = 0.5
+"""λ: the cost of an hour of overlap in hours of interruption, unless the user says otherwise."""
 
 MAX_LINKS = 1000
 """The most links of a chain: a week of links of ten minutes. More is a typing error."""

@@ -6,8 +6,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Position
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE, Position
 from mirage.domain.snapshot import Queue
 
 

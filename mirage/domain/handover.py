@@ -1,11 +1,11 @@
 """A hand-over: from a predecessor's end to its successor's start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from mirage.domain.chain import OVERLAP_PRICE, Link
 from mirage.domain.time_units import HOUR_S
-
-OVERLAP_PRICE = 0.5
-"""λ: the cost of an hour of overlap in hours of interruption, unless the user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +26,42 @@ class Handover:
     def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
         """Return interruption + λ·overlap, in hours."""
         return self.interruption_h + overlap_price * self.overlap_h
+
+
+class LinkPair(NamedTuple):
+    """Two links of a chain between which work is handed over, or is to be."""
+
+    predecessor: Link
+    successor: Link
+
+    @property
+    def over(self) -> Handover | None:
+        """Return the hand-over; None until its predecessor has ended and its successor started."""
+        if self.predecessor.end is None or self.successor.start is None:
+            return None
+        return Handover(self.predecessor.end, self.successor.start)
+
+
+def list_handovers(links: Sequence[Link]) -> list[LinkPair]:
+    """Return the hand-overs of one chain, complete or to come; `links` are sorted by index.
+
+    A link that was cancelled while it waited hands over nothing, and takes nothing over.
+    """
+    found = []
+    for place, link in enumerate(links):
+        predecessor = None if link.has_vanished else find_predecessor(link, links[:place])
+        if predecessor is not None:
+            found.append(LinkPair(predecessor, link))
+    return found
+
+
+def find_predecessor(link: Link, links: Sequence[Link]) -> Link | None:
+    """Return the last earlier link that ran or, if `link` has not started, that may still run.
+
+    `links` are the chain's, sorted by index. `store.chains.predecessors` says the same in SQL, of
+    links that have started.
+    """
+    earlier = (other for other in reversed(links) if other.index < link.index)
+    if link.start is None:
+        return next((other for other in earlier if not other.has_vanished), None)
+    return next((other for other in earlier if other.start is not None), None)

@@ -99,6 +99,17 @@ _ENDED = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayTasks:
+    """What one row says of an array."""
+
+    array_id: JobId
+    count: int | None = 1
+    """The tasks that the row stands for; None: not known, for Slurm cuts long lists."""
+    limit: int = 0
+    """The most tasks that run at once (`--array=...%N`); 0: no limit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One run of a job. (cluster, job_id, submit) names it: Slurm reuses ids after a purge."""
@@ -133,7 +144,8 @@ class Job:
     """Seconds; `timelimit.UNLIMITED`: there is no limit."""
     nodes: int = 1
     cpus: int = 0
-    gpus: int = 0
+    gpus: int | None = 0
+    """None: the job has GPUs, and their number is not known."""
     memory_mib: int = 0
     """MiB over all its nodes; 0: not known. Only traces have this value, and the history does not
     keep it."""
@@ -146,6 +158,9 @@ class Job:
     heterogeneous: bool = False
     """The leader of a heterogeneous job, with the resources of all its components. The history does
     not keep this value."""
+    tasks: ArrayTasks | None = None
+    """The tasks of an array that the row stands for; None: of none. Only dumps of sacct have this
+    value, and the history does not keep it."""
     submit_line: str = ""
 
     def __post_init__(self) -> None:
@@ -192,16 +207,26 @@ class Job:
         )
 
 
-def has_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
+def has_not_run(
+    state: JobState,
+    start: int | None,
+    end: int | None,
+    node_list: str,
+    *,
+    unassigned: bool = False,
+) -> bool:
     """Return whether a job that is over has not run, as far as its record tells.
 
-    Accounting gives a job that was cancelled while it waited its end as its start. A job that
-    failed in its first second has such a start as well, and ran; so did one whose nodes are known.
-    A job that completed without a start did run, but its start is not known.
+    `unassigned` says that Slurm's word for its nodes is that it got none ("None assigned"). Where
+    no word is known, accounting gives a job that was cancelled while it waited its end as its
+    start. A job that failed in its first second has such a start as well, and ran; so did one whose
+    nodes are known. A job that completed without a start did run, but its start is not known.
     """
     if start is None:
         return end is not None and state is not JobState.COMPLETED
-    return start == end and state in MAY_NOT_HAVE_RUN and not node_list
+    if node_list:
+        return False
+    return unassigned or (start == end and state in MAY_NOT_HAVE_RUN)
 
 
 def compute_ready_at(submit: int, eligible: int | None) -> int:

@@ -16,9 +16,9 @@ UNKNOWN = -1
 """The value for "not known" or "not yet" in integer columns."""
 
 
-_KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "gpus", "memory_mib")
-_OPTIONAL: tuple[str, ...] = ("uid", "priority", "eligible", "start", "end", "planned_start")
-_OPTIONAL += ("expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
+_KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "memory_mib")
+_OPTIONAL: tuple[str, ...] = ("gpus", "uid", "priority", "eligible", "start", "end")
+_OPTIONAL += ("planned_start", "expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
 _FLAGS: tuple[str, ...] = ("array", "heterogeneous")
 _TEXTS: tuple[str, ...] = ("user", "account", "partition", "qos", "name", "state", "reason")
 _TEXTS += ("exit_code", "dependency", "node_list", "comment", "submit_line")

@@ -162,7 +162,9 @@ def _build_common_fields(params: Params, job: Job) -> dict[str, Any]:
         "submit": job.submit,
         "nodes": job.nodes,
         "cpus": -(-job.cpus // wide) if shared else 0,
-        "gpus": -(-job.gpus // wide) if shared else 0,
+        "gpus": -(-job.gpus // wide) if shared and job.gpus else 0,
+        # GPUs that are not known may be all of its nodes'.
+        "exclusive": job.gpus is None,
         "user": job.user,
         "account": job.account,
         "partition": _find_known(job.partition.split(","), params.partitions),

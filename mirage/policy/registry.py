@@ -117,6 +117,11 @@ def is_model(name: str) -> bool:
     return name.startswith(f"{MODELS}/")
 
 
+def is_known(name: str) -> bool:
+    """Return whether a policy may have the name: that of a rule, or of the form of a model's."""
+    return name in NAMES or _NAMED.fullmatch(name) is not None
+
+
 def is_version(name: str) -> bool:
     """Return whether the name is of the form models/NAME/VERSION."""
     asked = _NAMED.fullmatch(name)

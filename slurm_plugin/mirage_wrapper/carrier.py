@@ -59,10 +59,16 @@ def make_directory(chain):
         raise
 
 
-def save_registration(chain, body):
-    """Keep a registration that no service took: a running link sends it (mirage_plan.py)."""
+def save_registration(chain, body, why):
+    """Keep a registration that no service took: a running link sends it (mirage_plan.py).
+
+    `why`: the service's words for `mirage-link status`; empty if no service answered.
+    """
     try:
-        write_file(os.path.join(chain.directory, "unregistered"), body + b"\n")
+        if why:
+            write_file(os.path.join(chain.directory, "not-registered"), os.fsencode(why) + b"\n")
+        if body is not None:
+            write_file(os.path.join(chain.directory, "unregistered"), body + b"\n")
     except OSError:
         pass  # the chain runs all the same
 

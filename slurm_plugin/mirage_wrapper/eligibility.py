@@ -17,6 +17,7 @@ def check_eligibility(reading, said, environ, head, links):
             " would empty the log of the link before. Put %j into the file's name, or append"
         )
     pbs = _read_pbs_options(reading, environ, head)
+    _check_dependency(reading, said)
     if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
         raise Refused("a job array cannot be a chain")
     if said.has_option("hold") or b"-h" in pbs:
@@ -36,6 +37,32 @@ def check_eligibility(reading, said, environ, head, links):
         )
 
 
+def _check_dependency(reading, said):
+    """Refuse `singleton`, by which a component waits for all jobs of its name.
+
+    Words of the call replace those of the script, as sbatch ranks them; sbatch reads `singleton` in
+    any case.
+    """
+    for component in range(max(reading.components, said.components)):
+        value = reading.get_value("dependency", component)
+        value = said.get_value("dependency", component) if value is None else value
+        terms = (value or "").replace("?", ",").lower().split(",")
+        if any(term.strip().startswith("singleton") for term in terms):
+            raise Refused(
+                "a job with --dependency=singleton cannot be a chain: no link could start early."
+                " Leave singleton out: a chain runs one link at a time by itself"
+            )
+
+
+def check_script(text):
+    """Refuse a script that only its first link could run. `text` is the whole script, in bytes."""
+    if b"submitit.core._submit" in text:
+        raise Refused(
+            "a job of submitit cannot be a chain: each job looks for a file with its own number, and"
+            " submitit writes it for the first link only"
+        )
+
+
 def has_shared_log(reading, said, environ):
     """Return whether each link would empty a file that the link before it may still write."""
     mode = _find_value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
@@ -46,6 +73,11 @@ def has_shared_log(reading, said, environ):
         _find_value("error", "e", "SBATCH_ERROR", reading, said, environ),
     ]
     return any(name and name != os.devnull and not _has_job_number(name) for name in names)
+
+
+def find_value(name, letter, variable, call):
+    """An option of this call as sbatch ranks it; None where nobody gave it."""
+    return _find_value(name, letter, variable, call.reading, call.said, call.environ)
 
 
 def _find_value(name, letter, variable, reading, said, environ):

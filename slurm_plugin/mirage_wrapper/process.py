@@ -4,6 +4,9 @@ import os
 
 from mirage_wrapper import invocation
 
+ASK_S = 0.5
+SUBMITTED = "Submitted batch job "
+
 
 def start_sbatch(real, words, environ):
     """Start the real sbatch: its process, and what it says on standard output.
@@ -68,14 +71,21 @@ def _pass_output(out):
 
 
 def parse_job_id(said):
-    """The id in `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7`, `7;x`."""
+    """The id in the one line that is sbatch's own answer (carrier_standby.sh, mirage_find_id).
+
+    That is `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7` or `7;x`. None without
+    such a line, and if a banner of the site holds another one: then the queue is asked.
+    """
+    found = set()
     for line in said.decode("ascii", "replace").split("\n"):
-        words = line.replace(";", " ").split()
-        if words[:3] == ["Submitted", "batch", "job"]:
-            words = words[3:]
-        if words and words[0].isdigit():
-            return int(words[0])
-    return None
+        if line.startswith(SUBMITTED):
+            number, on, cluster = line[len(SUBMITTED) :].partition(" on cluster ")
+        else:
+            number, on, cluster = line.partition(";")
+        is_named = bool(cluster) and len(cluster.split()) == 1
+        if number.isdigit() and not number.startswith("0") and (is_named or not on):
+            found.add(int(number))
+    return found.pop() if len(found) == 1 else None
 
 
 def run_silently(real, words, environ):
@@ -99,3 +109,37 @@ def run_silently(real, words, environ):
         said = answer.read(), complaint.read()
     status = os.waitpid(child, 0)[1]
     return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + status,) + said
+
+
+def ask_queue(chain, link):
+    """The id of the job of a link; None if unknown.
+
+    sbatch keeps the id back under --quiet, and a banner of the site may hide it.
+    """
+    import _signal
+
+    squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
+    words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
+    clusters = chain.find_clusters()
+    words += ["-M", clusters] if clusters else []
+    environ = chain.call.environ  # which may narrow the answer
+    environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
+    out, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
+            _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
+            invocation.restore_signals()
+            os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
+        finally:
+            os._exit(127)
+    os.close(theirs)
+    with os.fdopen(out, "rb") as answer:
+        shown = answer.read().decode("utf-8", "replace")
+    os.waitpid(child, 0)
+    after = shown.rpartition(chain.format_tag(link) + " ")[2].split()
+    return int(after[0]) if after and after[0].isdigit() else None

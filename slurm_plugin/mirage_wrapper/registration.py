@@ -5,7 +5,7 @@ A running link tells the service later what could not be told then (mirage_plan.
 
 import os
 
-from mirage_client import LIMIT_S, Misread, Unreachable, post_chain, read_to_end
+from mirage_client import LIMIT_S, Misread, ServiceRefused, Unreachable, post_chain, read_to_end
 
 RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
@@ -14,7 +14,8 @@ TAKEN = b"taken"
 def register_chain(chain_id, job, settings, environ, recipe=None):
     """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (recipe.py).
 
-    In a process of its own: neither a name server nor munged, silent both, can hold up the user.
+    Raises ServiceRefused if the service answers 4xx, Unreachable if none answers. The request is
+    sent in a process of its own: neither a name server nor munged, silent both, can hold up the user.
     """
     import _signal
 
@@ -36,7 +37,7 @@ def register_chain(chain_id, job, settings, environ, recipe=None):
     os.waitpid(child, 0)
     if answer != TAKEN:
         why = answer.decode("utf-8", "replace") or "no answer in %g s" % (LIMIT_S - RESERVE_S,)
-        raise Unreachable(why)
+        raise ServiceRefused(why) if answer[:1] == b"4" else Unreachable(why)
 
 
 def _try_request(fields, chain_id, environ):

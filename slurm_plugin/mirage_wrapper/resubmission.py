@@ -6,13 +6,14 @@ such submission would be a job too many, and with a request in the script a chai
 
 import os
 
-from mirage_wrapper import invocation
+from mirage_wrapper import carrier, invocation, state
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
 BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
 AROUND_BELOW = "`env -u %s -u MIRAGE_CHAIN sbatch ...`" % (BELOW,)
 OTHER_ARGUMENTS = "this chain's own script with other arguments"
 OVER = (("done", "is done"), ("stop", "was stopped"), ("paused", "is paused"))
+NEXT = "link "  # so begins what is said of a next link that there is to be
 AT_AN_END = frozenset(["afterany", "aftercorr", "afternotok", "afterok"])
 
 
@@ -70,12 +71,22 @@ def submit_inside(call, link, head):
     if own:
         block = invocation.cut_leading_block(invocation.read_script(call))
         call.said = invocation.read_directives(block, call.read_words)
+    why = OTHER_ARGUMENTS if own else "no chain begins inside a link"
     if own and _is_next_link(call, link):
-        return _print_next_job(call, link)
+        _take_word_back(link)
+        job, standing = _find_next_job(link)
+        changes = state.find_changes(call) if standing.startswith(NEXT) else {}
+        if changes and not any(state.READS_VALUES in text for text in link.read_carriers()):
+            standing += ", with the environment of the first submission"  # an older release's
+            changes = {}
+        why = state.hand_on(link, changes) if changes else None
+        if why is None:
+            _note_handed(link, job)
+            return _print_next_job(call, job, standing, changes)
     if call.piped is not None:
         head = invocation.cut_leading_block(call.piped)
     if own or _has_request(call, head):
-        _make_plain(call, OTHER_ARGUMENTS if own else "no chain begins inside a link", AROUND)
+        _make_plain(call, why, AROUND)
     return invocation.exec_sbatch(call)
 
 
@@ -167,12 +178,12 @@ def _is_waiting_for(job, call):
     return False
 
 
-def _print_next_job(call, link):
+def _print_next_job(call, job, standing, changes):
     """Say which job the next link is, as sbatch says it of a new one."""
     call.code = 0  # whatever happens to these words, nothing is submitted
-    job, why = _find_next_job(link)
+    gets = "; the link gets %s of this call" % (state.format_names(changes),) if changes else ""
     invocation.print_error(
-        "mirage: %s: nothing was submitted; %s submits all the same" % (why, AROUND)
+        "mirage: %s: nothing was submitted%s; %s submits all the same" % (standing, gets, AROUND)
     )
     if job and not call.reading.has_option("quiet"):
         clusters = invocation.find_clusters(call.reading, call.said, call.environ)
@@ -185,6 +196,29 @@ def _print_next_job(call, link):
     return 0
 
 
+def _take_word_back(link):
+    """A script that has cancelled the next link (scancel of this plugin) and submits it once more
+    wants one: this link puts it in place at its end."""
+    if link.read_first_line("done").startswith("link %d cancelled link " % (link.index,)):
+        for name in (os.path.join("jobs", str(link.index + 1)), "done"):
+            try:
+                os.unlink(os.path.join(link.directory, name))
+            except OSError:
+                pass  # then the chain stays done, and the line says so
+
+
+def _note_handed(link, job):
+    """Write down that the script knows the next link's job (carrier_standby.sh, mirage_is_scripts_word)."""
+    name = "handed.%d" % (link.index + 1,)
+    if job and link.read_first_line(name) != job:
+        path = os.path.join(link.directory, name)
+        try:
+            carrier.write_file("%s.new.%d" % (path, os.getpid()), os.fsencode(job) + b"\n")
+            os.rename("%s.new.%d" % (path, os.getpid()), path)
+        except OSError:
+            pass  # a cancelled standby is then made anew once
+
+
 def _find_next_job(link):
     """The job of the next link, or "" where none stands; and half a sentence about it."""
     for marker, is_over in OVER:
@@ -195,5 +229,5 @@ def _find_next_job(link):
     later = str(link.index + 1)
     job = link.read_first_line("jobs", later)
     if not job.isdigit():
-        return "", "Mirage will submit link %s of this chain, which has no job yet" % (later,)
-    return job, "link %s of this chain is job %s already" % (later, job)
+        return "", NEXT + "%s of this chain has no job yet, and Mirage will submit it" % (later,)
+    return job, NEXT + "%s of this chain is job %s already" % (later, job)

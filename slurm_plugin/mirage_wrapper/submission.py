@@ -1,13 +1,13 @@
 """Submit the first link of a chain through the real sbatch, and tell Mirage of it."""
 
 import os
+import re
 
 import mirage_client
-from mirage_wrapper import carrier, invocation, process, registration
+from mirage_wrapper import carrier, eligibility, invocation, process, registration
 from mirage_wrapper.chain import Chain, Unsound, build_first_words
 from mirage_wrapper.settings import ANY_LINKS
 
-ASK_S = 0.5
 # What asks for a chain, asks once; and a name of another chain's link is none of this one.
 NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
 
@@ -19,6 +19,8 @@ def submit_chain(call, settings):
         chain = Chain(call, settings)
     except Unsound:
         return invocation.exec_sbatch(call)
+    if settings.links > 1:
+        eligibility.check_script(chain.script.text)
     carrier.make_directory(chain)
     try:
         child, out = process.start_sbatch(
@@ -31,19 +33,13 @@ def submit_chain(call, settings):
     if call.code != 0:
         carrier.remove_directory(chain)
         return call.code
-    job = process.parse_job_id(said_by_sbatch) or _ask_queue(chain)
+    job = process.parse_job_id(said_by_sbatch) or process.ask_queue(chain, 1)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 
         presubmit.submit_later_links(chain, job)
     _register_chain(chain, job)
-    if _is_calling_itself(chain):
-        name = invocation.format_word(chain.script.name)
-        invocation.report(
-            call,
-            "%s calls sbatch on itself: inside a chain that call submits nothing, since Mirage"
-            " submits the next link" % (name,),
-        )
+    _report_habits(chain)
     return call.code
 
 
@@ -57,37 +53,6 @@ def _open_streams():
 
 def build_first_environment(environ):
     return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
-
-
-def _ask_queue(chain):
-    """The id of a job that was submitted with --quiet, which keeps it back; None if unknown."""
-    import _signal
-
-    squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
-    words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
-    clusters = chain.find_clusters()
-    words += ["-M", clusters] if clusters else []
-    environ = chain.call.environ  # which may narrow the answer
-    environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
-    out, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.dup2(theirs, 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
-            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
-            _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
-            invocation.restore_signals()
-            os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
-        finally:
-            os._exit(127)
-    os.close(theirs)
-    with os.fdopen(out, "rb") as answer:
-        shown = answer.read().decode("utf-8", "replace")
-    os.waitpid(child, 0)
-    after = shown.rpartition(chain.format_tag(1) + " ")[2].split()
-    return int(after[0]) if after and after[0].isdigit() else None
 
 
 def _register_chain(chain, job):
@@ -107,8 +72,12 @@ def _register_chain(chain, job):
         )
     except Exception as error:
         # A link of mode submit never asks for a plan, and so would not send it.
-        if job is not None and settings.mode != "submit":
-            carrier.save_registration(chain, registration.build_body(chain.id, job, settings))
+        is_sent_later = job is not None and settings.mode != "submit"
+        body = registration.build_body(chain.id, job, settings) if is_sent_later else None
+        is_refused = isinstance(error, mirage_client.ServiceRefused)
+        carrier.save_registration(
+            chain, body, "not registered: %s" % (error,) if is_refused else ""
+        )
         invocation.report(
             chain.call,
             "chain %s is not registered (%s). The chain runs all the same: its links plan by"
@@ -126,16 +95,50 @@ def _describe_rule(settings):
     return "; without a service `quantile` decides, not %s" % (settings.policy,)
 
 
+def _report_habits(chain):
+    """Say what the script does that a chain makes needless, or that finds the next link."""
+    name = invocation.format_word(chain.script.name)
+    if _is_calling_itself(chain):
+        invocation.report(
+            chain.call,
+            "%s calls sbatch on itself: inside a chain that call submits nothing, since Mirage"
+            " submits the next link" % (name,),
+        )
+    if chain.settings.links > 1 and _is_looking_for_its_name(chain):
+        invocation.report(
+            chain.call,
+            "%s looks for jobs of its own name in the queue: it finds the next link too, which"
+            " waits there under the same name" % (name,),
+        )
+
+
 def _is_calling_itself(chain):
     """Does a line of the script name sbatch and, behind it, the script?"""
-    import re
-
     own = rb"\$\{?0\b|\$\{?BASH_SOURCE\b|\b__file__\b|\bargv\[0\]"
     if chain.call.path is not None:
         own += rb"|(?<![\w.-])" + re.escape(os.fsencode(chain.script.name)) + rb"(?![\w.-])"
+    return _has_line(chain, rb"\bsbatch\b.*(?:" + own + rb")")
+
+
+def _is_looking_for_its_name(chain):
+    """Does a line of the script ask squeue for jobs of a name, or for all of its user's jobs?
+
+    A question about one job (`squeue -j $SLURM_JOB_ID`) finds no other.
+    """
+    name = eligibility.find_value("job-name", "J", "SBATCH_JOB_NAME", chain.call)
+    names = [rb"SLURM_JOB_NAME", *([re.escape(os.fsencode(name))] if name else [])]
+    asks_for_more = rb"[\s\"'](?:--name|--me|--user|-[A-Za-z]*[nu])\b"
+    one_job = rb"(?![^|;&]*[\s\"'](?:-[A-Za-z]*j|--jobs?\b))"
+    return _has_line(
+        chain, rb"\bsqueue\b%s(?:[^|;&]*%s|.*(?:%s))" % (one_job, asks_for_more, rb"|".join(names))
+    )
+
+
+def _has_line(chain, pattern):
+    """Does a line of the script that is no comment match? Continued lines count as one."""
     lines = chain.script.text.replace(b"\\\n", b" ").split(b"\n")
-    calls = re.compile(rb"\bsbatch\b.*(?:" + own + rb")")
-    return any(calls.search(line) for line in lines if not line.lstrip().startswith(b"#"))
+    code = (line for line in lines if not line.lstrip().startswith(b"#"))
+    return any(re.search(pattern, line) for line in code)
 
 
 def _format_length(settings):

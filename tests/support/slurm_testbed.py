@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Literal
 
+from mirage.slurm.text.command_errors import is_passing
 from tests.support.paths import CHECKOUT
 from tests.support.patient import PATIENCE_S
 
@@ -131,11 +132,12 @@ class Testbed:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the cluster's time as `user`, from their home unless told otherwise.
 
-        A command that failed for want of a credential from munged runs again, for a while.
+        A command that failed for want of a credential from munged, or with what Slurm itself calls
+        passing, runs again, for a while.
         """
         deadline = time.monotonic() + _LEAST_WAIT_S
         done = self._run(argv, user, input, env, cwd)
-        while done.returncode and _NO_CREDENTIAL in done.stderr and time.monotonic() < deadline:
+        while done.returncode and _is_passing(done.stderr) and time.monotonic() < deadline:
             time.sleep(1)
             done = self._run(argv, user, input, env, cwd)
         if check and done.returncode != 0:
@@ -267,6 +269,10 @@ class Testbed:
         if done.returncode != 0:
             raise TestbedFailure(f"testbed.py {' '.join(words)}:\n{done.stdout}{done.stderr}")
         return done.stdout
+
+
+def _is_passing(said: str) -> bool:
+    return _NO_CREDENTIAL in said or is_passing(said)
 
 
 @cache

@@ -8,7 +8,7 @@ from fastapi.responses import PlainTextResponse
 from mirage.api import metrics, serializers
 from mirage.api.openapi import describe_errors, describe_read_errors, describe_write_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
-from mirage.domain.access.caller import JOBS, PARTITIONS
+from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
 from mirage.domain.chain import ChainId
 from mirage.errors import InputError, NotFound
 from mirage.http.context import ApiContext
@@ -26,7 +26,7 @@ from mirage.http.idempotency import Idempotency
 from mirage.http.if_match import IfMatch
 from mirage.http.paging import Paging, TimeRangeQuery
 from mirage.http.problems import KINDS, NOT_READY, ProblemError, build_invalid_error
-from mirage.services.control import kill_switch, modes
+from mirage.services.control import demotions, kill_switch, modes
 from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -96,7 +96,7 @@ def explain_problem(name: str) -> PlainTextResponse:
 @router.get("/mode", operation_id="getMode", responses=describe_read_errors(401))
 def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
     """Return the mode of the cluster and, if the caller may see partitions, of each partition."""
-    return _read_modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
+    return _read_modes(tx, given, reader)
 
 
 @router.put("/mode", operation_id="setMode", responses=describe_write_errors(409, 412))
@@ -107,17 +107,17 @@ def set_mode(
 
     The mode cannot be set to act while the kill switch is pulled.
     """
-    if_match(lambda: _read_modes(tx, given))
+    if_match(lambda: _read_modes(tx, given, who))
     now = given.clock()
     try:
         if new.mode is None:
             modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
-            return _read_modes(tx, given)
+            return _read_modes(tx, given, who)
         modes.check_partition(tx, given.cluster_id, new.partition)
     except InputError as error:
         raise build_invalid_error(str(error), pointer="#/partition") from error
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
-    return _read_modes(tx, given)
+    return _read_modes(tx, given, who)
 
 
 @router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409))
@@ -131,17 +131,20 @@ def stop_acting(
 
     def pull_kill_switch() -> cluster_schemas.Modes:
         kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
-        return _read_modes(tx, given)
+        return _read_modes(tx, given, who)
 
-    return key.run_once(pull_kill_switch, lambda: _read_modes(tx, given))
+    return key.run_once(pull_kill_switch, lambda: _read_modes(tx, given, who))
 
 
-def _read_modes(
-    tx: Transaction, given: ApiContext, *, with_partitions: bool = True
-) -> cluster_schemas.Modes:
+def _read_modes(tx: Transaction, given: ApiContext, reader: Principal) -> cluster_schemas.Modes:
     known = clusters.list_modes(tx, given.cluster_id)
     mode = known.pop("")
-    return cluster_schemas.Modes(mode=mode, partitions=known if with_partitions else {})
+    demoted = demotions.read_demotions(tx, given.cluster_id)
+    return cluster_schemas.Modes(
+        mode=mode,
+        partitions=known if reader.can_see(PARTITIONS) else {},
+        demoted=[d.explain() for d in demoted if reader.is_admin or d.place.uid == reader.uid],
+    )
 
 
 @router.get("/audit", operation_id="listAudit", responses=describe_read_errors(401, 403))

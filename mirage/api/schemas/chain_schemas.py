@@ -51,7 +51,7 @@ class AtRisk(WireModel):
         "LinkUnknown, Maintenance.",
         examples=["ReqNodeNotAvail"],
     )
-    says: str = Field(examples=["link 3 (job 4720) waits: nodes that it asks for by name are down"])
+    says: str = Field(examples=["link 3 (job 4720) waits: its nodes are down"])
     advice: str = Field(
         description="What the chain's owner can do about it.",
         examples=["Wait for the nodes, or ..."],
@@ -290,7 +290,12 @@ class JobView(WireModel):
         description="Why the job waits, as Slurm's pending reason.", examples=["Priority"]
     )
     nodes: int = Field(examples=[4])
-    gpus: int = Field(examples=[16])
+    gpus: int = Field(
+        description="Its GPUs on all nodes; 0 also where `gpus_known` is false.", examples=[16]
+    )
+    gpus_known: bool = Field(
+        description="Whether the number of its GPUs could be read.", examples=[True]
+    )
     time_limit_s: int | None = Field(
         description="The time limit; null: unlimited or not known.", examples=[172800]
     )

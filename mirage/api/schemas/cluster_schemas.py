@@ -19,6 +19,10 @@ class Modes(WireModel):
         description="The modes of partitions that have a mode of their own.",
         examples=[{"gpu": "act"}],
     )
+    demoted: list[str] = Field(
+        description="Sentences on chains that are in shadow where the mode is act, since forecasts "
+        "for them were too wrong: the caller's own chains, to an admin all."
+    )
 
 
 class ClusterSums(WireModel):

@@ -1,7 +1,6 @@
 """`mirage cluster`: writes the cluster file, which describes a site's machine to the simulator."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import tzinfo
@@ -13,14 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.bootstrap import site_file
 from mirage.cli.options import JsonOption
 from mirage.cluster.site_import import slurm_answers
 from mirage.cluster.site_import.notes import add_job_counts
 from mirage.cluster.site_import.params import ImportedSite, convert_site
-from mirage.errors import ClusterUnavailable, InputError, MalformedText
-from mirage.slurm.text import hostlist
-from mirage.traces.cluster_files.reader import ClusterFile, parse_cluster_file
-from mirage.traces.cluster_files.writer import render_cluster_file
+from mirage.errors import InputError
+from mirage.traces.cluster_files.reader import ClusterFile
 from mirage.traces.formats.site_clock import get_time_zone
 from mirage.traces.formats.trace_file import open_trace
 
@@ -79,30 +77,20 @@ def import_cluster_file(
     zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists already: give --force to overwrite it, or another --out")
-    site = _read_captured_site(from_dir, zone) if from_dir is not None else _query_site(zone)
+    site = (
+        _read_captured_site(from_dir, zone) if from_dir is not None else site_file.query_site(zone)
+    )
     if log is not None:
         site = replace(site, notes=_count_affected_jobs(site.notes, log, timezone))
-    written = render_cluster_file(
-        site.params, _build_header(site), node_names=hostlist.compress_hostlist(site.node_names)
-    )
-    # Read back before it is shown: a file with a fault is no result.
-    cluster_file = parse_cluster_file(written, str(out or "the imported file"))
+    written, cluster_file = site_file.render_site(site, str(out or "the imported file"))
     if out is not None:
-        _write_atomically(out, written)
+        site_file.write_atomically(out, written)
     if as_json:
         typer.echo(json.dumps(_build_summary(site, cluster_file, out, written)))
     elif out is None:
         typer.echo(written, nl=False)
     else:
         _print_summary(site, cluster_file, out)
-
-
-def _query_site(zone: tzinfo | None) -> ImportedSite:
-    try:
-        return convert_site(slurm_answers.fetch_answers(), zone)
-    except MalformedText as error:
-        # Half an answer of a Slurm in trouble: nothing is wrong with the user's input.
-        raise ClusterUnavailable(f"Slurm's answer cannot be read: {error}") from error
 
 
 def _read_captured_site(folder: Path, zone: tzinfo | None) -> ImportedSite:
@@ -114,25 +102,6 @@ def _read_captured_site(folder: Path, zone: tzinfo | None) -> ImportedSite:
 def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
     with open_trace(log, timezone=timezone) as trace:
         return add_job_counts(notes, (job for batch in trace.iter_batches() for job in batch))
-
-
-def _build_header(site: ImportedSite) -> list[str]:
-    return [
-        f"Cluster file of {site.params.name}, written by `mirage cluster import`. "
-        "docs/admin/clusters.md explains the keys.",
-        *site.notes,
-    ]
-
-
-def _write_atomically(out: Path, written: str) -> None:
-    """Write the file, so that a reader finds either the old file or the whole new one."""
-    part = out.with_name(f"{out.name}.part")
-    try:
-        part.write_text(written, encoding="utf-8")
-        os.replace(part, out)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"{out} cannot be written: {error.strerror}") from error
 
 
 def _build_summary(

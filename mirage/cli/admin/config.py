@@ -78,6 +78,10 @@ def check_config(
         Path | None, typer.Argument(metavar="[FILE]", help="Check this file instead of --config.")
     ] = None,
     *,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="Check the file of your own service (`mirage serve --user`)."),
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,15 +89,27 @@ def check_config(
 
     The files that it names are the model, the cluster file, the keys and the helper programs. The
     exit code is 2 if there is a fault, and 0 if there are warnings alone or nothing.
+
+    With --user, or if the site has no configuration and you have one, the command checks the file
+    of your own service, ~/.config/mirage/mirage.toml, which no variable overrides.
     """
-    given = settings_file.read_config(file or config)
-    found = check_settings(given, os.environ)
+    if user or _has_own_file_alone(file or config):
+        given, environ = settings_file.read_user_config(file or config), {}
+    else:
+        given, environ = settings_file.read_config(file or config), dict(os.environ)
+    found = check_settings(given, environ)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), default=str))
     else:
         _print_faults(found, given.path)
     if found.faults:
         raise typer.Exit(_BAD)
+
+
+def _has_own_file_alone(named: Path | None) -> bool:
+    """Return whether the only configuration that anybody named is that of a user's own service."""
+    own, site = settings_file.find_user_config(), settings_file.find_site_config()
+    return named is None and site is None and own is not None
 
 
 def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:

@@ -1,7 +1,9 @@
 """`mirage doctor`: checks this installation, and says for each fault what to do."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,9 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.bootstrap import own_site
 from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
+from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
+from mirage.errors import ClusterError
 from mirage.studies.diagnostics.finding import Finding, Severity
 from mirage.studies.diagnostics.installation_checks import run_checks
 
@@ -49,9 +54,7 @@ def run_doctor(
 
     The exit code is 1 if there is a fault. Warnings leave it 0.
     """
-    settings = (
-        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
-    )
+    settings = _load_own_settings(config) if user else settings_file.load_settings(config)
     findings = run_checks(settings, config=config, user=user, moves=moves, url=url)
     if as_json:
         typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
@@ -59,6 +62,13 @@ def run_doctor(
         _print_findings(findings)
     if any(finding.verdict is Severity.FAULT for finding in findings):
         raise typer.Exit(1)
+
+
+def _load_own_settings(config: Path | None) -> Settings:
+    settings = settings_file.load_user_settings(config)
+    with suppress(ClusterError):  # the checks of Slurm say why it does not answer
+        return own_site.complete_settings(settings)
+    return settings
 
 
 def _print_findings(findings: list[Finding]) -> None:

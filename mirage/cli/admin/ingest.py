@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mirage.cli.options import ConfigOption, JsonOption
+from mirage.cli.options import ConfigOption, JsonOption, TimezoneOption, warn_of_local_times
 from mirage.config import settings
 from mirage.errors import InputError
 from mirage.services.ingest.trace_import import ImportReport, import_trace
@@ -39,13 +39,7 @@ def ingest_trace(
         TraceFormat | None,
         typer.Option("--format", help="The file's format. Default: recognized by its content."),
     ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            help="Time zone of local times in the file, such as America/Chicago. "
-            "Default: this host's for sacct, TACC's for tacc. Times in epoch seconds need no zone."
-        ),
-    ] = None,
+    timezone: TimezoneOption = None,
     database: Annotated[
         str | None,
         typer.Option(help="Database URL. Default: MIRAGE_DATABASE_URL or the config file."),
@@ -77,6 +71,7 @@ def ingest_trace(
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_render_table(report, trace.format))
+    warn_of_local_times(file, trace.zone_taken)
     _warn_of_refused_rows(file, report, others)
     if configured and "name" in configured.cluster.model_fields_set:
         _warn_of_other_cluster(cluster, configured.cluster.name)

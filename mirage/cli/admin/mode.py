@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mirage.bootstrap import wiring
+from mirage.bootstrap import own_site, wiring
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import settings as settings_file
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
-from mirage.services.control import kill_switch, modes
+from mirage.services.control import demotions, kill_switch, modes
 from mirage.services.control.kill_switch import Way
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import snapshots
@@ -57,7 +57,9 @@ def show_or_set_mode(
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
     settings = (
-        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
+        own_site.complete_settings(settings_file.load_user_settings(config))
+        if user
+        else settings_file.load_settings(config)
     )
     try:
         store = wiring.open_store(settings)
@@ -81,6 +83,7 @@ def show_or_set_mode(
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.list_modes(tx, cluster_id)
         pulled = kill_switch.list_pulls(tx, cluster_id)
+        demoted = demotions.read_demotions(tx, cluster_id)
         seen = snapshots.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
@@ -90,6 +93,8 @@ def show_or_set_mode(
         )
     if any(each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
+    for one in demoted:
+        typer.echo(f"note: {one.explain()}", err=True)
     modes_now = {name: m.value for name, m in current.items()}
     _print_modes(modes_now, settings.cluster.name, as_json=as_json)
 

@@ -7,10 +7,11 @@ import structlog
 import typer
 
 from mirage import logs
-from mirage.bootstrap import wiring
+from mirage.bootstrap import own_site, wiring
 from mirage.bootstrap.service_run import run_service
 from mirage.cli.options import ConfigOption
 from mirage.config import settings as settings_file
+from mirage.config.settings import Settings
 
 app = typer.Typer()
 
@@ -30,20 +31,32 @@ def start_service(
 
     With --user the service keeps its database and its socket in ~/.local/state/mirage/service.
     `mirage chain` finds the socket there by itself. For the wrapped sbatch, set MIRAGE_URL to the
-    content of the file `url` in that folder.
+    content of the file `url` in that folder. Slurm tells the cluster's name, and the cluster file
+    is imported into that folder, at most once a day, unless ~/.config/mirage/mirage.toml has them.
     """
-    settings = (
-        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
-    )
+    if user:
+        _start_own_service(settings_file.load_user_settings(config))
+        return
+    settings = settings_file.load_settings(config)
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
-    for sentence in wiring.check_settings(settings):
-        _log.warning(sentence)
-    if not user:
-        wiring.check_path_security(settings)
-        run_service(wiring.build_service(settings))
-        return
+    _warn_of_settings(settings)
+    wiring.check_path_security(settings)
+    run_service(wiring.build_service(settings))
+
+
+def _start_own_service(settings: Settings) -> None:
+    logs.setup_logging(settings.log_format)
+    wiring.check_slurm_commands(settings)
     wiring.make_user_state_dir(settings.service.state_dir)
     os.umask(0o077)
+    settings = own_site.complete_settings(settings, renews=True)
+    _warn_of_settings(settings)
     wiring.upgrade_database(settings)
+    own_site.name_cluster(settings)
     run_service(wiring.build_service(settings), owner_uid=os.geteuid())
+
+
+def _warn_of_settings(settings: Settings) -> None:
+    for sentence in wiring.check_settings(settings):
+        _log.warning(sentence)

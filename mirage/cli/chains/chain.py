@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from mirage.cli.chains import chain_text
 from mirage.cli.chains.service_options import ServiceJson, Url
+from mirage.cli.chains.timeline_rows import build_timeline
 from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.transport import resolve_service_url
@@ -17,7 +18,6 @@ from mirage.cli.ui.terminal import create_console
 from mirage.config.paths import get_data_dir
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import IllegalTransition, InputError
-from mirage.studies.chain_timeline import build_timeline
 
 app = typer.Typer()
 chain_app = typer.Typer(no_args_is_help=True, help="Submit, show, pause, resume or cancel chains.")
@@ -135,9 +135,8 @@ def show_chain(
     if as_json:
         _print_json(chain)
         return
-    handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
     out = create_console()
-    drawn = build_timeline(chain, handovers, newest=links)
+    drawn = build_timeline(service.get(f"/chains/{chain_id}/timeline"), newest=links)
     for part in chain_text.render_chain_page(
         chain, out.width, chain_text.draw_timeline(drawn, out)
     ):

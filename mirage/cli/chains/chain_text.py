@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from mirage.cli.chains import timeline_text
+from mirage.cli.chains.timeline_rows import Timeline
 from mirage.domain.chain import MAX_LINKS
 from mirage.domain.sanitize import escape_unprintable
-from mirage.studies.chain_timeline import Timeline
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 

@@ -1,6 +1,8 @@
 """`mirage plugin`: prints where the wrapped sbatch is, for a shell's profile."""
 
+import os
 import shlex
+from pathlib import PurePosixPath
 
 import typer
 
@@ -32,4 +34,15 @@ def print_path_line() -> None:
             f"the wrapped sbatch is not in {folder}: this installation is incomplete, "
             "install Mirage again"
         )
-    typer.echo(f'export PATH={shlex.quote(str(folder))}:"$PATH"')
+    typer.echo(format_path_line(str(folder), os.environ.get("SHELL", "")))
+
+
+def format_path_line(folder: str, shell: str) -> str:
+    """Return the line that puts `folder` first on PATH, in the words of this login shell.
+
+    `shell`: a path, such as /bin/tcsh; csh and tcsh have no `export`.
+    """
+    if PurePosixPath(shell).name in {"csh", "tcsh"}:
+        # csh expands `!` even between quotes.
+        return f'setenv PATH {shlex.quote(folder).replace("!", chr(92) + "!")}:"$PATH"'
+    return f'export PATH={shlex.quote(folder)}:"$PATH"'

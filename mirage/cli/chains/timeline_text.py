@@ -7,7 +7,7 @@ from math import ceil
 
 from rich.text import Text
 
-from mirage.studies.chain_timeline import LinkRow, Timeline, TimeSpan
+from mirage.cli.chains.timeline_rows import LinkRow, Timeline, TimeSpan
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _BRIEF_S = 600

@@ -117,8 +117,7 @@ def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool)
     if named and not is_known:
         raise ServiceUnavailable(
             "Mirage sends a token over https alone, or to the service's socket: over http others "
-            "could read the token. Set MIRAGE_URL, or url in /etc/mirage/client.conf, to "
-            "https://HOST"
+            "could read the token. Set MIRAGE_URL to https://HOST"
         )
     if named:
         return {"Authorization": f"Bearer {_read_token(Path(named))}"}

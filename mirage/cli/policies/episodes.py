@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import JsonOption
+from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
@@ -102,6 +102,7 @@ def build_episode_table(
             "Default: a later command computes them if it needs them.",
         ),
     ] = False,
+    timezone: TimezoneOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate hand-overs on a trace, and write them as a table to train and evaluate on.
@@ -114,7 +115,7 @@ def build_episode_table(
     If the command is interrupted, run it again: it goes on where it stopped.
     """
     params = load_site_params(cluster)
-    taken = replay.load_replay(trace, params)
+    taken = replay.load_replay(trace, params, timezone=timezone)
     replayed = scale_load(taken.workload.jobs, load)
     if not replayed:
         raise InputError(f"{trace}: none of {taken.read} rows can be replayed")
@@ -126,7 +127,7 @@ def build_episode_table(
         account=choose_account(replayed, user, account),
     )
     settings.check_feasible(params)
-    plan = build_plan(trace, params, replayed, settings, load)
+    plan = build_plan(trace, params, replayed, settings, load, timezone or "")
     warn_if_compiling()
     begun = time.perf_counter()
     made = make_table(plan, out, jobs or count_cores())
@@ -139,6 +140,7 @@ def build_episode_table(
         typer.echo(json.dumps(report))
     else:
         Console().print(_render_report(report))
+    warn_of_local_times(trace, taken.zone_taken)
     warn_of_unreplayed_rows(trace, taken)
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from mirage.cli.options import ConfigOption, get_models_folder
 from mirage.cli.policies.table_options import OverlapPriceOption
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.judge.evaluation import CLASSES, Figures

@@ -15,7 +15,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
+from mirage.cli.options import (
+    ConfigOption,
+    JsonOption,
+    TimezoneOption,
+    get_models_folder,
+    warn_of_local_times,
+)
 from mirage.cli.policies.table_options import (
     OverlapPriceOption,
     make_table,
@@ -25,7 +31,7 @@ from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.services.reports.recommendation import NAMES, list_shown
@@ -78,6 +84,7 @@ def report_shadow(
             "Default: cluster.file of the configuration.",
         ),
     ] = None,
+    timezone: TimezoneOption = None,
     since: Annotated[
         str,
         typer.Option(
@@ -184,8 +191,8 @@ def report_shadow(
         if site is not None:
             log, params = site.export_log(folder, asked, TERMINAL), site.params
         else:
-            log, params = _load_given_log(from_sacct, cluster)
-        taken = replay.load_replay(log.path, params)
+            log, params = _load_given_log(from_sacct, cluster, timezone)
+        taken = replay.load_replay(log.path, params, timezone=log.timezone)
         study = ShadowStudy(
             log=log,
             params=params,
@@ -210,6 +217,7 @@ def report_shadow(
         console = Console()
         _print_report(whole, console)
         console.print(render_rows_table(taken))
+    warn_of_local_times(log.name, taken.zone_taken)
     warn_of_unreplayed_rows(Path(log.name), taken)
 
 
@@ -219,12 +227,14 @@ def _announce_table(number: int, count: int, name: str) -> None:
     typer.echo(f"mirage: {number} of {count}: {name}", err=True)
 
 
-def _load_given_log(trace: Path | None, cluster: Path | None) -> tuple[JobLog, Params]:
+def _load_given_log(
+    trace: Path | None, cluster: Path | None, timezone: str | None
+) -> tuple[JobLog, Params]:
     if trace is None or cluster is None:
         raise InputError(
             "a log needs the cluster file of its cluster: give --from-sacct FILE --cluster C.toml"
         )
-    return JobLog(trace, trace.name), load_site_params(cluster)
+    return JobLog(trace, trace.name, timezone), load_site_params(cluster)
 
 
 @contextmanager

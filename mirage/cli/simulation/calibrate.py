@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import JsonOption
+from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.simulation.simulate import (
     ClusterName,
     format_hours,
@@ -74,6 +74,7 @@ def calibrate_cluster_file(
         typer.Option(help="Test on jobs submitted before this day (UTC). Default: all."),
     ] = None,
     cluster_name: ClusterName = None,
+    timezone: TimezoneOption = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")] = 1,
     as_json: JsonOption = False,
@@ -98,6 +99,7 @@ def calibrate_cluster_file(
         cluster=cluster,
         nodes=nodes,
         cluster_name=cluster_name,
+        timezone=timezone,
         trials=trials,
         seed=seed,
         instants={name: to_epoch_s(when) for name, when in given.items() if when is not None},
@@ -115,6 +117,7 @@ def calibrate_cluster_file(
             console.print(table)
         typer.echo(f"written: {out}")
     _warn_of_fewer_nodes(found)
+    warn_of_local_times(trace, fitting.taken.zone_taken)
     warn_of_refused_rows(trace, fitting.taken)
 
 

@@ -20,7 +20,7 @@ from mirage.cli.cluster_file import load_site_params
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
 from mirage.config.paths import DEFAULT_PORT
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.studies.comparison.demo_site import PLAN, DemoSite

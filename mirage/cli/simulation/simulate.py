@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import JsonOption
+from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
@@ -64,6 +64,7 @@ def simulate_log(
         typer.Option(help="Compare jobs submitted before this day (UTC). Default: all."),
     ] = None,
     cluster_name: ClusterName = None,
+    timezone: TimezoneOption = None,
     weekly: Annotated[
         bool, typer.Option("--weekly", help="Also show the mean wait of each week.")
     ] = False,
@@ -80,7 +81,7 @@ def simulate_log(
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
     """
     params = load_site_params(cluster)
-    taken = replay.load_replay(trace, params, cluster_name)
+    taken = replay.load_replay(trace, params, cluster_name, timezone)
     window = choose_judged_window(
         taken,
         None if begin is None else to_epoch_s(begin),
@@ -100,6 +101,7 @@ def simulate_log(
         typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
         for table in _render_tables(taken, report, weekly=weekly):
             console.print(table)
+    warn_of_local_times(trace, taken.zone_taken)
     warn_of_refused_rows(trace, taken)
 
 

@@ -10,6 +10,7 @@ from mirage.cluster.answer_reader import AnswerReader
 from mirage.cluster.forgery_alarms import ForgeryAlarms
 from mirage.domain.snapshot import Records
 from mirage.errors import ClusterError
+from mirage.logs import ThrottledLog
 from mirage.slurm.commands import sacct
 from mirage.slurm.commands.sacct import RecordKey
 from mirage.slurm.commands.sacct_texts import JobTexts, is_forged, parse_texts
@@ -17,6 +18,7 @@ from mirage.slurm.text.delimited_rows import SEPARATOR, Row
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 _OWNERS_AT_ONCE = 8
 """The most owners whose contested texts are queried again, one call each. Further owners stay
@@ -123,7 +125,9 @@ class SacctClient:
         try:
             return self._fetch_texts(names, own, facts).select_settled()
         except ClusterError as error:
-            _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
+            _seldom.log_event(
+                _log.warning, "texts of a user's records are left out", uid=uid, error=str(error)
+            )
             return {}
 
     def _fetch_texts(

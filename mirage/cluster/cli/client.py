@@ -30,6 +30,7 @@ from mirage.slurm.commands import (
     sinfo,
     squeue,
 )
+from mirage.slurm.text import dependency as dependency_text
 from mirage.slurm.text import holds
 from mirage.slurm.text.command_errors import classify_move_error, classify_query_error
 
@@ -73,6 +74,9 @@ class SlurmCli:
     def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._query_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        return self._query_queue(job_ids)
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)
 
@@ -111,17 +115,31 @@ class SlurmCli:
         return self._controller.ask(f"asked nodes {ids}", lambda: self._query_requested_nodes(ids))
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
         list stays."""
-        self._fetch_own_job(standby, owner)
+        self._fetch_own_job(standby, owner, seen)
         pinned = unpin or standby in self._pinned
         self._run_move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        own = self._fetch_own_job(standby, owner).asked_nodes
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
+        own = self._fetch_own_job(standby, owner, seen).asked_nodes
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
@@ -129,10 +147,16 @@ class SlurmCli:
         self._pinned.add(standby)
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Set the standby's dependency again. `unpin` as in `free_standby`."""
-        self._fetch_own_job(standby, owner)
+        self._fetch_own_job(standby, owner, seen)
         pinned = unpin or standby in self._pinned
         self._run_move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
@@ -166,17 +190,21 @@ class SlurmCli:
             classify_move_error("scancel", done.code, scancel.filter_remarks(done.stderr))
         )
 
-    def _fetch_own_job(self, job_id: JobId, owner: int) -> squeue.MoveTarget:
+    def _fetch_own_job(
+        self, job_id: JobId, owner: int, seen: str | None = None
+    ) -> squeue.MoveTarget:
         """Fetch the job before a move, without waiting for other queries. Raises ClusterRefused for
-        another user's job."""
+        another user's job, JobChanged for a dependency that is not `seen`. What changes in the time
+        that the move itself takes (20 ms) is not found."""
         answer = self._run_query(squeue.build_move_target_argv(job_id))
         standing = self._read("squeue", lambda: squeue.parse_move_target(answer))
         refuse_another_owner(job_id, standing.uid, owner)
+        dependency_text.check_unchanged(job_id, standing.dependency, seen)
         return standing
 
-    def _query_queue(self) -> Queue:
+    def _query_queue(self, job_ids: Sequence[JobId] = ()) -> Queue:
         separator, taken_at = make_separator(), self.read_clock()
-        answer = self._run_query(squeue.build_argv(), squeue.build_environment(separator))
+        answer = self._run_query(squeue.build_argv(job_ids), squeue.build_environment(separator))
         return self._read.read_rows(
             "squeue", lambda unread: squeue.parse_queue(answer, taken_at, separator, unread)
         )

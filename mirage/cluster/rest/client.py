@@ -19,7 +19,13 @@ from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
 from mirage.domain.submission import Submission
-from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
+from mirage.errors import (
+    AccountingOff,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnavailable,
+    UnreadableAnswer,
+)
 from mirage.slurm.commands.sdiag import Diagnosis
 from mirage.slurm.rest import diagnosis, history, node_inventory, queue
 from mirage.slurm.rest.envelope import EARLIEST, Dialect
@@ -72,6 +78,18 @@ class Slurmrestd:
     def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._query_queue)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        """Fetch each job by itself, so that one that does not read costs no other."""
+        taken_at, found, unread = self.read_clock(), [], set[JobId]()
+        for job_id in sorted(set(job_ids)):
+            try:
+                job = self._moves.fetch_job(job_id)
+            except UnreadableAnswer:
+                unread.add(job_id)
+            else:
+                found += [] if job is None else [job]
+        return Queue.from_jobs(taken_at, found, frozenset(unread))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)
 
@@ -101,14 +119,28 @@ class Slurmrestd:
         return {job_id: asked for job_id, asked in found.items() if asked}
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
         list stays."""
-        self._update_standby(standby, owner, dependency, unpin=unpin)
+        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        own = self._moves.fetch_own_job(standby, owner).read_requested_nodes()
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
+        own = self._moves.fetch_own_job(standby, owner, seen).read_requested_nodes()
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
@@ -116,13 +148,21 @@ class Slurmrestd:
         self._pinned.add(standby)
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         """Set the standby's dependency again. `unpin` as in `free_standby`."""
-        self._update_standby(standby, owner, dependency, unpin=unpin)
+        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
 
-    def _update_standby(self, standby: JobId, owner: int, dependency: str, *, unpin: bool) -> None:
-        self._moves.fetch_own_job(standby, owner)
+    def _update_standby(
+        self, standby: JobId, owner: int, dependency: str, *, unpin: bool, seen: str | None
+    ) -> None:
+        self._moves.fetch_own_job(standby, owner, seen)
         pinned = unpin or standby in self._pinned
         self._moves.update_job(standby, dependency, "" if pinned else None)
         self._pinned.discard(standby)

@@ -18,7 +18,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.slurm.rest import envelope, moves, queue, submit
 from mirage.slurm.rest.envelope import Dialect
 from mirage.slurm.text import hostlist
-from mirage.slurm.text.dependency import normalize_dependency
+from mirage.slurm.text.dependency import check_unchanged, normalize_dependency
 from mirage.slurm.text.holds import HoldState, is_users_hold
 
 _BAD_REQUEST = 400
@@ -51,14 +51,19 @@ class RestMoves:
     def __init__(self, session: RestSession) -> None:
         self._session = session
 
-    def fetch_own_job(self, job_id: JobId, owner: int) -> JobReply:
+    def fetch_own_job(self, job_id: JobId, owner: int, seen: str | None = None) -> JobReply:
         """Fetch the job before a move, without waiting for other queries. Raises ClusterRefused for
-        another user's job."""
+        another user's job, JobChanged for a dependency that is not `seen`."""
         look = self._fetch_job(job_id)
         if look.job is None:
             raise ClusterRefused(f"slurmrestd does not show job {job_id}: it is not touched")
         refuse_another_owner(job_id, look.job.uid, owner)
+        check_unchanged(job_id, look.job.dependency, seen)
         return look
+
+    def fetch_job(self, job_id: JobId) -> Job | None:
+        """Fetch one job without waiting for other queries; None: slurmctld does not know it."""
+        return self._fetch_job(job_id).job
 
     def fetch_requested_nodes(self, job_id: JobId) -> str:
         """Fetch the nodes that the job asks for by name; empty for a job that slurmctld does not

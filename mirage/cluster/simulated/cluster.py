@@ -16,6 +16,7 @@ from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, JobRecord, Outage, Params, SimJob, build_afterany
 from mirage.slurm.text import holds
+from mirage.slurm.text.dependency import check_unchanged
 
 MIN_JOB_AGE_S = 300
 """Seconds for which an ended job stays in the queue's answer: slurm.conf's default MinJobAge."""
@@ -203,6 +204,11 @@ class SimulatedCluster:
         others = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
         return Queue.from_jobs(sim.now, [*waiting, *(self._build_job(r) for r in others)])
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        wanted = frozenset(job_ids)
+        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
+        return Queue.from_jobs(self.simulator.now, shown)
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.get_node_use(i) for i in range(self.params.nodes)]
         return self._words.build_nodes(uses)
@@ -229,14 +235,28 @@ class SimulatedCluster:
     # What moves jobs (ports.Cluster)
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
-        self._check_owner(standby, owner)
+        self._check_owner(standby, owner, seen)
         self._apply_dependency(standby, dependency)
         self._clear_node_list(standby, asked=unpin)
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        self._check_owner(standby, owner)
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
+        self._check_owner(standby, owner, seen)
         waits = self._words.parse_dependency(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
@@ -247,9 +267,15 @@ class SimulatedCluster:
         self._apply_waits(standby, waits)
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
-        self._check_owner(standby, owner)
+        self._check_owner(standby, owner, seen)
         self._apply_dependency(standby, dependency)
         self._clear_node_list(standby, asked=unpin)
 
@@ -273,11 +299,12 @@ class SimulatedCluster:
         # The simulator knows ended jobs from what it told only.
         self._process_events(self.simulator.advance(self.read_clock()))
 
-    def _check_owner(self, job_id: JobId, owner: int) -> None:
-        """Check the job's owner. The simulator itself refuses a missing job."""
+    def _check_owner(self, job_id: JobId, owner: int, seen: str | None = None) -> None:
+        """Check the job's owner and dependency. The simulator itself refuses a missing job."""
         record = self.simulator.find(job_id)
         if record is not None:
             refuse_another_owner(job_id, self._words.get_uid(record.job.user), owner)
+            check_unchanged(job_id, self._build_job(record).dependency, seen)
 
     def _apply_dependency(self, standby: JobId, dependency: str) -> None:
         self._apply_waits(standby, self._words.parse_dependency(dependency))

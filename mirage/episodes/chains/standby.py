@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mirage.domain.chain import Position
+from mirage.domain.chain import OVERLAP_PRICE, Position
 from mirage.domain.decision import Action, Decision, PolicyView, Waits
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 from mirage.episodes.generation.sim_queries import count_free_nodes
 from mirage.features.observation.queue_view import get_partition_number

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mirage.domain.time_units import HOUR_S
 from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.types import Params, Partition, SimJob
-from mirage.traces.workloads.replay import get_partition
+from mirage.traces.workloads.asked_resources import get_partition
 
 MOST_PARTITIONS = 3
 MOST_WIDTHS = 2

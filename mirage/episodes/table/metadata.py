@@ -42,6 +42,8 @@ class TableMetadata:
     """Instants whose successor started after the last submission of the trace."""
     source: str = ""
     """The path of the trace, which later commands read again. Empty in older files."""
+    timezone: str = ""
+    """The zone of the trace's local times, as it was given. Empty: the reader's default."""
     load: float = 1.0
     """The number of jobs in the replay for each job of the trace (`load_scaling.scale_load`)."""
 
@@ -65,6 +67,8 @@ class TableMetadata:
             self.account,
             # Tables at the trace's own load are known as they were before there were others.
             *([] if self.has_logged_load else [self.load]),
+            # Likewise those whose zone was not given.
+            *([self.timezone] if self.timezone else []),
         )
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

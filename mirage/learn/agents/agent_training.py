@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError, UnfitModel
 from mirage.learn.agents import networks, offline_training, training_tensors
 from mirage.learn.agents.algorithms import AGENTS, ALGORITHMS, Dqn, PolicyGradient

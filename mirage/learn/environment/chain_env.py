@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from mirage.domain.arrays import Flags, Floats, Ints, Observations
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.learn.environment.protocols import BOUND, Library, compute_rewards
 

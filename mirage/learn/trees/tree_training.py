@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.arrays import Floats
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.episodes.judge.evaluation import (
     Figures,
     HandoverOutcomes,

@@ -6,8 +6,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
 from mirage.domain.time_units import MINUTE_S
 from mirage.ports import SimplePolicy

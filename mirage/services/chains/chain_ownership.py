@@ -9,6 +9,7 @@ from dataclasses import replace
 from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, is_made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
+from mirage.policy.registry import is_known
 from mirage.services.chains.overlap_price import get_first_price
 from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
 from mirage.store.chains import chains
@@ -79,7 +80,9 @@ def adopt_chain(
         Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), wished
     )
     chains.save_chain(tx, cluster_id, taken)
-    what = {"link": index, "job": first.job_id}
+    what: dict[str, object] = {"link": index, "job": first.job_id}
+    if wished.policy != taken.policy:
+        what["unknown_policy"] = wished.policy
     entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
     audit.write_entry(tx, cluster_id, entry)
     return taken
@@ -97,7 +100,8 @@ def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
         max_overlap_s=wished.max_overlap_s or 0,
         mode=wished.mode or chain.mode,
         presubmit=wished.presubmit or chain.presubmit,
-        policy=wished.policy,
+        # A name that no policy has would fail at each look.
+        policy=wished.policy if wished.policy and is_known(wished.policy) else None,
         overlap_price=get_first_price(wished.style, wished.overlap_price),
         asked_price=wished.overlap_price,
         total_s=wished.total_s,

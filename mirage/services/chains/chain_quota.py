@@ -13,11 +13,13 @@ from mirage.domain.chain import ChainId, is_made_for
 from mirage.domain.job import Job
 from mirage.domain.time_units import DAY_S
 from mirage.errors import TooMany
+from mirage.logs import ThrottledLog
 from mirage.services.chains.link_sync import parse_marks
 from mirage.store.chains import chain_counts, chains
 from mirage.store.database.engine import Transaction
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,8 @@ def filter_followed_jobs(
             beyond.add(chain_id)
         left[job.uid] -= 1
     if beyond:
-        _log.info(
+        _seldom.log_event(
+            _log.info,
             "chains run as plain Slurm jobs: their users have reached max_chains_per_user or "
             "quota.registrations_per_day",
             chains=len(beyond),

@@ -18,8 +18,10 @@ from mirage.domain.chain import (
     get_shown,
 )
 from mirage.domain.chain_cause import Actor
+from mirage.domain.handover import find_predecessor
 from mirage.domain.job import Job, JobId, JobState, compute_wait_s
 from mirage.domain.snapshot import Queue
+from mirage.logs import ThrottledLog
 from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
 from mirage.slurm.text import pending_reasons
@@ -32,6 +34,7 @@ from mirage.store.events.audit import AuditEntry
 from mirage.store.forecasts import handover_forecasts
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 REPLACED = "replaced"
 """The audit's event for a link whose job another job has replaced."""
@@ -98,7 +101,7 @@ def sync_links(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _mark_replaced(before, link, in_vain=in_vain)
-            predecessor = links.get(mark.index - 1)
+            predecessor = find_predecessor(link, sorted(links.values(), key=lambda li: li.index))
             if not accounting:
                 link = _update_standing(before, predecessor, link, job)
             link = update_release(before, predecessor, link, in_queue=not accounting)
@@ -356,7 +359,7 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
     other = chains.find_link_of_job(tx, cluster_id, link.job_id, link.submit)
     if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
         return False
-    _log.warning("a job's first mark counts", chain_id=link.chain_id, job_id=link.job_id)
+    _seldom.log_event(_log.warning, "a job's first mark counts", job_id=link.job_id)
     return True
 
 

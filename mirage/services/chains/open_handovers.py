@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Planner, Position
+from mirage.domain.handover import list_handovers
 from mirage.domain.job import JobId
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -57,9 +58,8 @@ def list_chain_handovers(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHa
 
 
 def _list_standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
-    for standby in links:
-        predecessor = _find_predecessor(standby.index, links)
-        if standby.state is LinkState.PENDING and predecessor is not None:
+    for predecessor, standby in list_handovers(links):
+        if standby.state is LinkState.PENDING:
             yield OpenHandover(
                 chain, predecessor, standby, _find_running_before(predecessor, links)
             )
@@ -90,12 +90,6 @@ def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None
         time_limit_s=newest.time_limit_s,
     )
     return OpenHandover(chain, newest, unborn, _find_running_before(newest, links), submits=True)
-
-
-def _find_predecessor(index: int, links: Sequence[Link]) -> Link | None:
-    """Return the link before `index`; a link that vanished before it started does not count."""
-    before = [link for link in links if link.index < index and not link.has_vanished]
-    return before[-1] if before else None
 
 
 def _find_running_before(predecessor: Link, links: Sequence[Link]) -> Link | None:

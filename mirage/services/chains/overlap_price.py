@@ -8,10 +8,10 @@ has the same formula for the links' own plans. A link measures the start-up up t
 predecessor's end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from mirage.domain.chain import Chain, Link, Style
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE, Chain, Link, Style
+from mirage.domain.handover import list_handovers
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE, START_UP_S
 
@@ -32,7 +32,7 @@ def has_worked_out_price(chain: Chain) -> bool:
     return chain.style is Style.SWITCH and chain.asked_price is None
 
 
-def measure_start_up_s(links: Iterable[Link]) -> int | None:
+def measure_start_up_s(links: Sequence[Link]) -> int | None:
     """The median start-up of a switch chain's links, in seconds; None: none is known yet.
 
     A link that starts beside its predecessor asks for the lease as soon as it is ready, and the
@@ -40,12 +40,10 @@ def measure_start_up_s(links: Iterable[Link]) -> int | None:
     start-up is known from a link that started later, that ended first, or whose overlap was longer
     than MOST_START_UP_S.
     """
-    by_index = {link.index: link for link in links}
     taken = sorted(
         before.end - link.start
-        for link in by_index.values()
+        for before, link in list_handovers(links)
         if link.start is not None
-        and (before := by_index.get(link.index - 1)) is not None
         and before.end is not None
         and before.end > link.start
         and before.end - link.start <= MOST_START_UP_S

@@ -1,9 +1,10 @@
 """The kill switch: while it is pulled, in one of three ways, mode act works as shadow.
 
 Running jobs are not touched, and standbys stay in Slurm's queue. Standbys that Mirage had pinned,
-or whose release it had planned, are put back behind their predecessors within a tick
-(`DecisionContext.decide_retreat`). After that nothing that Mirage decided happens in Slurm. While
-the switch is pulled in any way, no mode can be set to act. The worker checks that at each tick.
+or whose release it had planned, are put back behind their predecessors within a tick, also if the
+queue does not read (`DecisionContext.decide_retreat`, `retreats`). After that nothing that Mirage
+decided happens in Slurm. While the switch is pulled in any way, no mode can be set to act. The
+worker checks that at each tick.
 """
 
 from collections.abc import Collection, Sequence

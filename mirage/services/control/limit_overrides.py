@@ -39,6 +39,7 @@ class LimitSpec:
 ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "max_touches": LimitSpec(field="max_touches", least=1, whole=True),
     "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
+    "user_overlap_node_h": LimitSpec(field="user_overlap_node_h"),
     "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),
     "cluster_overlap_node_h": LimitSpec(field="cluster_overlap_node_h"),
     "max_lead_h": LimitSpec(field="max_lead_s", per=HOUR_S),

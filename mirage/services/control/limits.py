@@ -1,9 +1,8 @@
 """Checks every move of a policy against the admins' limits before Slurm gets a command."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirage.domain.chain import Link, Position
+from mirage.domain.chain import Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.time_units import DAY_S, HOUR_S
 
@@ -14,6 +13,9 @@ class Limits:
 
     max_lead_s: int = DAY_S
     min_gain_s: int = 60
+    user_overlap_node_h: float = 250.0
+    """The most overlap of one user's chains in 24 h, node-hours. More than that of one user never
+    counts in the two budgets below."""
     account_overlap_node_h: float = 500.0
     """The most overlap of one account in 24 h, node-hours."""
     cluster_overlap_node_h: float = 5000.0
@@ -35,6 +37,8 @@ class Spent:
     For a release that is planned in Slurm, with what the planned releases before it may cost.
     """
 
+    user: float
+    """All of the chain's owner, in any account."""
     account: float
     cluster: float
 
@@ -70,9 +74,10 @@ def _find_stop_reason(
 
 
 def explain_overspending(view: PolicyView, limits: Limits, spent: Spent) -> str | None:
-    """Return which budget a release at `view.now` could exceed; None: it fits in both."""
+    """Return which budget a release at `view.now` could exceed; None: it fits in all."""
     worst = compute_worst_overlap(view)
     budgets = (
+        ("user", spent.user, limits.user_overlap_node_h),
         ("account", spent.account, limits.account_overlap_node_h),
         ("cluster", spent.cluster, limits.cluster_overlap_node_h),
     )
@@ -92,19 +97,10 @@ def compute_worst_overlap(view: PolicyView) -> float:
 
 
 def compute_overlap(predecessor: Link, successor: Link, now: int) -> float:
-    """Return the overlap of two links in node-hours; for a freed standby, at worst."""
+    """Return the overlap of two links in node-hours, at worst: while both run, or for a standby
+    that is free, up to the predecessor's planned end."""
     begin = successor.start if successor.start is not None else now
     end = predecessor.end or predecessor.get_planned_end() or now
+    if successor.state is LinkState.ENDED:
+        end = min(end, successor.end or now)
     return max(0, end - begin) / HOUR_S * successor.nodes
-
-
-def find_excessive_error(errors_s: Sequence[float], limits: Limits) -> float | None:
-    """Return the mean absolute error of the last forecasts, in seconds, if it is too large to act.
-
-    Returns None if the error is small enough, or if there are fewer than `demote_after` forecasts.
-    """
-    lately = errors_s[-limits.demote_after :]
-    if len(lately) < limits.demote_after:
-        return None
-    mean = sum(map(abs, lately)) / len(lately)
-    return mean if mean > limits.demote_error_s else None

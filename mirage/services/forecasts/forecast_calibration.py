@@ -45,6 +45,8 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
     for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
+        if job.gpus is None:
+            continue
         shape = JobShape(
             partition=job.partition,
             nodes=job.nodes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.judge.evaluation import HandoverOutcomes
 from mirage.episodes.judge.paired_test import FEWEST_DAYS, PairedDifference

@@ -8,13 +8,14 @@ sent, so a restart does not reset them.
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError, MirageError
+from mirage.logs import ThrottledLog
 from mirage.services.notify.digest import Digest
 from mirage.services.notify.notices import URGENCY
 from mirage.store.database.engine import Store
@@ -30,6 +31,8 @@ _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 60, 3600
 MAX_TRIES = 12
 """Over about seven hours."""
 _KEPT_S = 30 * 86400
+_STALE_S, _OLD = 7 * 86400, "it is older than a week"
+"""Longer than all tries take: such a notice is of before notices were turned off and on again."""
 _LOOK_EVERY_S = 5.0
 
 Send = Callable[[Digest, int], None]
@@ -52,6 +55,7 @@ class Courier:
     """How to send, by channel; notices for other channels are given up."""
     clock: Callable[[], int]
     pace: Pace = Pace()
+    _seldom: ThrottledLog = field(default_factory=ThrottledLog)
 
     def run(self, stop: threading.Event) -> None:
         """Deliver notices until `stop` is set; the present digest is still finished."""
@@ -67,23 +71,36 @@ class Courier:
     def deliver_due(self, stop: threading.Event | None = None) -> int:
         """Send the due notices as far as the limits allow; return the number of digests sent."""
         now = self.clock()
+        with self.store.begin() as tx:
+            outbox.give_up_notices(tx, self.cluster_id, _OLD, before=now - _STALE_S)
+            outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         with self.store.read() as tx:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
             before = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
         sent, late = Counter(before), Counter[str]()
-        for channel, chain_id in waiting:
+        for channel, chain_id, owner in waiting:
             if stop is not None and stop.is_set():
                 break
-            if sent[channel] >= self.pace.max_per_hour:
+            if not self._has_room(sent, channel, owner):
                 late[channel] += 1
             elif found := self._claim_notices(channel, chain_id):
-                sent[channel] += self._deliver_digest(channel, found)
+                sent[channel, owner] += self._deliver_digest(channel, found)
         for channel, chains in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
-            _log.warning(reached, channel=channel, waiting=chains)
-        with self.store.begin() as tx:
-            outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
+            self._seldom.log_event(
+                _log.warning, reached, kind=channel, channel=channel, waiting=chains
+            )
         return sent.total() - sum(before.values())
+
+    def _has_room(self, sent: Mapping[tuple[str, str], int], channel: str, owner: str) -> bool:
+        """Return whether one more digest of the owner's chains is within the limit.
+
+        An owner has half of what the others have left of it, so there is always some for one who
+        comes later.
+        """
+        own = sent.get((channel, owner), 0)
+        others = sum(count for (name, _), count in sent.items() if name == channel) - own
+        return 2 * own < self.pace.max_per_hour - others
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:
         """Claim the notices of a chain that may be sent on a channel.

@@ -5,6 +5,7 @@ together. A state that a user requested in between (`lifecycle.request_state`) i
 tick.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,10 +18,14 @@ from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 from mirage.store.events import outbox
 from mirage.store.events.outbox import Notice, Situation
+from mirage.store.operations import telemetry
 
 _NEW_S = 86400
-"""A chain that is older than this and unknown here existed before notices were turned on. Its past
-is no news."""
+"""Seconds after which an unknown chain is old, if no round of the worker is known."""
+_LONG_S = 8 * 86400
+"""Seconds after a chain was last seen: longer than any conclusion takes (FORGOTTEN_S)."""
+
+_OFF = "notices were turned off"
 
 
 class Channel(StrEnum):
@@ -59,11 +64,16 @@ class Watch:
     interruption_s: float = HOUR_S
 
     def record_news(self, tx: Transaction, cluster_id: int, now: int) -> None:
-        """Store the news about the cluster's chains, once for each channel."""
+        """Store the news about the cluster's chains, once for each channel.
+
+        What ended before notices were turned on is no news. `forget_situations` has left nothing of
+        it, so a chain without a situation that the worker's last round must have known is old.
+        """
         before = outbox.list_open_situations(tx, cluster_id)
+        since = _find_last_round(tx, cluster_id, now)
         live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
         gone = [chain_id for chain_id in before if chain_id not in live]
-        gone += outbox.list_unseen_ended_chains(tx, cluster_id, now - _NEW_S)
+        gone += outbox.list_unseen_ended_chains(tx, cluster_id, since)
         found = live | chains.find_chains(tx, cluster_id, gone)
         idle = outbox.find_idle_since(tx, cluster_id)
         changed: list[tuple[ChainId, Situation]] = []
@@ -73,7 +83,10 @@ class Watch:
             if is_now == was:
                 continue
             changed.append((chain_id, is_now))
-            if was is None and chain.created_at < now - _NEW_S:
+            if was is None and chain.created_at < since:
+                continue
+            went_on = was is not None and was.state is ChainState.ACTIVE
+            if went_on and is_now.state.is_over and _has_ended_long_ago(tx, cluster_id, chain, now):
                 continue
             told = find_news(chain, was or Situation(), is_now, self.interruption_s)
             outbox.enqueue_notices(tx, list(self._build_notices(cluster_id, chain, told, now)))
@@ -93,6 +106,29 @@ class Watch:
                     says=says,
                     at=now,
                 )
+
+
+def forget_situations(tx: Transaction, cluster_id: int) -> None:
+    """Forget how chains stood and what waits to be sent, as nobody is told of anything now."""
+    outbox.forget_situations(tx, cluster_id)
+    outbox.give_up_notices(tx, cluster_id, _OFF)
+
+
+def _find_last_round(tx: Transaction, cluster_id: int, now: int) -> int:
+    """Return when the worker's last good round began; a day ago if none is known."""
+    last = telemetry.find_last_tick(tx, cluster_id)
+    if last is None or last.good_at is None:
+        return now - _NEW_S
+    return last.good_at - math.ceil(last.took_s)
+
+
+def _has_ended_long_ago(tx: Transaction, cluster_id: int, chain: Chain, now: int) -> bool:
+    """Return whether a chain that is over had its last look days ago.
+
+    An older release forgot no situation while notices were off, so one may say that it goes on.
+    """
+    seen = [link.seen_at for link in chains.list_links(tx, cluster_id, chain.chain_id)]
+    return bool(seen) and max(seen) < now - _LONG_S
 
 
 def build_situation(

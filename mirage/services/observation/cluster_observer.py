@@ -199,6 +199,7 @@ class TickObservations:
             qos=job.qos,
             cpus=job.cpus,
             gpus=job.gpus,
+            exclusive=job.exclusive,
             job_id=job.job_id,
             submit=job.submit,
             # In training, a predecessor never waited for a predecessor of its own.

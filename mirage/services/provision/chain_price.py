@@ -3,7 +3,7 @@
 Prices that users gave, and those of other styles, stay as they were registered.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mirage.domain.chain import Chain, Link
@@ -24,7 +24,7 @@ _DIGITS = 3
 """Of a price: what changes by less is not written again."""
 
 
-def price_chain(chain: Chain, links: Iterable[Link], jobs: Waits, like: Link) -> Chain:
+def price_chain(chain: Chain, links: Sequence[Link], jobs: Waits, like: Link) -> Chain:
     """The chain at the price of now.
 
     `links`: its own, for the start-up. `jobs`: the last of the partition. `like`: the link whose

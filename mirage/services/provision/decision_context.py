@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
-from mirage.domain.chain import LinkState, Planner, Position
+from mirage.domain.chain import LinkState, Position
 from mirage.domain.decision import (
     RECENT_HANDOVERS,
     RECENT_JOBS,
@@ -22,6 +22,7 @@ from mirage.domain.decision import (
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
+from mirage.logs import ThrottledLog
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
 from mirage.policy.rules.overlap_bound import bound_overlap
@@ -36,15 +37,17 @@ from mirage.services.provision import age_accrual, pinning, preconditions
 from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
 from mirage.services.provision.overlap_budget import (
     OverlapBudget,
-    PlannedOverlap,
-    compute_planned_overlap,
+    build_plan,
     read_overlap_budget,
 )
-from mirage.services.provision.preconditions import can_move_early, guard_handover
+from mirage.services.provision.preconditions import (
+    can_move_early,
+    guard_handover,
+    is_left_behind,
+)
 from mirage.services.provision.release_planning import (
     Planning,
     compute_plan_minutes,
-    has_mirage_plan,
 )
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
 from mirage.slurm.text.dependency import can_take_plan
@@ -54,6 +57,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.jobs import job_history
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 
 AWAITED_SHARE = 0.25
@@ -151,16 +155,15 @@ class DecisionContext:
         view = self._build_view(handover)
         self.foregone.ask_rules(handover, view)
         asked = bound_overlap(self._ask_policy(handover, view), view)
-        decision = self._add_accrual_note(
-            apply_limits(asked, view, self._rules.limits, self._budget.sum_spent(standby.account)),
-            handover,
-        )
+        spent = self._budget.sum_spent(standby.account, handover.chain.uid)
+        limited = apply_limits(asked, view, self._rules.limits, spent)
+        decision = self._add_accrual_note(limited, handover)
         if acts and not handover.submits:
             decision = self._build_planning(handover).plan_release(decision, view)
             self._record_plan(handover, decision, view)
         if decision.action is not Action.FREE:
             return decision
-        self._budget.record_release(standby, compute_worst_overlap(view))
+        self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
 
     def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
@@ -169,8 +172,9 @@ class DecisionContext:
         if decision.action is Action.HOLD:
             self._budget.record_plan(standby, None)
         elif decision.action is Action.PLAN and at is not None:
-            node_h = compute_planned_overlap(at, view.predecessor_end, standby.nodes)
-            self._budget.record_plan(standby, PlannedOverlap(standby.account, at, node_h))
+            owner, end = handover.chain.uid, view.predecessor_end
+            plan = build_plan(standby, owner, end, release_at=at, now=view.now)
+            self._budget.record_plan(standby, plan)
 
     def _build_planning(self, handover: OpenHandover) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
@@ -186,7 +190,7 @@ class DecisionContext:
         return Planning(
             standby=standby,
             limits=self._rules.limits,
-            spent=self._budget.sum_with_plans(standby.account, standby),
+            spent=self._budget.sum_with_plans(standby.account, handover.chain.uid, standby),
             touches=self._touches.get(key, 0),
             barred=barred,
         )
@@ -221,12 +225,9 @@ class DecisionContext:
         not write is that user's, and stays.
         """
         predecessor, standby = handover.predecessor, handover.standby
-        pinned = standby.position is Position.PINNED
-        told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
-        planned = has_mirage_plan(standby) and told and predecessor.state is not LinkState.ENDED
-        if not (pinned or planned) or not self._can_be_moved(handover):
+        if not is_left_behind(handover) or not self._can_be_moved(handover):
             return None
-        if planned:
+        if standby.position is not Position.PINNED:
             return _NO_PLAN
         guarded = guard_handover(standby, predecessor, None, self._snapshot.queue)
         return guarded or _NO_MORE
@@ -275,7 +276,9 @@ class DecisionContext:
                 view = replace(view, twin_s=foretold)
             return policy.decide(view)
         except Exception as error:
-            _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
+            _seldom.log_event(
+                _log.exception, "a policy failed", policy=name, chain_id=handover.chain.chain_id
+            )
             if is_model(name):
                 return UnavailableModel(name, f"the model failed: {error}").decide(view)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
@@ -381,18 +384,16 @@ class DecisionContext:
 
     @cached_property
     def _budget(self) -> OverlapBudget:
-        return read_overlap_budget(self._tx, self._cluster_id, self._snapshot.queue.taken_at)
+        now = self._snapshot.queue.taken_at
+        return read_overlap_budget(self._tx, self._cluster_id, now, self._rules.limits)
 
 
 def resolve_policy(rules: Rules, name: str) -> Policy:
-    """Return the policy, or the fallback of a model that cannot be used.
-
-    Raises what `Rules.policy` raises.
-    """
+    """Return the policy, or a stand-in for an unusable model. Raises what `Rules.policy` raises."""
     try:
         return rules.policy(name)
     except MirageError as error:
         if not is_model(name):
             raise
-        _log.warning("a model cannot be used", policy=name, error=str(error))
+        _seldom.log_event(_log.warning, "a model cannot be used", policy=name, error=str(error))
         return UnavailableModel(name, str(error))

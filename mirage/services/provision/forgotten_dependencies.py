@@ -13,10 +13,12 @@ import structlog
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterError, InputError
+from mirage.logs import ThrottledLog
 from mirage.ports import Cluster
 from mirage.slurm.text.dependency import Term, join_terms, list_required_terms
 
 _log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
 
 
 def list_forgotten_jobs(dependency: str, queue: Queue) -> list[JobId]:
@@ -41,8 +43,11 @@ def drop_met_terms(cluster: Cluster, dependency: str, queue: Queue) -> str:
     try:
         records = cluster.fetch_job_records(unknown)
     except ClusterError as error:
-        _log.warning(
-            "accounting did not tell how a dependency's jobs ended", jobs=unknown, error=str(error)
+        _seldom.log_event(
+            _log.warning,
+            "accounting did not tell how a dependency's jobs ended",
+            jobs=unknown,
+            error=str(error),
         )
         return dependency
     last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}

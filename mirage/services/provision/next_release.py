@@ -25,6 +25,7 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
+from mirage.services.control import demotions
 from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_overlap_budget
@@ -75,6 +76,10 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     asks = _find_asking_link(links, index, now)
     modes = clusters.list_modes(tx, cluster_id)
     mode = clusters.resolve_mode(modes, asks.partition if asks else "")
+    if asks is not None and mode is Mode.ACT:
+        demoted = demotions.read_demotions(tx, cluster_id)
+        if demotions.find_demotion(demoted, chain.uid, asks) is not None:
+            mode = Mode.SHADOW
     if asks is None or asks.start is None:
         return NextRelease(mode=mode, ask_again_s=tick_s)
     limit_s = asks.time_limit_s
@@ -90,7 +95,8 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     view = _build_view(tx, cluster_id, chain, links, asks, now)
     policy = _RULES.get(chain.policy or default, _INSTEAD)
     following = _build_next_link(asks)
-    spent = read_overlap_budget(tx, cluster_id, now).sum_with_plans(asks.account, following)
+    budget = read_overlap_budget(tx, cluster_id, now, limits)
+    spent = budget.sum_with_plans(asks.account, chain.uid, following)
     planning = Planning(standby=following, limits=limits, spent=spent)
     waits = replace(policy.decide(view), action=Action.WAIT)
     planned = planning.plan_release(waits, view)

@@ -85,8 +85,8 @@ class Pinning:
 def _can_fit_both(node: Node, predecessor: Job, standby: Job) -> bool:
     """Return whether the node could run both jobs at once.
 
-    Each job is taken to be spread evenly over its nodes.
+    Each job is taken to be spread evenly over its nodes. GPUs that are not known could fit.
     """
     cpus = predecessor.cpus / predecessor.nodes + standby.cpus / standby.nodes
-    gpus = predecessor.gpus / predecessor.nodes + standby.gpus / standby.nodes
+    gpus = (predecessor.gpus or 0) / predecessor.nodes + (standby.gpus or 0) / standby.nodes
     return cpus <= node.cpus and gpus <= node.gpus

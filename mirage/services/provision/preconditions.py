@@ -7,6 +7,7 @@ from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue
+from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.provision.release_planning import has_mirage_plan
 from mirage.slurm.text import dependency
 
@@ -68,6 +69,15 @@ def _guard_unreleased(
     if before is None or before.state is not JobState.SUSPENDED:
         return None
     return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
+
+
+def is_left_behind(handover: OpenHandover) -> bool:
+    """Return whether the standby is pinned or planned by Mirage, so that it is put back where
+    Mirage does not act any more."""
+    predecessor, standby = handover.predecessor, handover.standby
+    told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
+    planned = has_mirage_plan(standby) and told and predecessor.state is not LinkState.ENDED
+    return standby.position is Position.PINNED or planned
 
 
 def build_out_of_reach(account: str, reach: MoveScope) -> Decision:

@@ -13,15 +13,17 @@ import structlog
 
 from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.handover import find_predecessor
 from mirage.domain.job import compute_wait_s
 from mirage.domain.snapshot import Snapshot
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from mirage.errors import ClusterRefused, ClusterUnavailable, InputError, JobChanged
 from mirage.policy.registry import is_model
 from mirage.ports import Cluster, NextLink
 from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
 from mirage.services.chains.link_sync import list_unread_chains
 from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
-from mirage.services.control.limits import find_excessive_error
+from mirage.services.control import demotions
+from mirage.services.control.demotions import Demotion
 from mirage.services.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
 from mirage.services.provision.chain_price import price_handovers
 from mirage.services.provision.decision_context import DecisionContext, Rules, resolve_policy
@@ -39,7 +41,6 @@ from mirage.store.operations import clusters
 
 _log = structlog.get_logger(__name__)
 
-_DEMOTED = "demoted to shadow"
 _MADE_ELIGIBLE = frozenset({Action.FREE, Action.SUBMIT})
 
 
@@ -51,7 +52,9 @@ def provision_handovers(
     Nothing is locked while policies are asked: that may take seconds.
     """
     with store.begin() as tx:
-        demote_on_errors(tx, cluster_id, snapshot.queue.taken_at, rules)
+        demoted = demotions.update_demotions(
+            tx, cluster_id, snapshot.queue.taken_at, rules.limits, _get_forecast_source(rules)
+        )
     with store.read() as tx:
         unread = list_unread_chains(tx, cluster_id, snapshot.queue)
         open_ones = [
@@ -64,44 +67,33 @@ def provision_handovers(
         before = {one.chain.chain_id: one.chain for one in open_ones}
         context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
         open_ones = price_handovers(tx, cluster_id, open_ones, context.read_job_waits)
-        made = list(_decide_handovers(tx, cluster_id, context, open_ones))
+        made = list(_decide_handovers(tx, cluster_id, context, open_ones, demoted))
     with store.begin() as tx:
         for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
             if chain != before[chain.chain_id]:
                 chains.save_price(tx, cluster_id, chain)
-        planned = list(_record_decisions(tx, cluster_id, made, context.foregone))
+        planned = list(record_decisions(tx, cluster_id, made, context.foregone))
+    execute_moves(store, cluster, cluster_id, snapshot, rules, planned)
+
+
+Move = tuple[OpenHandover, Decision, int]
+"""A move that Slurm is to be told, with its decision's id."""
+
+
+def execute_moves(
+    store: Store,
+    cluster: Cluster,
+    cluster_id: int,
+    snapshot: Snapshot,
+    rules: Rules,
+    planned: Sequence[Move],
+) -> None:
     for move in planned:
         tell = partial(_send_move, cluster, rules, snapshot)
         if not _execute_move(store, cluster, cluster_id, move, tell):
             # No answer: the rest would wait as long for none. `reconcile_intentions` finds them
             # not done.
             return
-
-
-def demote_on_errors(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
-    """Fall back from act to shadow when the default policy's last forecasts were too wrong.
-
-    Those made before the last time count no more, or nobody could ever set act again.
-    """
-    limits = rules.limits
-    acting = [p for p, mode in clusters.list_modes(tx, cluster_id).items() if mode is Mode.ACT]
-    if not acting:
-        return
-    since = clusters.read_demoted_at(tx, cluster_id) or 0
-    errors = handover_forecasts.list_errors(
-        tx, cluster_id, limits.demote_after, _get_forecast_source(rules), since=since
-    )
-    wrong = find_excessive_error(errors, limits)
-    if wrong is None:
-        return
-    for partition in acting:
-        clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
-    clusters.set_demoted_at(tx, cluster_id, now)
-    detail = {"mean_abs_error_s": round(wrong), "bound_s": limits.demote_error_s}
-    audit.write_entry(
-        tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail)
-    )
-    _log.warning(_DEMOTED, **detail)
 
 
 def _get_forecast_source(rules: Rules) -> str:
@@ -113,11 +105,19 @@ def _get_forecast_source(rules: Rules) -> str:
 
 
 def _decide_handovers(
-    tx: Transaction, cluster_id: int, context: DecisionContext, open_ones: Sequence[OpenHandover]
+    tx: Transaction,
+    cluster_id: int,
+    context: DecisionContext,
+    open_ones: Sequence[OpenHandover],
+    demoted: Sequence[Demotion],
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = clusters.list_modes(tx, cluster_id)
     for handover in open_ones:
         mode = clusters.resolve_mode(modes, handover.standby.partition)
+        demotion = None
+        if mode is Mode.ACT:
+            demotion = demotions.find_demotion(demoted, handover.chain.uid, handover.standby)
+            mode = mode if demotion is None else Mode.SHADOW
         undone = None if mode is Mode.ACT else context.decide_retreat(handover)
         if undone is not None:
             yield handover, context.build_record(handover, undone, Mode.ACT)
@@ -131,19 +131,21 @@ def _decide_handovers(
         )
         if decision is None:
             continue
+        if demotion is not None:
+            decision = replace(decision, reason=f"{decision.reason}; {demotion.explain()}")
         new = context.build_record(handover, decision, mode)
         if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
             context.foregone.record_free_now(handover, handover_outcomes.MIRAGE, new.at)
         yield handover, new
 
 
-def _record_decisions(
+def record_decisions(
     tx: Transaction,
     cluster_id: int,
     made: Sequence[tuple[OpenHandover, NewDecision]],
     foregone: BaselineCounterfactuals,
-) -> Iterator[tuple[OpenHandover, Decision, int]]:
-    """Store what was decided; yield each move that Slurm is to be told, with its decision's id."""
+) -> Iterator[Move]:
+    """Store what was decided; yield each move that Slurm is to be told."""
     news = [new for _, new in made]
     ids = decisions.record_decisions(tx, cluster_id, news)
     told = [row for pair in made for row in _build_forecast_rows(*pair, foregone)]
@@ -176,7 +178,7 @@ def _execute_move(
     store: Store,
     cluster: Cluster,
     cluster_id: int,
-    planned: tuple[OpenHandover, Decision, int],
+    planned: Move,
     tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
 ) -> bool:
     """Make the move in Slurm and store its effect; return False if Slurm did not answer."""
@@ -254,6 +256,8 @@ def _send_move(
             there = rules.submit(_build_next_link(handover))
             return (Effect.DONE if there else Effect.INTENDED), ""
         _move_standby(cluster, handover, decision, snapshot)
+    except JobChanged as error:
+        return Effect.FAILED, str(error)
     except ClusterRefused as error:
         job = snapshot.queue.find_job(handover.standby.job_id)
         text = "" if job is None else job.dependency
@@ -288,7 +292,7 @@ def _move_standby(
     kept = drop_met_terms(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
         behind = dependency.add_own_term(kept, predecessor)
-        cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin)
+        cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin, seen=text)
         return
     minutes = compute_plan_minutes(decision, handover.predecessor)
     if minutes is not None:
@@ -298,14 +302,14 @@ def _move_standby(
                 "the next tick"
             )
         release = dependency.replace_with_plan(kept, predecessor, minutes)
-        cluster.set_dependency(standby, owner=owner, dependency=release)
+        cluster.set_dependency(standby, owner=owner, dependency=release, seen=text)
         return
     rest = dependency.remove_own_term(kept, predecessor)
     if decision.action is Action.PIN:
         nodes = before.node_list if before else ""
-        cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes)
+        cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes, seen=text)
     else:
-        cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin)
+        cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin, seen=text)
 
 
 def _has_taken_effect(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
@@ -343,7 +347,8 @@ def reconcile_intentions(
     for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:
             continue
-        links = {link.index: link for link in chains.list_links(tx, cluster_id, row.chain_id)}
+        known = chains.list_links(tx, cluster_id, row.chain_id)
+        links = {link.index: link for link in known}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
             if row.action is Action.SUBMIT and _is_too_late(links.get(row.index - 1)):
@@ -351,7 +356,7 @@ def reconcile_intentions(
                     tx, cluster_id, row.id, Effect.FAILED, "nobody submitted it"
                 )
             continue
-        taken = _has_taken_effect(row, standby, links.get(row.index - 1))
+        taken = _has_taken_effect(row, standby, find_predecessor(standby, known))
         effect = Effect.DONE if taken else Effect.FAILED
         decisions.settle_decision(
             tx, cluster_id, row.id, effect, "" if taken else "Slurm did not take the move"

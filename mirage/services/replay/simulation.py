@@ -22,7 +22,8 @@ from mirage.traces.calibration.fidelity import (
     choose_window,
     measure_fidelity,
 )
-from mirage.traces.workloads.replay import Replay, get_partition, has_whole_nodes
+from mirage.traces.workloads.asked_resources import get_partition, has_whole_nodes
+from mirage.traces.workloads.replay import Replay
 
 ProgressCallback = Callable[[float], None]
 """Is called with the share of the trace's time that has been simulated, 0 to 1."""
@@ -79,10 +80,7 @@ def simulate_replay(
     began = time.perf_counter()
     if told is not None:
         _advance_by_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
-    if replay.until is None:
-        sim.run_out()
-    else:
-        sim.advance_quietly(replay.until)
+    run_to_log_end(replay, sim)
     wall_s = time.perf_counter() - began
     window = window or choose_window(made.submit, replay.logged)
     until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
@@ -99,6 +97,14 @@ def simulate_replay(
         not_judged=None if found.jobs else _explain_not_judged(replay, window),
         window=window,
     )
+
+
+def run_to_log_end(replay: Replay, sim: Simulator) -> None:
+    """Run `sim` to the end of all its jobs, or to the end of the log if jobs still ran then."""
+    if replay.until is None:
+        sim.run_out()
+    else:
+        sim.advance_quietly(replay.until)
 
 
 def _advance_by_weeks(sim: Simulator, first: int, last: int, told: ProgressCallback) -> None:

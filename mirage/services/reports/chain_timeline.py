@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
-from mirage.domain.handover import Handover
+from mirage.domain.handover import Handover, LinkPair, list_handovers
 from mirage.domain.job import JobId
 from mirage.services.reports.overview import StartRange, compute_start_range
 from mirage.slurm.text.stdout_path import resolve_stdout_path
@@ -36,10 +35,8 @@ class TimelineHandover:
 
     @property
     def over(self) -> Handover | None:
-        """Return the hand-over; None until its predecessor has ended and its successor started."""
-        if self.predecessor.end is None or self.successor.start is None:
-            return None
-        return Handover(self.predecessor.end, self.successor.start)
+        """`LinkPair.over`."""
+        return LinkPair(self.predecessor, self.successor).over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +106,7 @@ def build_timeline(
             if (known := made.get((chain.chain_id, after.index))) is not None
             else None,
         )
-        for before, after in pairwise(links)
-        if not after.has_vanished and after.index == before.index + 1
+        for before, after in list_handovers(links)
     ]
     return ChainTimeline(
         chain=chain,

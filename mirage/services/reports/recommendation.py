@@ -6,7 +6,7 @@ notice.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -25,6 +25,10 @@ SHORT_H = 0.5
 LEAST_GAIN_H = 0.25
 """Hours of mean cost per hand-over by which Mirage must be cheaper, its whole interval below 0.
 A policy counts as at most as good if its whole interval shows no more gain than that."""
+
+UNLIKE_TIMES = 2.0
+"""The replay does not follow the log if the mean waits differ by more than this factor, and by
+SHORT_H."""
 
 REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 """Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
@@ -66,11 +70,32 @@ def list_shown(policies: Mapping[str, Any]) -> list[str]:
 
 class ReportVerdict(StrEnum):
     TOO_LITTLE = "too-little-data"
+    UNLIKE_LOG = "replay-unlike-log"
     SHORT_WAITS = "waits-too-short"
     EARLY_DEPENDENCY = "early-dependency"
     UNDECIDED = "undecided"
     NO_GAIN = "no-gain"
     SAVES = "saves"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWaits:
+    """The mean waits of a partition's jobs in the log and in its replay, in hours."""
+
+    partition: str
+    jobs: int
+    logged_h: float
+    replayed_h: float
+
+    @property
+    def gap_h(self) -> float:
+        return abs(self.logged_h - self.replayed_h)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the replay waits about as long as the log."""
+        low, high = sorted((self.logged_h, self.replayed_h))
+        return self.gap_h < SHORT_H or high <= UNLIKE_TIMES * low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +120,15 @@ class RecommendationEvidence:
     """Cost of Mirage minus that of afterany under ACCRUE_ALWAYS."""
     early_on_reactive: PairedDifference
     """Cost of afterany under ACCRUE_ALWAYS minus that of plain afterany."""
+    waits: tuple[LogWaits, ...] = ()
+    """Of the partitions of the hand-overs; empty: the log has no waits to compare."""
 
     @classmethod
     def from_handovers(
-        cls, handovers: Mapping[str, HandoverOutcomes], overlap_price: float
+        cls,
+        handovers: Mapping[str, HandoverOutcomes],
+        overlap_price: float,
+        waits: Iterable[LogWaits] = (),
     ) -> Self:
         """Build the evidence from the outcomes of REACTIVE, EARLY and OURS on the same hand-overs.
 
@@ -114,6 +144,7 @@ class RecommendationEvidence:
             on_reactive=PairedDifference.from_outcomes(ours, reactive, overlap_price),
             on_early=PairedDifference.from_outcomes(ours, early, overlap_price),
             early_on_reactive=PairedDifference.from_outcomes(early, reactive, overlap_price),
+            waits=tuple(waits),
         )
 
 
@@ -130,6 +161,9 @@ def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
     """Return the advice of the first rule that applies, in the order of docs/admin/report.md."""
     if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
         return build_too_little(seen.days, seen.handovers)
+    unlike = [waits for waits in seen.waits if not waits.agrees]
+    if unlike:
+        return _build_unlike_log(max(unlike, key=lambda waits: waits.gap_h))
     if seen.reactive_h < SHORT_H:
         return _build_short_waits(seen)
     helps, early_helps = is_worthwhile(seen.on_reactive), is_worthwhile(seen.early_on_reactive)
@@ -160,6 +194,17 @@ def build_too_little(found_days: int, handovers: int = 0) -> Recommendation:
         f"Too little data: {found_days} days with {handovers} hand-overs.",
         f"At least {LEAST_DAYS} days and {LEAST_HANDOVERS} hand-overs are needed to tell a gain "
         "from luck. The first six days of a log and its last two time limits give no hand-overs.",
+    )
+
+
+def _build_unlike_log(waits: LogWaits) -> Recommendation:
+    return Recommendation(
+        ReportVerdict.UNLIKE_LOG,
+        "No advice: the replay does not wait as long as the log says that jobs waited.",
+        f"In partition {waits.partition} {waits.jobs:,} jobs waited {waits.logged_h:.2f} h on "
+        f"average in the log, and {waits.replayed_h:.2f} h in the replay. What a policy saves in "
+        "such a replay says nothing of this site. Look at the rows that were replayed with an "
+        "assumption, then correct the cluster file (`mirage simulate`, `mirage calibrate`).",
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mirage.domain.job import Job, JobId
+from mirage.domain.tres import LARGEST
 from mirage.errors import MalformedText
 from mirage.slurm.commands import sacct_record
 from mirage.slurm.text.delimited_rows import (
@@ -165,11 +166,12 @@ def build_jobs(
     MalformedText is raised where they are many.
     """
     left_out = make_strict_unread() if unread is None else unread
-    total = len(facts) + len(left_out.rows)
     rows = (row | texts.get(named, {}) for named, row in facts.items())
     found = left_out.parse_rows(rows, _parse_component, _name_record)
-    left_out.check_share(total)
-    return merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.check_share(job.uid for job, _ in found)
+    jobs = merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    return jobs
 
 
 def _parse_component(row: Row) -> tuple[Job, JobId | None]:
@@ -180,9 +182,16 @@ def _parse_component(row: Row) -> tuple[Job, JobId | None]:
     )
     if found.assumed and "NNodes" in row:
         raise MalformedText(found.assumed[0])
-    for amount in (found.job.nodes, found.job.cpus, found.job.gpus, found.job.memory_mib):
+    for amount in (found.job.nodes, found.job.cpus):
         check_range(amount)
-    return found.job, _find_leader(row)
+    return _drop_large_figures(found.job), _find_leader(row)
+
+
+def _drop_large_figures(job: Job) -> Job:
+    """Return the job without figures that are too large to keep. Their user may have written
+    them."""
+    gpus = None if job.gpus is None or job.gpus > LARGEST else job.gpus
+    return replace(job, gpus=gpus, memory_mib=0 if job.memory_mib > LARGEST else job.memory_mib)
 
 
 def _parse_readings(cell: str, _what: str) -> tuple[int, ...]:

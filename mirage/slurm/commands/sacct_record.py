@@ -56,14 +56,18 @@ class Record(NamedTuple):
     job: Job
     assumed: tuple[str, ...] = ()
     """The assumptions that were made for values that the row lacks."""
+    unread: BadField | None = None
+    """The first figure that does not read (TRES, GRES), and is not known."""
 
 
 def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
     """Return the record of a row. Raises BadField for a field that cannot be read."""
     assumed: list[str] = []
+    unread: list[BadField] = []
     state = parse_state(row["state"])
     times = _resolve_times(row, readings, state, assumed)
-    allocated, requested = _parse_tres(row, "alloctres"), _parse_tres(row, "reqtres")
+    allocated = _parse_tres(row, "alloctres", unread)
+    requested = _parse_tres(row, "reqtres", unread)
     nodes = _count_nodes(row, allocated, requested, assumed)
     cpus = (
         _find_count(row, "cpus", _CPUS, assumed)
@@ -92,7 +96,7 @@ def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array:
         time_limit_s=_parse_time_limit_s(row),
         nodes=nodes,
         cpus=cpus,
-        gpus=_count_job_gpus(row, allocated, requested, nodes),
+        gpus=_count_job_gpus(row, nodes, unread),
         memory_mib=memory_mib
         or _compute_requested_mib(find_first_cell(row, "reqmem"), nodes, cpus),
         exit_code=find_first_cell(row, "exitcode"),
@@ -101,7 +105,7 @@ def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array:
         array=array,
         submit_line=parse_text(row.get("submitline", "")),
     )
-    return Record(job, tuple(dict.fromkeys(assumed)))
+    return Record(job, tuple(dict.fromkeys(assumed)), next(iter(unread), None))
 
 
 def find_first_cell(row: RecordFields, *names: str) -> str:
@@ -196,32 +200,35 @@ def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
     return round(amount)
 
 
-def _parse_tres(row: RecordFields, name: str) -> Mapping[str, int]:
+def _parse_tres(row: RecordFields, name: str, unread: list[BadField]) -> Mapping[str, int]:
     cell = find_first_cell(row, name)
-    try:
-        return tres.parse_tres(cell)
-    except MalformedText as error:
-        raise BadField("TRES does not read", cell) from error
+    amounts, others = tres.parse_readable_tres(cell)
+    if others:
+        unread.append(BadField("TRES does not read", cell))
+    return amounts
 
 
-def _count_job_gpus(
-    row: RecordFields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
-) -> int:
-    """Count GPUs. AllocGRES is for the whole job, ReqGRES for each node (--gres)."""
-    return (
-        tres.count_gpus(allocated)
-        or _count_gres(row, "allocgres", count_gpus)
-        or tres.count_gpus(requested)
-        or _count_gres(row, "reqgres", lambda cell: count_requested_gpus(cell, nodes))
+def _count_job_gpus(row: RecordFields, nodes: int, unread: list[BadField]) -> int | None:
+    """Count GPUs. AllocGRES is for the whole job, ReqGRES for each node (--gres).
+
+    The first field that names GPUs decides; None: it does not read.
+    """
+    counts: tuple[tuple[str, Callable[[str], int | None]], ...] = (
+        ("alloctres", tres.count_job_gpus),
+        ("allocgres", count_gpus),
+        ("reqtres", tres.count_job_gpus),
+        ("reqgres", lambda cell: count_requested_gpus(cell, nodes)),
     )
-
-
-def _count_gres(row: RecordFields, name: str, count: Callable[[str], int]) -> int:
-    cell = find_first_cell(row, name)
-    try:
-        return count(cell)
-    except MalformedText as error:
-        raise BadField("GRES does not read", cell) from error
+    for name, count in counts:
+        cell = find_first_cell(row, name)
+        try:
+            found = count(cell)
+        except MalformedText:
+            unread.append(BadField("GRES does not read", cell))
+            return None
+        if found != 0:
+            return found
+    return 0
 
 
 def _compute_requested_mib(cell: str, nodes: int, cpus: int) -> int:
@@ -358,17 +365,12 @@ def _check_missing_start(state: JobState, assumed: list[str]) -> None:
 
 
 def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: int | None) -> bool:
-    """Return whether the job ended while it waited: sacct may show its end as its start, and no
-    nodes.
-
-    A job that had nodes ran, even if for less than a second.
-    """
+    """Return whether the job ended while it waited: `domain.job.has_not_run`."""
     if not state.has_ended or start is None:
         return False
-    if "nodelist" not in row:
-        return has_not_run(state, start, end, node_list="")
-    nodes = row["nodelist"].strip()
-    return not parse_text(nodes) and (bool(nodes) or start == end)
+    nodes = row.get("nodelist", "").strip()
+    named = parse_text(nodes)
+    return has_not_run(state, start, end, named, unassigned=bool(nodes) and not named)
 
 
 def _parse_duration(row: RecordFields, what: str, *names: str) -> int | None:

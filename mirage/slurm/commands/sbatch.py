@@ -5,8 +5,10 @@ import re
 from mirage.domain.job import JobId
 from mirage.errors import MalformedText
 
-_PARSABLE = re.compile(r"(\d+)(?:;\S+)?")
-_SENTENCE = re.compile(r"Submitted batch job (\d+)(?: on cluster \S+)?")
+_ANSWERS = (
+    re.compile(r"([1-9][0-9]*)(?:;\S+)?"),
+    re.compile(r"Submitted batch job ([1-9][0-9]*)(?: on cluster \S+)?"),
+)
 
 
 def build_held_argv() -> list[str]:
@@ -24,10 +26,12 @@ def build_test_only_argv() -> list[str]:
 
 
 def parse_job_id(stdout: str) -> JobId:
-    """Return the job's id from either form of answer. Plugins of the site may print more lines."""
-    for form in (_SENTENCE, _PARSABLE):
-        for line in stdout.splitlines():
-            match = form.fullmatch(line.strip())
-            if match is not None:
-                return JobId(int(match[1]))
-    raise MalformedText(f"no job id in sbatch's answer: {stdout[:200]!r}")
+    """Return the id from the one line that is sbatch's own answer, in either form.
+
+    Raises MalformedText without such a line, and if a banner of the site holds another one.
+    """
+    matches = [form.fullmatch(line) for line in stdout.split("\n") for form in _ANSWERS]
+    numbers = {int(match[1]) for match in matches if match is not None}
+    if len(numbers) != 1:
+        raise MalformedText(f"no job id in sbatch's answer, or several: {stdout[:200]!r}")
+    return JobId(numbers.pop())

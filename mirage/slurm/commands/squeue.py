@@ -7,11 +7,10 @@ SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible tim
 characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import parse_time_limit
@@ -19,7 +18,6 @@ from mirage.errors import MalformedText
 from mirage.slurm.text.delimited_rows import (
     SEPARATOR,
     Row,
-    check_range,
     is_number,
     name_unread_row,
     parse_instant,
@@ -33,7 +31,7 @@ from mirage.slurm.text.delimited_rows import (
     split_rows,
 )
 from mirage.slurm.text.forged_answers import iter_job_owners, refuse_two_owners
-from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.gres import Request, count_job_gpus
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.holds import HoldState
 from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
@@ -62,6 +60,10 @@ FIELDS = (
     "tres-alloc",
     "tres-per-node",
     "tres-per-job",
+    "tres-per-task",
+    "NumTasks",
+    "tres-per-socket",
+    "Sockets",
     "Dependency",
     "NodeList",
     "Name",
@@ -69,15 +71,20 @@ FIELDS = (
 )
 
 
-_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
+_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong", "Dependency")
 _ASKING = ("JobID", "HetJobID", "ReqNodes")
-"""Users write into none of these fields, so the separator needs no secret."""
+"""Users write no text of their own into these fields, so the separator needs no secret: slurmctld
+prints a dependency as it has parsed it."""
 
 
-def build_argv() -> list[str]:
-    """Build the command for jobs in any state of all partitions, also hidden ones, of this
-    cluster."""
-    return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
+def build_argv(job_ids: Iterable[JobId] = ()) -> list[str]:
+    """Build the command for jobs in any state of all partitions, also hidden ones, of this cluster.
+
+    `job_ids`: these alone.
+    """
+    only = ",".join(map(str, job_ids))
+    options = ["--noheader", "--all", "--local", "--noconvert", "--states=all"]
+    return ["squeue", *options, *([f"--jobs={only}"] if only else [])]
 
 
 def build_environment(separator: str) -> dict[str, str]:
@@ -96,6 +103,8 @@ class MoveTarget:
     nodes of all its components."""
     shown: tuple[HoldState, ...]
     """The hold of each component; a plain job has one."""
+    dependency: str
+    """Of a het job, its leader's, as in the queue."""
 
 
 def build_move_target_argv(job_id: JobId) -> list[str]:
@@ -124,7 +133,12 @@ def parse_move_target(answer: str) -> MoveTarget:
             )
             for row in rows
         ),
+        dependency=parse_text(_find_first_component(rows)["Dependency"]),
     )
+
+
+def _find_first_component(rows: Sequence[Row]) -> Row:
+    return min(rows, key=lambda row: parse_integer(row["JobID"]))
 
 
 def build_requested_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
@@ -168,11 +182,12 @@ def parse_jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = 
     rows = split_intact_rows(
         answer, FIELDS, left_out, separator=separator, begins=is_number, what="job"
     )
-    total = len(rows) + len(left_out.rows)
     found = left_out.parse_rows(rows, _parse_component, _name_job)
     refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
-    left_out.check_queue(total)
-    return merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.check_queue(job.uid for job, _ in found)
+    jobs = merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    return jobs
 
 
 def _parse_component(row: Row) -> tuple[Job, JobId | None]:
@@ -242,11 +257,17 @@ def _find_leader(row: Row) -> JobId | None:
     return None if leader == _NONE else JobId(parse_integer(leader))
 
 
-def _count_job_gpus(row: Row, nodes: int) -> int:
-    """Count the job's GPUs from its TRES.
+def _count_job_gpus(row: Row, nodes: int) -> int | None:
+    tasks, sockets = _parse_count(row["NumTasks"]), _parse_count(row["Sockets"])
+    requests = (
+        Request(row["tres-per-job"], 1),
+        Request(row["tres-per-node"], nodes),
+        Request(row["tres-per-task"], tasks),
+        Request(row["tres-per-socket"], sockets and sockets * nodes),
+    )
+    return count_job_gpus(row["tres-alloc"], requests)
 
-    Where the site does not account GPUs (AccountingStorageTRES), they are counted from the request.
-    """
-    counted = tres.count_gpus(tres.parse_tres(parse_text(row["tres-alloc"])))
-    per_node = count_gpus(row["tres-per-node"])
-    return check_range(counted or per_node * nodes or count_gpus(row["tres-per-job"]))
+
+def _parse_count(cell: str) -> int | None:
+    """Parse a number that may not be set: `*`, or `N/A`."""
+    return int(cell) if is_number(cell) else None

@@ -202,7 +202,14 @@ def name_unread_job(
         leader = find_leader(found)
     except MalformedText:
         leader = None
-    return UnreadRow(name, "", leader or (None if job_id is None else JobId(job_id)), uid)
+    # Accounting's records carry user names and no uids.
+    user = found.get("user")
+    return UnreadRow(
+        name,
+        job_id=leader or (None if job_id is None else JobId(job_id)),
+        uid=uid,
+        user=user if isinstance(user, str) else "",
+    )
 
 
 def _try_parse_number(value: Any) -> int | None:

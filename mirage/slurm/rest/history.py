@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, has_not_run
 from mirage.errors import MalformedText
 from mirage.slurm.rest.envelope import (
     Dialect,
@@ -28,6 +28,10 @@ from mirage.slurm.text import hostlist
 from mirage.slurm.text.delimited_rows import parse_text as unless_none
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.unread_rows import Unread, make_strict_unread
+
+_Counts = Mapping[str, int | None]
+"""TRES by the name that sacct writes: cpu, mem, node, gres/gpu. None: not set, or too many for any
+job (a job that is held may ask for any number)."""
 
 NOTHING_FOUND = 9003
 """The error of an answer without records, which Mirage ignores (ESLURM_REST_EMPTY_RESULT)."""
@@ -65,10 +69,12 @@ def parse_records(answer: Any, unread: Unread | None = None) -> list[Job]:
     pairs = left_out.parse_rows(
         told, _parse_component, partial(name_unread_job, "record", _find_leader)
     )
-    left_out.check_share(len(told))
+    left_out.check_share(job.user or None for job, _ in pairs)
     # A record may be listed twice when it changes while slurmdbd reads; the later one is newer.
     found = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
-    return merge_components(drop_incomplete_jobs(list(found.values()), left_out))
+    jobs = merge_components(drop_incomplete_jobs(list(found.values()), left_out))
+    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    return jobs
 
 
 def _parse_component(value: Any) -> tuple[Job, JobId | None]:
@@ -81,7 +87,7 @@ def _parse_job(payload: Payload) -> Job:
     state = parse_flagged_state(told.get("current"))
     node_list = unless_none(parse_text(payload.get("nodes")))
     reason = parse_text(told.get("reason"))
-    start = _find_start(times, state, node_list)
+    start, end = _find_times(times, state, parse_text(payload.get("nodes")))
     requested, allocated = _parse_tres(payload, "requested"), _parse_tres(payload, "allocated")
     return Job(
         job_id=JobId(require_number(payload, "job_id")),
@@ -96,12 +102,12 @@ def _parse_job(payload: Payload) -> Job:
         priority=parse_number(payload.get("priority")),
         eligible=parse_instant(times.get("eligible")),
         start=start,
-        end=None if state.is_waiting or state.is_running else parse_instant(times.get("end")),
+        end=end,
         time_limit_s=_find_limit_s(times.get("limit"), start),
         nodes=_count_nodes(payload, allocated, requested, node_list),
-        cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
-        gpus=tres.count_gpus(allocated) or tres.count_gpus(requested),
-        memory_mib=(requested | allocated).get("mem", 0),
+        cpus=allocated.get("cpu") or requested.get("cpu") or 0,
+        gpus=_count_job_gpus(allocated) or _count_job_gpus(requested),
+        memory_mib=allocated.get("mem") or requested.get("mem") or 0,
         exit_code=_format_exit_code(expect_mapping(payload.get("exit_code")), state),
         node_list=node_list,
         comment=parse_text(expect_mapping(payload.get("comment")).get("job")),
@@ -110,40 +116,52 @@ def _parse_job(payload: Payload) -> Job:
     )
 
 
-def _count_nodes(
-    payload: Payload, allocated: dict[str, int], requested: dict[str, int], node_list: str
-) -> int:
+def _count_nodes(payload: Payload, allocated: _Counts, requested: _Counts, node_list: str) -> int:
     found = (
         parse_number(payload.get("allocation_nodes"))
-        or allocated.get("node", 0)
+        or allocated.get("node")
         or len(hostlist.expand_hostlist(node_list))
-        or requested.get("node", 0)
+        or requested.get("node")
     )
     if not found and "allocation_nodes" in payload:
         raise MalformedText("no node count")
     return found or 1
 
 
-def _find_start(times: Payload, state: JobState, node_list: str) -> int | None:
-    """Return the start of a job that ran. The start of a job that was cancelled while it waited may
-    be its end."""
-    if state.is_waiting or (state.has_ended and not node_list):
-        return None
-    return parse_instant(times.get("start"))
+def _find_times(times: Payload, state: JobState, nodes: str) -> tuple[int | None, int | None]:
+    """Return start and end, as sacct's are read: a job that waits, or did not run, has no start."""
+    if state.is_waiting:
+        return None, None
+    start = parse_instant(times.get("start"))
+    if state.is_running:
+        return start, None
+    end = parse_instant(times.get("end"))
+    named = unless_none(nodes)
+    never = state.has_ended and has_not_run(
+        state, start, end, named, unassigned=bool(nodes) and not named
+    )
+    return None if never else start, end
 
 
-def _parse_tres(payload: Payload, which: str) -> dict[str, int]:
-    """Parse counts by the name that sacct writes: cpu, mem, node, gres/gpu."""
-    found: dict[str, int] = {}
+def _parse_tres(payload: Payload, which: str) -> _Counts:
+    found: dict[str, int | None] = {}
     for one in expect_list(expect_mapping(payload.get("tres")).get(which)):
         kind, name = (
             parse_text(expect_mapping(one).get("type")),
             parse_text(expect_mapping(one).get("name")),
         )
-        count = parse_number(expect_mapping(one).get("count"))
-        if count is not None:
-            found[f"{kind}/{name}" if name else kind] = count
+        found[f"{kind}/{name}" if name else kind] = parse_number(expect_mapping(one).get("count"))
     return found
+
+
+def _count_job_gpus(counts: _Counts) -> int | None:
+    """Count the GPUs; None: a number of them is not set."""
+    known = {name: count for name, count in counts.items() if count is not None}
+    return (
+        None
+        if len(known) < len(counts) and tres.names_gpus(counts.keys() - known)
+        else (tres.count_gpus(known))
+    )
 
 
 def _find_limit_s(value: Any, start: int | None) -> int | None:

@@ -29,9 +29,8 @@ def parse_nodes(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
     Raises MalformedText if `unread` is not given or if such records are many.
     """
     left_out = make_strict_unread() if unread is None else unread
-    told = require_items(answer, "nodes")
-    found = left_out.parse_rows(told, _parse_node, _name_node)
-    left_out.check_share(len(told))
+    found = left_out.parse_rows(require_items(answer, "nodes"), _parse_node, _name_node)
+    left_out.check_share(None for _ in found)
     return tuple(found)
 
 

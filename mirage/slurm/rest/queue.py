@@ -26,9 +26,9 @@ from mirage.slurm.rest.envelope import (
     require_number,
     require_objects,
 )
-from mirage.slurm.text.delimited_rows import check_range, parse_job_state
+from mirage.slurm.text.delimited_rows import parse_job_state
 from mirage.slurm.text.forged_answers import iter_job_owners, refuse_two_owners
-from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.gres import Request, count_job_gpus
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.holds import HoldState
 from mirage.slurm.text.unread_rows import Unread, make_strict_unread
@@ -73,8 +73,10 @@ def parse_jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
         told, _parse_component, partial(name_unread_job, "job", _find_leader)
     )
     refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
-    left_out.check_queue(len(told))
-    return merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.check_queue(job.uid for job, _ in found)
+    jobs = merge_components(drop_incomplete_jobs(found, left_out))
+    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    return jobs
 
 
 def parse_requested_nodes(answer: Any) -> str:
@@ -157,7 +159,8 @@ def _count_nodes(payload: Payload) -> int:
     """Return the number of nodes that the job has or asks for; 1 if the record has no such
     field."""
     found = parse_number(payload.get("node_count", 1))
-    return found or require_number(tres.parse_tres(parse_text(payload.get("tres_req_str"))), "node")
+    amounts, _ = tres.parse_readable_tres(parse_text(payload.get("tres_req_str")))
+    return found or require_number(amounts, "node")
 
 
 def _find_reason(payload: Payload) -> str:
@@ -188,16 +191,18 @@ def _count_cpus(payload: Payload) -> int:
     if told is not None:
         return told
     counted = parse_text(payload.get("tres_alloc_str")) or parse_text(payload.get("tres_req_str"))
-    return tres.parse_tres(counted).get("cpu", 0)
+    amounts, _ = tres.parse_readable_tres(counted)
+    return amounts.get("cpu", 0)
 
 
-def _count_job_gpus(payload: Payload, nodes: int) -> int:
-    """Count the job's GPUs from its TRES.
-
-    Where the site does not account GPUs (AccountingStorageTRES), they are counted from the request.
-    """
-    counted = tres.count_gpus(tres.parse_tres(parse_text(payload.get("tres_alloc_str"))))
-    per_node = count_gpus(parse_text(payload.get("tres_per_node")))
-    return check_range(
-        counted or per_node * nodes or count_gpus(parse_text(payload.get("tres_per_job")))
-    )
+def _count_job_gpus(payload: Payload, nodes: int) -> int | None:
+    sockets = parse_number(payload.get("sockets_per_node"))
+    units = {
+        "tres_per_job": 1,
+        "tres_per_node": nodes,
+        "tres_per_task": parse_number(payload.get("tasks")),
+        "tres_per_socket": sockets and sockets * nodes,
+    }
+    requests = (Request(parse_text(payload.get(name)), many) for name, many in units.items())
+    details = map(parse_text, expect_list(payload.get("gres_detail")))
+    return count_job_gpus(parse_text(payload.get("tres_alloc_str")), requests, details)

@@ -11,6 +11,7 @@ held against an answer without texts (`sacct`).
 from collections.abc import Callable, Sequence
 
 from mirage.domain.job import JobId, JobState
+from mirage.domain.tres import LARGEST
 from mirage.errors import MalformedText
 from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread, quote_cell
 
@@ -19,9 +20,6 @@ SEPARATOR = "\x1f"
 Row = dict[str, str]
 """One row, by field name. Only the parser of its command uses it."""
 
-_LARGEST = 2**53
-"""The largest number that is added and stored without loss. Larger 64-bit numbers of Slurm mean
-"not set"."""
 _LONGEST_NUMBER = 20
 """The digits of a 64-bit number."""
 _AFTER_TEXTS = 3
@@ -137,7 +135,7 @@ def parse_integer(cell: str) -> int:
 
 def check_range(number: int) -> int:
     """Return the number. Raises MalformedText if it is too large for a column."""
-    if number > _LARGEST:
+    if number > LARGEST:
         raise MalformedText(f"out of range: {number}")
     return number
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.errors import InputError, MalformedText
+from mirage.errors import InputError, JobChanged, MalformedText
 
 MOST_MINUTES = (2**31 - 1) // 60
 """The longest delay in minutes. Slurm counts it in seconds, and a longer one overflows to another
@@ -38,6 +38,18 @@ def has_own_term(dependency: str, predecessor: JobId) -> bool:
     return _format_own_term(predecessor) in normalize_dependency(dependency).replace(
         "?", ","
     ).split(",")
+
+
+def check_unchanged(job_id: JobId, shown: str, seen: str | None) -> None:
+    """Raise JobChanged if the job's list is not `seen`, whatever Slurm remarks of its terms.
+
+    None: it is not compared. Neither list need be readable.
+    """
+    if seen is not None and _strip_remarks(shown) != _strip_remarks(seen):
+        raise JobChanged(
+            f"job {job_id} is not moved: its dependency was {seen!r} at the look and is now "
+            f"{shown!r}; Mirage decides again at the next tick"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ def can_take_plan(dependency: str, predecessor: JobId) -> bool:
     """
     if find_plan_minutes(dependency, predecessor) is not None:
         return True
-    return _REMARK.sub("", dependency).strip() in {"", "(null)", _format_own_term(predecessor)}
+    return _strip_remarks(dependency) in {"", _format_own_term(predecessor)}
 
 
 def remove_own_term(dependency: str, predecessor: JobId) -> str:
@@ -134,7 +146,7 @@ def has_singleton(dependency: str) -> bool:
 
     Unless it is one of several of which any will do. A list that does not read has none.
     """
-    return _SINGLETON in _REMARK.sub("", dependency).strip().split(",")
+    return _SINGLETON in _strip_remarks(dependency).split(",")
 
 
 def list_required_terms(dependency: str) -> tuple["Term", ...]:
@@ -197,11 +209,15 @@ def _format_own_term(predecessor: JobId) -> str:
     return f"afterany:{predecessor}"
 
 
+def _strip_remarks(dependency: str) -> str:
+    """Return the list without Slurm's remarks; empty for `(null)`, which reads as one."""
+    return _REMARK.sub("", dependency).strip()
+
+
 def _split_terms(dependency: str, separator: str) -> Sequence[str]:
-    if dependency.strip() in {"", "(null)"}:
-        return []
+    plain = _strip_remarks(dependency)
     terms: list[str] = []
-    for written in _REMARK.sub("", dependency).strip().split(separator):
+    for written in plain.split(separator) if plain else ():
         match = _TERM.fullmatch(written)
         if match is None or (match["jobs"] is None) != (match["type"] == _SINGLETON):
             raise MalformedText(f"not a dependency list: {dependency!r}")

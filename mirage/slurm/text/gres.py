@@ -5,19 +5,58 @@ A term is `NAME[:TYPE][:no_consume]:COUNT[K|M|G|T|P]`, with sockets (`(S:0-1)`) 
 """
 
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from mirage.domain import tres
 from mirage.domain.tres import SUFFIXES
 from mirage.errors import MalformedText
 
 _ASIDE = re.compile(r"\([^()]*\)")
-_PREFIX = re.compile(r"gres[:/]")
+_PREFIX = re.compile(r"(?:gres[:/])*")
 _PER = re.compile(r"(?:^|,)PER_(JOB|NODE|SOCKET|TASK):", re.ASCII)
 _GPU = "gpu"
-_COUNT = re.compile(r"(\d{1,15})([KMGTP]?)", re.ASCII | re.IGNORECASE)
+_COUNT = re.compile(r"(\d{1,15})([KMGTPE]?)", re.ASCII | re.IGNORECASE)
 _TYPE = re.compile(r"[\w.-]+", re.ASCII)
 _NO_TYPE = frozenset({"no_consume", ""})
 """Jobs take nothing of one that is no_consume, and it is there all the same. Where there is no type
 Slurm may write `gpu:(null):4`."""
+
+
+class Request(NamedTuple):
+    """A job's request for generic resources."""
+
+    text: str
+    """As the user wrote it. Slurm keeps any text of a job that is held."""
+    units: int | None
+    """The number of units (nodes, tasks, sockets) that each get it, 1 for the whole job; None: it
+    is not known."""
+
+
+def count_job_gpus(
+    allocated: str, requests: Iterable[Request], details: Iterable[str] = ()
+) -> int | None:
+    """Count a job's GPUs; None: it has some, and their number is not known.
+
+    The first that names GPUs decides: `allocated` (TRES), which names none where the site does not
+    account them (AccountingStorageTRES), `details` (what each node gave), then the requests.
+    """
+    counted = tres.count_job_gpus(allocated)
+    if counted != 0:
+        return counted
+    try:
+        found = sum(map(count_gpus, details)) or _count_first_request(requests)
+    except MalformedText:
+        return None
+    return found if found is not None and found <= tres.LARGEST else None
+
+
+def _count_first_request(requests: Iterable[Request]) -> int | None:
+    for text, units in requests:
+        each = count_gpus(text)
+        if each:
+            return each * units if units else None
+    return 0
 
 
 def count_gpus(text: str) -> int:

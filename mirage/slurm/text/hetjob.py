@@ -55,6 +55,8 @@ def _add_component(leader: Job, component: Job) -> Job:
         leader,
         nodes=leader.nodes + component.nodes,
         cpus=leader.cpus + component.cpus,
-        gpus=leader.gpus + component.gpus,
+        gpus=None
+        if leader.gpus is None or component.gpus is None
+        else leader.gpus + component.gpus,
         node_list=",".join(lists),
     )

@@ -81,8 +81,9 @@ _TABLE: dict[str, Hindrance] = {
     ),
     **_build_hindrances(
         Cure.PERSON,
-        "nodes that it asks for by name are down, drained or reserved",
-        "Wait for the nodes, or ask for others (scontrol update JobId=JOB ReqNodeList=).",
+        "nodes that it could run on, or that it asks for by name, are down, drained or reserved",
+        "It starts once enough of its nodes are back or free. One that asks for nodes by name can "
+        "ask for others (scontrol update JobId=JOB ReqNodeList=).",
         *("ReqNodeNotAvail", "NodeDown", "FrontEndDown"),
     ),
     **_build_hindrances(

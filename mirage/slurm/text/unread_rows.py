@@ -1,7 +1,7 @@
 """Keeps the rows of an answer that could not be read. They are left out, unless they are many."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mirage.domain.job import JobId
@@ -10,10 +10,11 @@ from mirage.errors import MalformedText
 R = TypeVar("R")
 T = TypeVar("T")
 
-_FEW = 10
+_FEW_OWNERS, _FEW_ROWS = 3, 10
 _SHARE = 10
-"""If more than a tenth of the rows, and more than ten, are bad, the answer has another form and is
-refused."""
+"""If the bad rows are those of more than a tenth of the owners, and of more than three, the answer
+has another form and is refused. So it is if more than a tenth of all rows, and more than ten, are
+bad and without an owner, which no user can make them."""
 _SHOWN = 40
 
 
@@ -28,6 +29,16 @@ class UnreadRow:
     """The job of the row, which exists; None: its id could not be read."""
     uid: int | None = None
     """The uid of the job's owner."""
+    user: str = ""
+    """The owner's name, where the answer has no uid."""
+
+    @property
+    def owner(self) -> "Owner":
+        return self.user or None if self.uid is None else self.uid
+
+
+Owner = int | str | None
+"""The uid of a job's owner, or the name; None: the row has none."""
 
 
 @dataclass(slots=True)
@@ -37,6 +48,8 @@ class Unread:
     rows: list[UnreadRow] = field(default_factory=list)
     strict: bool = False
     """If True, no row may be left out: the first one raises MalformedText."""
+    without_gpus: list[JobId] = field(default_factory=list)
+    """Jobs that are kept, but whose number of GPUs could not be read."""
 
     @property
     def job_ids(self) -> frozenset[JobId]:
@@ -61,24 +74,33 @@ class Unread:
     def add_row(self, row: UnreadRow, why: str) -> None:
         if self.strict:
             raise MalformedText(f"{row.name}: {why}")
-        self.rows.append(UnreadRow(row.name, why, row.job_id, row.uid))
+        self.rows.append(replace(row, why=why))
 
-    def check_share(self, total: int) -> None:
-        """Raise MalformedText if too many of `total` rows would be left out."""
-        bad = len(self.rows)
-        if bad > _FEW and bad * _SHARE > total:
-            raise self._make_error(total)
+    def check_share(self, read: Iterable[Owner]) -> None:
+        """Raise MalformedText if these rows are of too many owners. `read`: the owner of each row
+        that could be read.
 
-    def check_queue(self, total: int) -> None:
+        One owner has one vote, as one user may put any number of odd jobs into the queue.
+        """
+        kept = list(read)
+        owners = [row.owner for row in self.rows]
+        bad, everybody = {*owners} - {None}, {*owners, *kept} - {None}
+        many = len(bad) > _FEW_OWNERS and len(bad) * _SHARE > len(everybody)
+        ownerless, rows = owners.count(None), len(owners) + len(kept)
+        if many or (ownerless > _FEW_ROWS and ownerless * _SHARE > rows):
+            raise self._make_error(len(kept))
+
+    def check_queue(self, read: Iterable[Owner]) -> None:
         """Like `check_share`, and raise MalformedText if no job could be read, as an empty queue
         means something."""
-        self.check_share(total)
-        if self.rows and len(self.rows) >= total:
-            raise self._make_error(total)
+        kept = list(read)
+        self.check_share(kept)
+        if self.rows and not kept:
+            raise self._make_error(0)
 
-    def _make_error(self, total: int) -> MalformedText:
-        first = self.rows[0]
-        return MalformedText(f"{len(self.rows)} of {total} rows, such as {first.name}: {first.why}")
+    def _make_error(self, read: int) -> MalformedText:
+        first, bad = self.rows[0], len(self.rows)
+        return MalformedText(f"{bad} of {bad + read} rows, such as {first.name}: {first.why}")
 
 
 def make_strict_unread() -> Unread:

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    and_,
     bindparam,
     func,
     not_,
@@ -39,6 +38,7 @@ from mirage.domain.snapshot import UNKNOWN, compute_waits_s
 from mirage.errors import NotFound
 from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
+from mirage.store.chains.predecessors import match_predecessor
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
 from mirage.store.database.time_filter import filter_within
@@ -304,7 +304,7 @@ def _select_handovers() -> Select[Any]:
         # All have both: "outer", and the words that hide it, have both databases begin with the
         # newest successors. From all predecessors or chains on, they put everything in order.
         .select_from(
-            after.outerjoin(before, _match_predecessor(before, after)).outerjoin(
+            after.outerjoin(before, match_predecessor(before, after)).outerjoin(
                 tables.chains, _match_chain(after)
             )
         )
@@ -314,10 +314,6 @@ def _select_handovers() -> Select[Any]:
             after.c.start.is_not(None),
         )
     )
-
-
-def _match_predecessor(before: Any, after: Any) -> Any:
-    return and_(before.c.chain_id == after.c.chain_id, before.c.index == after.c.index - 1)
 
 
 def _match_chain(after: Any) -> Any:
@@ -380,7 +376,7 @@ _WAIT_COLUMNS = (
 )
 _SELECT_HANDOVER_WAITS = (
     select(*(func.coalesce(column, UNKNOWN) for column in _WAIT_COLUMNS))
-    .select_from(_SUCCESSOR.join(_PREDECESSOR, _match_predecessor(_PREDECESSOR, _SUCCESSOR)))
+    .select_from(_SUCCESSOR.join(_PREDECESSOR, match_predecessor(_PREDECESSOR, _SUCCESSOR)))
     .where(
         _SUCCESSOR.c.cluster_id == bindparam("cluster_id"),
         _SUCCESSOR.c.start.is_not(None),

@@ -44,7 +44,8 @@ class Effect(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
-    """Slurm gave no answer, and the queue did not show the move later."""
+    """Slurm gave no answer, and the queue did not show the move later; or the standby had changed
+    since the look, and was left alone. It is decided anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

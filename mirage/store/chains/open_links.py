@@ -1,16 +1,19 @@
 """Reads links that have not ended. A tick asks about these alone, however many have ended."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
+from typing import Any
 
 from sqlalchemy import Select, Update, and_, bindparam, or_, select, update
 
 from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
+from mirage.domain.decision import Action
 from mirage.domain.job import JobId
 from mirage.store.chains.chains import LINK_COLUMNS, OVER, build_link
+from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import match_links, pack_links
-from mirage.store.database.tables import chains, links
+from mirage.store.database.link_keys import LinkKey, match_links, pack_links
+from mirage.store.database.tables import chains, decisions, links
 
 _OPEN = tuple(state for state in LinkState if state is not LinkState.ENDED)
 
@@ -62,6 +65,32 @@ def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, in
     return {planner: planned.count(planner) for planner in Planner}
 
 
+def list_owners(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
+    """Return the owner's uid of each live chain."""
+    rows = tx.execute(_SELECT_OWNERS, {"cluster_id": cluster_id})
+    return {ChainId(chain_id): uid for chain_id, uid in rows}
+
+
+def list_released_standbys(
+    tx: Transaction, cluster_id: int, keys: Sequence[LinkKey]
+) -> set[tuple[str, int, int | None]]:
+    """Return the jobs (chain, index, job) of these links that the service itself released or whose
+    release it planned. The job is None for a link that the service submitted."""
+    asked = {"cluster_id": cluster_id, "pairs": pack_links(keys)}
+    rows = tx.execute(_select_released(tx.dialect.name), asked).all()
+    return {(chain_id, index, inputs.get("standby")) for chain_id, index, inputs in rows}
+
+
+@cache
+def _select_released(dialect: str) -> Select[Any]:
+    table = decisions
+    made = table.c.action.in_([a.value for a in (Action.FREE, Action.SUBMIT, Action.PLAN)])
+    these = match_links(dialect, table.c.chain_id, table.c.index)
+    query = select(table.c.chain_id, table.c.index, table.c.inputs)
+    mine = table.c.cluster_id == bindparam("cluster_id")
+    return query.where(mine, these, made, table.c.effect == Effect.DONE.value)
+
+
 def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:
     """Return live chains in which a link runs while a later link runs or was made eligible."""
     return [ChainId(found) for found in tx.scalars(_SELECT_OVERLAPPING, {"cluster_id": cluster_id})]
@@ -100,3 +129,6 @@ _SELECT_OPEN = (
 _SELECT_UNSEEN = _SELECT_OPEN.where(links.c.seen_at < bindparam("at"))
 _SELECT_OPEN_JOBS = select(links.c.job_id).join(chains, _OF_CHAIN).where(*_CONDITIONS)
 _SELECT_OVERLAPPING = _select_overlapping()
+_SELECT_OWNERS = select(chains.c.chain_id, chains.c.uid).where(
+    chains.c.cluster_id == bindparam("cluster_id"), chains.c.state.not_in(OVER)
+)

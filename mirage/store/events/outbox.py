@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import case, delete, func, literal, or_, select, update
 
@@ -107,6 +107,20 @@ def save_situations(
     put_rows(tx, situations, rows, key=["chain_id"])
 
 
+def forget_situations(tx: Transaction, cluster_id: int) -> None:
+    tx.execute(delete(situations).where(situations.c.cluster_id == cluster_id))
+
+
+def give_up_notices(
+    tx: Transaction, cluster_id: int, why: str, *, before: int | None = None
+) -> None:
+    """Give up the notices that wait; `before`: only those of events before that instant."""
+    waits = (notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
+    old = () if before is None else (notices.c.at < before,)
+    given_up = {"state": NoticeState.GIVEN_UP.value, "error": why}
+    tx.execute(update(notices).where(*waits, *old).values(given_up))
+
+
 def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
     """Put notices into the outbox, due at once."""
     rows = [
@@ -129,10 +143,18 @@ def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
         tx.execute(build_insert(tx, notices), rows)
 
 
+class Delivery(NamedTuple):
+    """What waits of a chain for a channel."""
+
+    channel: str
+    chain_id: ChainId
+    owner: str
+
+
 def list_due_deliveries(
     tx: Transaction, cluster_id: int, now: int, urgency: Mapping[str, int] | None = None
-) -> list[tuple[str, ChainId]]:
-    """(channel, chain) of which all that waits is due: those whose events have the least `urgency`
+) -> list[Delivery]:
+    """Those of which all that waits is due: those whose events have the least `urgency`
     first, of them what waits longest.
 
     What waits for its next try keeps what came later of its chain waiting with it.
@@ -143,6 +165,7 @@ def list_due_deliveries(
         select(
             notices.c.channel,
             notices.c.chain_id,
+            func.min(notices.c.user).label("owner"),
             func.min(rank).label("rank"),
             func.min(notices.c.at).label("first"),
         )
@@ -151,7 +174,7 @@ def list_due_deliveries(
         .having(func.max(notices.c.due_at) <= now)
         .order_by("rank", "first", notices.c.chain_id)
     )
-    return [(row.channel, ChainId(row.chain_id)) for row in tx.execute(query)]
+    return [Delivery(row.channel, ChainId(row.chain_id), row.owner) for row in tx.execute(query)]
 
 
 def claim_notices(
@@ -232,17 +255,17 @@ def read_last_sent_at(
     return None if found is None else int(found)
 
 
-def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
-    """Count by channel the messages that were sent after that instant.
+def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[tuple[str, str], int]:
+    """Count by channel and owner the messages that were sent after that instant.
 
     Notices of one channel, chain and second are one message.
     """
     query = (
-        select(notices.c.channel, notices.c.chain_id, notices.c.sent_at)
+        select(notices.c.channel, notices.c.user, notices.c.chain_id, notices.c.sent_at)
         .where(notices.c.cluster_id == cluster_id, notices.c.sent_at > since)
         .distinct()
     )
-    return dict(Counter(row.channel for row in tx.execute(query)))
+    return dict(Counter((row.channel, row.user) for row in tx.execute(query)))
 
 
 def forget_settled_notices(tx: Transaction, cluster_id: int, before: int) -> None:

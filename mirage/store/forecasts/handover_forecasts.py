@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, func, select, update
+from sqlalchemy import RowMapping, and_, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.database.engine import Transaction
-from mirage.store.database.tables import forecasts
+from mirage.store.database.tables import chains, forecasts, links
 from mirage.store.database.upsert import put_rows
 
 BESIDE = "slurm-estimate"
@@ -76,22 +76,65 @@ def settle_forecast(
     )
 
 
-def list_errors(
-    tx: Transaction, cluster_id: int, last: int, source: str | None = None, *, since: int = 0
-) -> list[float]:
-    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first.
-
-    Of forecasts made at `since` or later.
-    """
+def list_errors(tx: Transaction, cluster_id: int, last: int) -> list[float]:
+    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first."""
     query = select(forecasts.c.p50_s - forecasts.c.actual_wait_s).where(
-        forecasts.c.cluster_id == cluster_id,
-        forecasts.c.actual_wait_s.is_not(None),
-        forecasts.c.at >= since,
+        forecasts.c.cluster_id == cluster_id, forecasts.c.actual_wait_s.is_not(None)
     )
-    if source is not None:
-        query = query.where(forecasts.c.source == source)
     rows = tx.scalars(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
     return [float(e) for e in rows][::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedError:
+    """The error of a forecast, and whose hand-over it was."""
+
+    uid: int
+    user: str
+    partition: str
+    nodes: int
+    """The successor's."""
+    known_at: int
+    """When the successor started, which ended the wait."""
+    error_s: float
+    """Median forecast minus actual wait."""
+
+
+def list_errors_by_owner(
+    tx: Transaction, cluster_id: int, source: str, *, since: int, last: int
+) -> list[OwnedError]:
+    """List the errors of one source's forecasts made at `since` or later, newest first.
+
+    Each owner's `last` at most, so that nobody's many hand-overs hide another's. Of a link that was
+    hindered there is none: no forecast could know of the hindrance.
+    """
+    newest = func.row_number().over(
+        partition_by=chains.c.uid, order_by=(links.c.start.desc(), forecasts.c.id.desc())
+    )
+    error = forecasts.c.p50_s - forecasts.c.actual_wait_s
+    rows = (
+        select(
+            *(chains.c.uid, chains.c.user, links.c.partition, links.c.nodes),
+            *(links.c.start.label("known_at"), error.label("error_s"), newest.label("place")),
+        )
+        .join(chains, chains.c.chain_id == forecasts.c.chain_id)
+        .join(
+            links,
+            and_(links.c.chain_id == forecasts.c.chain_id, links.c.index == forecasts.c.index),
+        )
+        .where(
+            forecasts.c.cluster_id == cluster_id,
+            forecasts.c.source == source,
+            forecasts.c.at >= since,
+            forecasts.c.actual_wait_s.is_not(None),
+            links.c.start.is_not(None),
+            links.c.hindered == "",
+        )
+        .subquery()
+    )
+    query = select(*(c for c in rows.c if c.name != "place")).where(rows.c.place <= last)
+    found = tx.execute(query.order_by(rows.c.place)).mappings()
+    return [OwnedError(**row) for row in found]
 
 
 def find_newest_forecasts(

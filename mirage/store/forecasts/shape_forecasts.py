@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, upda
 
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import JobShape, ShapeForecast
+from mirage.domain.snapshot import UNKNOWN
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import shapes
 from mirage.store.database.tables import jobs
@@ -41,6 +42,8 @@ def list_usual_shapes(
             jobs.c.start >= since,
             jobs.c.nodes > 0,
             jobs.c.time_limit_s > 0,
+            # UNKNOWN: a job whose GPUs did not read.
+            jobs.c.gpus != UNKNOWN,
         )
         .group_by(*columns)
         .order_by(number.desc(), *columns)

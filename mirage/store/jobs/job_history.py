@@ -40,6 +40,7 @@ _waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
 _JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
 _START, _END = _FIELDS.index("start"), _FIELDS.index("end")
 _CANCELLED, _NODE_LIST = _FIELDS.index("cancelled_at"), _FIELDS.index("node_list")
+_GPUS = _FIELDS.index("gpus")
 
 _COUNTS = frozenset({"nodes", "cpus", "gpus"})
 # What "not known" looks like in each field, beside None.
@@ -273,6 +274,7 @@ def _build_values(job: Job) -> _Values:
     For an unknown state, neither start nor end is stored."""
     values = list(_values_of(job))
     values[_STATE] = state = job.state.value
+    values[_GPUS] = UNKNOWN if job.gpus is None else job.gpus
     rank = _RANK[state]
     if rank < _ENDED_RANK:
         values[_END] = values[_CANCELLED] = None
@@ -294,6 +296,9 @@ def _merge_values(known: _Values, new: _Values) -> _Values:
         b if a is None or a == unknown else a
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
     ]
+    # Of a job whose GPUs did not read, another record may have the number.
+    if merged[_GPUS] == UNKNOWN:
+        merged[_GPUS] = max(known[_GPUS], new[_GPUS]) or UNKNOWN
     # One record may have seen it run where another did not.
     state, end, nodes = (merged[i] for i in (_STATE, _END, _NODE_LIST))
     never_ran = merged[_START] is None and has_not_run(JobState(state), None, end, nodes)
@@ -321,6 +326,7 @@ def _select_all_fields() -> Any:
 def _build_job(row: Row[Any]) -> Job:
     fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
     fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
+    fields["gpus"] = None if fields["gpus"] == UNKNOWN else fields["gpus"]
     return Job.from_history(**fields)
 
 

@@ -28,6 +28,12 @@ def ensure_cluster(tx: Transaction, name: str) -> int:
     return int(found)
 
 
+def rename_cluster(tx: Transaction, old: str, new: str) -> None:
+    """Rename a cluster; nothing happens if there is none, or if the new name is taken."""
+    if new not in list_cluster_names(tx).values():
+        tx.execute(update(clusters).where(clusters.c.name == old).values(name=new))
+
+
 def list_cluster_names(tx: Transaction) -> dict[int, str]:
     rows = tx.execute(select(clusters.c.id, clusters.c.name).order_by(clusters.c.id))
     return {row.id: row.name for row in rows}

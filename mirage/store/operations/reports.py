@@ -13,6 +13,8 @@ from mirage.store.events import changes
 from mirage.store.events.changes import Topic
 
 SHADOW = "shadow"
+DEMOTIONS = "demotions"
+"""What `services.control.demotions` found at the last tick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,12 @@ class DemoSite:
                 "cluster": {"name": world.params.name},
                 "service": {"state_dir": state, "admins": []},
                 # at-once is shown as it is, and no policy's forecasts stop the others.
-                "provision": {"max_lead_h": 1000, "demote_error_h": 1e6, "allow_pin": pin},
+                "provision": {
+                    "max_lead_h": 1000,
+                    "user_overlap_node_h": 500,
+                    "demote_error_h": 1e6,
+                    "allow_pin": pin,
+                },
             }
         )
         wiring.upgrade_database(settings)

@@ -12,7 +12,7 @@ from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.policy.models.model_policy import ModelPolicy
-from mirage.services.control import kill_switch
+from mirage.services.control import demotions, kill_switch
 from mirage.sim.slurm_release import describe_planner, is_unchecked
 from mirage.store.database.engine import mask_url
 from mirage.store.operations import clusters
@@ -101,11 +101,14 @@ def _check_mode(settings: Settings) -> tuple[Severity, str]:
                 return Severity.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
             modes = clusters.list_modes(tx, cluster_id)
             pulled = kill_switch.list_pulls(tx, cluster_id)
+            demoted = demotions.read_demotions(tx, cluster_id)
     finally:
         store.close()
     told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
     if pulled:
         return Severity.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
+    if demoted:
+        return Severity.WARNING, "; ".join([", ".join(told), *(one.explain() for one in demoted)])
     return Severity.GOOD, ", ".join(told)
 
 

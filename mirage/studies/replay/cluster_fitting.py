@@ -35,6 +35,8 @@ class FittingRequest:
     """The most nodes that the cluster had; None: as many as were ever busy."""
     cluster_name: str | None
     """Only rows of this cluster are read; None: all rows."""
+    timezone: str | None
+    """The zone of local times in the log, as `open_trace` has it."""
     trials: int
     seed: int
     instants: dict[str, int] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class ClusterFitting:
         )
         if cluster and nodes is not None and nodes > start.nodes:
             raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
-        taken = replay.load_replay(trace, start, request.cluster_name)
+        taken = replay.load_replay(trace, start, request.cluster_name, request.timezone)
         plan = replace(
             build_default_plan(taken),
             nodes=nodes,

@@ -1,6 +1,6 @@
 """The shadow report as one document: what its JSON, its terminal tables and its page all show."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,7 @@ from mirage.services.reports.recommendation import (
     EARLY,
     REACTIVE,
     SWITCH,
+    LogWaits,
     RecommendationEvidence,
     build_too_little,
     choose_recommendation,
@@ -42,10 +43,19 @@ class _TableGroup:
 
 
 def build_document(
-    pairs: Sequence[HandoverPair], judged: Evaluation, overlap_price: float
+    pairs: Sequence[HandoverPair],
+    judged: Evaluation,
+    overlap_price: float,
+    waits: Mapping[str, LogWaits],
 ) -> Document:
-    """Build everything that the report says about its tables. There is one table for each pair."""
-    groups = [_build_group(group, judged, overlap_price) for group in _group_pairs(pairs)]
+    """Build everything that the report says about its tables. There is one table for each pair.
+
+    `waits`: by partition, where the log has waits to compare.
+    """
+    groups = [
+        _build_group(group, judged, overlap_price, _select_waits(group, pairs, waits))
+        for group in _group_pairs(pairs)
+    ]
     groups[0]["policies"][AUTO]["all"] |= judged.heard.summarize_choices()
     return {
         "recommendation": groups[0]["recommendation"],
@@ -53,6 +63,7 @@ def build_document(
         "until": _format_instant(max(pair.settings.until for pair in pairs)),
         "pairs": [_describe_pair(p, t) for p, t in zip(pairs, judged.tables, strict=True)],
         "groups": groups,
+        "waits": [asdict(found) | {"agrees": found.agrees} for found in waits.values()],
         "bootstrap": {
             "block": "day",
             "draws": day_bootstrap.DRAWS,
@@ -65,7 +76,14 @@ def build_document(
 def build_empty_document(days: int) -> Document:
     """Return the document for a log that offers no hand-over to ask about."""
     advised = asdict(build_too_little(days))
-    return {"recommendation": advised, "from": None, "until": None, "pairs": [], "groups": []}
+    return {
+        "recommendation": advised,
+        "from": None,
+        "until": None,
+        "pairs": [],
+        "groups": [],
+        "waits": [],
+    }
 
 
 def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
@@ -90,7 +108,16 @@ def _group_pairs(pairs: Sequence[HandoverPair]) -> list[_TableGroup]:
     return found
 
 
-def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -> Document:
+def _select_waits(
+    group: _TableGroup, pairs: Sequence[HandoverPair], waits: Mapping[str, LogWaits]
+) -> list[LogWaits]:
+    names = dict.fromkeys(pairs[place].settings.partition for place in group.places)
+    return [waits[name] for name in names if name in waits]
+
+
+def _build_group(
+    group: _TableGroup, judged: Evaluation, overlap_price: float, waits: Sequence[LogWaits]
+) -> Document:
     handovers = {name: judged.collect_handovers(name, group.places) for name in judged.chosen}
     handovers[EARLY] = HandoverOutcomes.join_outcomes(
         compute_early_handovers(judged.tables[k]) for k in group.places
@@ -105,7 +132,9 @@ def _build_group(group: _TableGroup, judged: Evaluation, overlap_price: float) -
         "by": group.by,
         "name": group.name,
         "recommendation": asdict(
-            choose_recommendation(RecommendationEvidence.from_handovers(handovers, overlap_price))
+            choose_recommendation(
+                RecommendationEvidence.from_handovers(handovers, overlap_price, waits)
+            )
         ),
         "days": day_bootstrap.count_days(ours.start_point),
         "policies": policies,

@@ -33,6 +33,8 @@ class JobLog:
     path: Path
     name: str
     """The name that the report shows."""
+    timezone: str | None = None
+    """The zone of its local times, as it was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,14 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
     for pair in document["pairs"]:
         beyond = f"; {pair['left_out']} start points gave no hand-over" if pair["left_out"] else ""
         yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{beyond}"
+    for waits in document.get("waits", ()):  # a stored report may be older
+        yield (
+            f"Partition {waits['partition']}: {waits['jobs']:,} jobs waited "
+            f"{waits['logged_h']:.2f} h on average in the log, {waits['replayed_h']:.2f} h in its "
+            f"replay{'' if waits['agrees'] else ': the replay does not follow the log'}."
+        )
+    if document["pairs"] and not document.get("waits", ("older",)):
+        yield "The log has no waits that the replay's can be compared with."
     away = document.get("released_while_away")  # None: of a log
     if away:
         yield (

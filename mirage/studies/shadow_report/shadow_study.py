@@ -25,6 +25,7 @@ from mirage.studies.shadow_report.handover_pairs import (
     compute_window,
 )
 from mirage.studies.shadow_report.job_history import JobLog
+from mirage.studies.shadow_report.log_waits import compare_waits
 from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.table_plan import build_plan
 from mirage.traces.workloads import replay
@@ -105,7 +106,13 @@ def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput)
         study.announce(number, len(wanted), pair.name)
         path = study.folder / f"pair-{number}.npz"
         try:
-            plan = build_plan(study.log.path, study.params, replayed, pair.settings)
+            plan = build_plan(
+                study.log.path,
+                study.params,
+                replayed,
+                pair.settings,
+                timezone=study.log.timezone or "",
+            )
             table = study.make_table(plan, path).table
         except InputError as error:
             output.warn(f"{pair.name}: {error}")
@@ -123,4 +130,6 @@ def _evaluate_tables(study: ShadowStudy, made: Tables, output: StudyOutput) -> D
         overlap_price=study.overlap_price,
     )
     judged = run_evaluation(request, output)
-    return build_document([pair for pair, _, _ in made], judged, study.overlap_price)
+    pairs = [pair for pair, _, _ in made]
+    waits = compare_waits(study.taken, study.params, pairs)
+    return build_document(pairs, judged, study.overlap_price, waits)

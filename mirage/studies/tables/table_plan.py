@@ -24,8 +24,10 @@ def build_plan(
     replayed: Sequence[SimJob],
     settings: PairSettings,
     load: float = 1.0,
+    timezone: str = "",
 ) -> TablePlan:
-    """Build the plan. `replayed`: the jobs of the trace at that load."""
+    """Build the plan. `replayed`: the jobs of the trace at that load, its local times read in that
+    zone."""
     about = describe_table(
         params,
         settings,
@@ -37,7 +39,7 @@ def build_plan(
             **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
         },
     )
-    return TablePlan(params, replayed, settings, replace(about, load=load))
+    return TablePlan(params, replayed, settings, replace(about, load=load, timezone=timezone))
 
 
 def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:

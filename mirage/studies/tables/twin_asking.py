@@ -51,7 +51,8 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
         return
     trace = _find_trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
-    jobs = scale_load(replay.load_replay(trace, params).workload.jobs, table.about.load)
+    taken = replay.load_replay(trace, params, timezone=table.about.timezone or None)
+    jobs = scale_load(taken.workload.jobs, table.about.load)
     with output.show_progress("asking the twin", len(table)) as told:
         table.twins = make_twin_table(
             build_request(table, params, jobs),

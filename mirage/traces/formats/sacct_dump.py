@@ -2,29 +2,39 @@
 
 Any columns in any order; JobIDRaw (or JobID), Submit and State must be among them. Times are epoch
 seconds (SLURM_TIME_FORMAT=%s) or the local time that sacct prints by default. sacct does not escape
-a delimiter inside a name or a command line: such a row is put together where one way fits. A row
-broken by a newline inside a command line is refused. Of a het job the leader is taken.
+a delimiter inside a name, a constraint or a command line: such a row is put together where one way
+fits. A row broken by a newline inside a command line is refused. Of a het job the leader is taken.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from itertools import combinations, islice
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import UnknownFormat
 from mirage.slurm.commands import sacct_record
 from mirage.slurm.commands.sacct_header import NEEDED, find_separator
 from mirage.slurm.commands.sacct_record import BadField, Record, RecordFields
+from mirage.slurm.text.array_tasks import parse_array_tasks
 from mirage.traces.formats.site_clock import SiteClock
 from mirage.traces.formats.text_lines import TextLines, parse_lines
 from mirage.traces.formats.trace_row import Outcome, Refusal, RowRefused, RowSkipped, try_parse
 
 OTHER_CLUSTER = "of another cluster"
 
-# Columns a user writes into, and may write a separator into; the likeliest first.
-_FREE = ("submitline", "comment", "jobname", "admincomment", "systemcomment", "workdir")
+# Columns that may hold a separator: users write into them, or `|` is an operator there (the feature
+# lists of Constraints, Licenses).
+_FREE = frozenset(
+    (
+        *("submitline", "comment", "jobname", "admincomment", "systemcomment", "workdir"),
+        *("constraints", "licenses", "extra", "wckey", "container", "stdin", "stdout", "stderr"),
+    )
+)
+_MOST_WAYS = 1000
+"""The ways to share out the separators of one row that are tried."""
 _JOB_ID = re.compile(r"(?P<id>\d{1,18})(?P<task>_\d+|_\[.*\])?(?:\+0)?", re.ASCII)
 _COMPONENT = re.compile(r"\d+\+[1-9]\d*", re.ASCII)
 
@@ -37,7 +47,7 @@ class SacctDump:
     ) -> None:
         """`cluster`: only rows of this cluster are read. None: all rows."""
         self._lines = lines
-        self._clock = SiteClock(zone)
+        self.clock = SiteClock(zone)
         self._cluster = cluster
         self.clusters: Counter[str] = Counter()
         """Rows by what the column Cluster says."""
@@ -71,28 +81,51 @@ class SacctDump:
         return self._join_free_text(fields, extra)
 
     def _join_free_text(self, fields: list[str], extra: int) -> Record:
-        """The record when one free column holds all the separators that are too many."""
-        ways = []
-        for at in [self._columns.index(name) for name in _FREE if name in self._columns]:
-            whole = self._separator.join(fields[at : at + extra + 1])
-            outcome = try_parse(
-                self._parse_fields, [*fields[:at], whole, *fields[at + extra + 1 :]]
-            )
-            if isinstance(outcome, Record) and outcome.job.state is not JobState.UNKNOWN:
-                ways.append(outcome)
-            elif isinstance(outcome, Refusal) and outcome.skipped:
-                raise RowSkipped(outcome.reason)
+        """The record when as few free columns as possible hold the separators that are too many."""
+        free = [at for at, name in enumerate(self._columns) if name in _FREE]
+        ways: list[Record] = []
+        for columns in range(1, min(len(free), extra) + 1):
+            spreads = list(islice(_iter_spreads(free, columns, extra), _MOST_WAYS + 1))
+            if ways or len(spreads) > _MOST_WAYS:
+                break
+            ways = list(self._iter_ways(fields, spreads))
         if not ways:
             raise RowRefused("more fields than columns")
         if len({_strip_free_text(way.job) for way in ways}) > 1:
             raise RowRefused("more fields than columns, which fit in several ways")
         return ways[0]
 
+    def _iter_ways(
+        self, fields: list[str], spreads: Iterable[Mapping[int, int]]
+    ) -> Iterator[Record]:
+        for spread in spreads:
+            outcome = try_parse(self._parse_fields, self._join_fields(fields, spread))
+            if isinstance(outcome, Record) and outcome.job.state is not JobState.UNKNOWN:
+                yield outcome
+            elif isinstance(outcome, Refusal) and outcome.skipped:
+                raise RowSkipped(outcome.reason)
+
+    def _join_fields(self, fields: list[str], spread: Mapping[int, int]) -> list[str]:
+        """Join the fields of each column. `spread`: a column's separators, by its place."""
+        joined, at = [], 0
+        for place in range(len(self._columns)):
+            end = at + 1 + spread.get(place, 0)
+            joined.append(self._separator.join(fields[at:end]))
+            at = end
+        return joined
+
     def _parse_fields(self, fields: list[str]) -> Record:
         row = dict(zip(self._columns, fields, strict=True))
-        job_id, array = _parse_job_id(row)
+        job_id, told = _parse_job_id(row)
         self._check_cluster(row)
-        return sacct_record.parse_record(row, job_id, self._clock.parse_readings, array=array)
+        found = sacct_record.parse_record(
+            row, job_id, self.clock.parse_readings, array="_[" in told
+        )
+        named = _JOB_ID.fullmatch(told)
+        if named is None or named["task"] is None:
+            return found
+        tasks = parse_array_tasks(JobId(int(named["id"])), named["task"].removeprefix("_"))
+        return found._replace(job=replace(found.job, tasks=tasks))
 
     def _check_cluster(self, row: RecordFields) -> None:
         named = row.get("cluster", "").strip()
@@ -103,7 +136,17 @@ class SacctDump:
             raise RowSkipped(OTHER_CLUSTER)
 
 
-def _parse_job_id(row: RecordFields) -> tuple[JobId, bool]:
+def _iter_spreads(free: Sequence[int], columns: int, extra: int) -> Iterator[dict[int, int]]:
+    """The ways to share out `extra` separators among that many of the free columns, each of which
+    takes at least one."""
+    for places in combinations(free, columns):
+        for cuts in combinations(range(1, extra), columns - 1):
+            ends = (0, *cuts, extra)
+            yield {place: ends[i + 1] - ends[i] for i, place in enumerate(places)}
+
+
+def _parse_job_id(row: RecordFields) -> tuple[JobId, str]:
+    """Parse the id. The second value is the id as it is shown, which names tasks of an array."""
     raw, shown = row.get("jobidraw", "").strip(), row.get("jobid", "").strip()
     given = raw or shown
     if not given:
@@ -118,7 +161,7 @@ def _parse_job_id(row: RecordFields) -> tuple[JobId, bool]:
     if match["task"] and not match["task"].startswith("_["):
         # 10_3 is not the id that Slurm keeps the task under.
         raise RowRefused("array task without JobIDRaw")
-    return JobId(int(match["id"])), "_[" in (shown or raw)
+    return JobId(int(match["id"])), shown or raw
 
 
 def _strip_free_text(job: Job) -> Job:

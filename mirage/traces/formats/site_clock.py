@@ -1,6 +1,9 @@
 """Converts a site's local times to epoch seconds, also in the hour that daylight saving repeats."""
 
+import os
+import time
 from datetime import datetime, tzinfo
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mirage.errors import InputError
@@ -22,11 +25,26 @@ def get_time_zone(name: str) -> tzinfo:
         ) from None
 
 
+def describe_zone(zone: tzinfo | None) -> str:
+    """Return the zone's name; None: this host's zone, which may have no name but short ones."""
+    if zone is not None:
+        return str(zone)
+    link = str(Path("/etc/localtime").resolve())
+    named = os.environ.get("TZ", "").lstrip(":") or link.partition("/zoneinfo/")[2]
+    return f"this host's, {named or '/'.join(dict.fromkeys(time.tzname))}"
+
+
 class SiteClock:
     """A site's local clock. Without a zone it is the clock of this host."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._zone = zone
+        self._has_read_local = False
+
+    @property
+    def zone_taken(self) -> str | None:
+        """The zone in which times without one were read; None: there was no such time so far."""
+        return describe_zone(self._zone) if self._has_read_local else None
 
     def parse_epoch(self, text: str, what: str, not_before: int | None = None) -> int | None:
         """Parse a local time such as `2023-03-01T12:00:00`, or epoch seconds, into epoch seconds.
@@ -56,6 +74,7 @@ class SiteClock:
 
     def _resolve_seconds(self, wall: datetime, what: str) -> tuple[int, ...]:
         local = wall if wall.tzinfo else wall.replace(tzinfo=self._zone)
+        self._has_read_local = self._has_read_local or wall.tzinfo is None
         try:
             first = int(local.timestamp())
             second = int(local.replace(fold=1).timestamp())

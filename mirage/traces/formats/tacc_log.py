@@ -26,7 +26,7 @@ class TaccLog:
 
     def __init__(self, lines: TextLines, zone: tzinfo | None = None) -> None:
         self._lines = lines
-        self._clock = SiteClock(zone or get_time_zone(HOME_ZONE))
+        self.clock = SiteClock(zone or get_time_zone(HOME_ZONE))
         first = next((line for _, line in lines if line.strip()), "").strip()
         self.total = int(first) if first.isdecimal() else None
         header = first if self.total is None else next(lines, (0, ""))[1]
@@ -51,11 +51,11 @@ class TaccLog:
 
     def _parse_line(self, line: str) -> Record:
         field = self._split_fields(line)
-        submit = self._clock.parse_epoch(field["Submit"], "submit")
+        submit = self.clock.parse_epoch(field["Submit"], "submit")
         if submit is None:
             raise RowRefused("no submit time")
-        start = self._clock.parse_epoch(field["Start"], "start", submit)
-        end = self._clock.parse_epoch(field["End"], "end", start)
+        start = self.clock.parse_epoch(field["Start"], "start", submit)
+        end = self.clock.parse_epoch(field["End"], "end", start)
         limit_s = parse_integer(field["TimelimitRaw"], "time limit") * MINUTE_S
         state = _infer_state(start, end, limit_s, field["ExitCode"])
         job = Job(

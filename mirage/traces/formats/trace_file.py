@@ -15,7 +15,7 @@ from mirage.slurm.commands.sacct_record import Record
 from mirage.traces.formats import swf
 from mirage.traces.formats.parquet import ParquetTrace
 from mirage.traces.formats.sacct_dump import SacctDump
-from mirage.traces.formats.site_clock import get_time_zone
+from mirage.traces.formats.site_clock import SiteClock, get_time_zone
 from mirage.traces.formats.tacc_log import TaccLog
 from mirage.traces.formats.text_lines import TextLines, read_head
 from mirage.traces.formats.trace_row import Outcome, Refusal
@@ -81,6 +81,7 @@ class TraceFile:
         source: TextLines | ParquetTrace,
         total: int | None = None,
         clusters: Counter[str] | None = None,
+        clock: SiteClock | None = None,
     ) -> None:
         self.format = trace_format
         self.total = total
@@ -88,6 +89,7 @@ class TraceFile:
         self.tally = RowTally()
         self.clusters: Counter[str] = Counter() if clusters is None else clusters
         """Rows so far by the cluster that they name, where the file says so."""
+        self._clock = clock
         self._outcomes = outcomes
         self._source = source
         self._settled: dict[int, bool] = {}
@@ -101,6 +103,11 @@ class TraceFile:
         if self.total:
             return min(1.0, self.tally.read / self.total)
         return self._source.share if isinstance(self._source, TextLines) else 1.0
+
+    @property
+    def zone_taken(self) -> str | None:
+        """The zone in which local times were read; None: the rows so far have no local time."""
+        return None if self._clock is None else self._clock.zone_taken
 
     def __enter__(self) -> Self:
         return self
@@ -186,11 +193,13 @@ def _open_text_trace(
 ) -> TraceFile:
     if chosen is TraceFormat.SACCT:
         dump = SacctDump(lines, zone, cluster)
-        return TraceFile(chosen, dump.iter_outcomes(), source=lines, clusters=dump.clusters)
+        return TraceFile(
+            chosen, dump.iter_outcomes(), source=lines, clusters=dump.clusters, clock=dump.clock
+        )
     if chosen is TraceFormat.SWF:
         return TraceFile(chosen, swf.iter_outcomes(lines), source=lines)
     tacc = TaccLog(lines, zone)
-    return TraceFile(chosen, tacc.iter_outcomes(), source=lines, total=tacc.total)
+    return TraceFile(chosen, tacc.iter_outcomes(), source=lines, total=tacc.total, clock=tacc.clock)
 
 
 def _detect_format(path: Path, start: bytes) -> TraceFormat:

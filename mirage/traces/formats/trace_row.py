@@ -54,6 +54,8 @@ def try_parse(parse: Callable[[R], Record], row: R) -> Outcome:
     """The record of a row, or why there is none."""
     try:
         found = parse(row)
+        if found.unread is not None:
+            raise found.unread
         job = check_job(found.job)
         return found if job is found.job else Record(job, found.assumed)
     except BadField as bad:
@@ -107,7 +109,7 @@ def _check_ranges(job: Job) -> None:
         ("time limit", job.time_limit_s or 0),
         ("nodes", job.nodes),
         ("cpus", job.cpus),
-        ("gpus", job.gpus),
+        ("gpus", -1 if job.gpus is None else job.gpus),
         ("memory", job.memory_mib),
         ("elapsed", job.elapsed_s or 0),
     ):

@@ -2,21 +2,22 @@
 the log knows."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import InputError
-from mirage.sim.packing.packed_params import list_node_groups, list_partition_nodes
+from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
-from mirage.sim.types import Params, Partition, SelectType, SimJob
+from mirage.sim.types import Params, Partition, SimJob
 from mirage.traces.formats.parquet import list_suspect_rows
 from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, TraceFormat, open_trace
+from mirage.traces.workloads.asked_resources import set_resources
 
 _NAMED = 10
 """The most clusters that one sentence names."""
@@ -35,7 +36,8 @@ REPEATED = "job id seen before: replayed under a new number"
 UNSORTED = "out of order of submission: sorted"
 OVER = "ran over its limit: cut there"
 OTHER_PARTITION = "partition not in the cluster file: put in the default one"
-NO_MEMORY = "no memory in the log: none is asked"
+ARRAY = "an array in one row: replayed task by task"
+ARRAY_UNKNOWN = "an array in one row that does not tell how many tasks wait: taken as one"
 OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 
@@ -67,6 +69,8 @@ class Replay:
     """The rows of `refused`, `assumed` and `skipped`, by reason."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Valid rows that are no jobs of their own, by reason: job steps, rows of another cluster."""
+    zone_taken: str | None = None
+    """The zone in which local times were read; None: the log has none."""
     until: int | None = None
     """The log's end in epoch seconds if jobs still ran then. Nothing later is known."""
 
@@ -82,13 +86,16 @@ def load_workload(path: Path, params: Params) -> Workload:
     return load_replay(path, params).workload
 
 
-def load_replay(path: Path, params: Params, cluster: str | None = None) -> Replay:
+def load_replay(
+    path: Path, params: Params, cluster: str | None = None, timezone: str | None = None
+) -> Replay:
     """Load a workload as `load_workload` does, beside the log's own starts.
 
     The result also has an account of every bad row. `cluster`: the cluster whose rows are replayed
-    of a log that names several clusters; if it is not given, such a log is refused.
+    of a log that names several clusters; if it is not given, such a log is refused. `timezone`: as
+    `open_trace` has it.
     """
-    with open_trace(path, cluster=cluster) as trace:
+    with open_trace(path, timezone=timezone, cluster=cluster) as trace:
         rows, repeated = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
         check_cluster(path, trace, cluster)
         tally = trace.tally
@@ -107,6 +114,9 @@ def load_replay(path: Path, params: Params, cluster: str | None = None) -> Repla
             faults.named.setdefault(reason, []).extend(ids)
         out = {job_id for ids in made.refused.values() for job_id in ids}
         pairs = [pair for pair in pairs if pair[0].job_id not in out]
+    tasks = _expand_arrays(pairs, faults)
+    if made.refused or tasks:
+        pairs += tasks
         made = Workload.from_jobs(params, [sim for sim, _ in pairs])
     return Replay(
         workload=made,
@@ -116,6 +126,7 @@ def load_replay(path: Path, params: Params, cluster: str | None = None) -> Repla
         skipped=dict(tally.skipped),
         assumed=dict(faults.assumed),
         named=faults.named,
+        zone_taken=trace.zone_taken,
         until=until if any(_is_still_running(job) for _, job in pairs) else None,
     )
 
@@ -197,8 +208,8 @@ def _convert_jobs(
 ) -> list[tuple[SimJob, Job]]:
     rows = _sort_by_submission(rows, faults)
     longest_s = _find_longest_s(rows)
+    limits = {job.tasks.array_id: job.tasks.limit for job in rows if job.tasks and job.tasks.limit}
     seen: set[int] = set()
-    counts_memory = _should_count_memory(params)
     fresh = 1 + max((job.job_id for job in rows), default=0)
     pairs = []
     for job in rows:
@@ -206,15 +217,37 @@ def _convert_jobs(
             faults.record_refusal(reason, job)
             continue
         asked = _build_sim_job(job, params, faults, longest_s=longest_s, until=until)
-        sim = _assign_partition(asked, params, job, faults)
-        if counts_memory:
-            sim = _set_memory(sim, job, faults)
+        sim = _set_array(_assign_partition(asked, params, job, faults), job, limits)
         if job.job_id in seen:
             faults.record_assumption(REPEATED, job)
             sim, fresh = replace(sim, job_id=fresh), fresh + 1
         seen.add(sim.job_id)
         pairs.append((sim, job))
-    return pairs
+    return set_resources(pairs, params, faults.record_assumption)
+
+
+def _set_array(sim: SimJob, job: Job, limits: Mapping[JobId, int]) -> SimJob:
+    """Return the job as a task of its array, if that has a limit of running tasks."""
+    if job.tasks is None or job.tasks.array_id not in limits:
+        return sim
+    array_id = job.tasks.array_id
+    return replace(sim, array_id=array_id, array_limit=limits[array_id])
+
+
+def _expand_arrays(
+    pairs: list[tuple[SimJob, Job]], faults: _FaultRecorder
+) -> list[tuple[SimJob, Job]]:
+    """Return a job for each further task of a row that stands for several."""
+    fresh = 1 + max((sim.job_id for sim, _ in pairs), default=0)
+    tasks: list[tuple[SimJob, Job]] = []
+    for sim, job in pairs:
+        if job.tasks is None or job.tasks.count == 1:
+            continue
+        faults.record_assumption(ARRAY_UNKNOWN if job.tasks.count is None else ARRAY, job)
+        for _ in range(1, job.tasks.count or 1):
+            tasks.append((replace(sim, job_id=fresh), job))
+            fresh += 1
+    return tasks
 
 
 def _sort_by_submission(rows: list[Job], faults: _FaultRecorder) -> list[Job]:
@@ -271,13 +304,10 @@ def _build_sim_job(
             faults.record_assumption(NO_LIMIT, job)
             limit_s = longest_s
         run_s, cancel_at = _resolve_fate(job, limit_s, params, faults)
-    shared = params.select_type is SelectType.CONS_TRES
     return SimJob(
         job_id=job.job_id,
         submit=job.submit,
         nodes=job.nodes,
-        cpus=-(-job.cpus // job.nodes) if shared else 0,
-        gpus=-(-job.gpus // job.nodes) if shared else 0,
         time_limit_s=limit_s,
         run_s=run_s,
         fails=job.state is JobState.FAILED,
@@ -286,32 +316,6 @@ def _build_sim_job(
         name=job.name,
         cancel_at=cancel_at,
     )
-
-
-def has_whole_nodes(job: SimJob, params: Params) -> bool:
-    """Return whether the job is given whole nodes."""
-    if params.select_type is not SelectType.CONS_TRES or job.exclusive:
-        return True
-    return get_partition(job, params).exclusive
-
-
-def get_partition(job: SimJob, params: Params) -> Partition:
-    """Return the job's partition, or the default one if the job names none."""
-    named = (p for p in params.partitions if p.name == job.partition)
-    return next(named, params.partitions[0])
-
-
-def _should_count_memory(params: Params) -> bool:
-    if params.select_type is not SelectType.CONS_TRES:
-        return False
-    limited = any(q.max_memory_mib_pu for q in params.qos)
-    return limited or any(group.memory_mib for group in list_node_groups(params))
-
-
-def _set_memory(sim: SimJob, job: Job, faults: _FaultRecorder) -> SimJob:
-    if not job.memory_mib:
-        faults.record_assumption(NO_MEMORY, job)
-    return replace(sim, memory_mib=-(-job.memory_mib // job.nodes))
 
 
 def _resolve_fate(

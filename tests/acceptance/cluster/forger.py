@@ -46,6 +46,7 @@ class Lie:
         told |= {"Start": "Unknown", "EndTime": "N/A", "End": "Unknown", "TimelimitRaw": 60}
         told |= {"NumNodes": 1, "NumCPUs": 1, "NNodes": 1, "NCPUS": 1, "tres-alloc": "cpu=1"}
         told |= {"tres-per-node": "N/A", "tres-per-job": "N/A", "ExitCode": "0:0"}
+        told |= {"tres-per-task": "N/A", "NumTasks": 1, "tres-per-socket": "N/A", "Sockets": "*"}
         told |= {"Name": "lie", "JobName": "lie", "Comment": self.comment, "SubmitLine": "sbatch x"}
         return {name: str(value) for name, value in told.items()}
 

@@ -14,6 +14,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, JobChanged
 from mirage.ports import Cluster
 from mirage.sim.types import Params, SimJob, build_afterany
+from mirage.slurm.text.dependency import normalize_dependency
 
 UNKNOWN = JobId(999_999)
 
@@ -365,6 +366,26 @@ def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
     assert told[0] == told[1]
     assert rig.asked_nodes(rig.standby) == ""
     assert find(rig, rig.predecessor).state is JobState.RUNNING
+
+
+def test_a_dependency_that_was_changed_since_the_look_is_not_overwritten(rig: Rig) -> None:
+    """Its owner may add a term between the look and the move."""
+    cluster, owner = rig.cluster, owner_of(rig)
+    seen = f"{behind(rig)}(unfulfilled)"
+    newer = f"{behind(rig)},afternotok:{rig.predecessor}"
+    cluster.set_dependency(rig.standby, owner=owner, dependency=newer)
+    moves: list[Callable[[], None]] = [
+        lambda: cluster.free_standby(rig.standby, owner=owner, dependency="", seen=seen),
+        lambda: cluster.set_dependency(rig.standby, owner=owner, dependency="", seen=seen),
+        lambda: cluster.pin_standby(
+            rig.standby, owner=owner, dependency="", node_list="anything", seen=seen
+        ),
+    ]
+    for move in moves:
+        with pytest.raises(JobChanged, match="is not moved: its dependency was"):
+            move()
+    assert normalize_dependency(find(rig, rig.standby).dependency) == newer
+    cluster.set_dependency(rig.standby, owner=owner, dependency=behind(rig), seen=newer)
 
 
 def test_a_running_job_cannot_be_freed(rig: Rig) -> None:

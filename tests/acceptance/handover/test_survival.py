@@ -112,3 +112,34 @@ def test_scancel_of_the_running_link_ends_the_chain(scene: Scene) -> None:
     assert _chain_state(scene) == "cancelled", scene.api("/api/v1/chains")
     scene.testbed.wait_until(lambda: not scene.standbys(), 1200, "no standby")
     assert _order(scene, "a") == [1]
+
+
+@testbed_with(_FAST)
+def test_a_link_that_was_cancelled_while_it_waited_hands_nothing_over(scene: Scene) -> None:
+    scene.start_service(mode="shadow")
+    options = ["--mirage-presubmit=all"]
+    first = scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN, options=options)
+    scene.testbed.wait_until(lambda: len(scene.standbys()) == 2, 3600, "two standbys")
+    scene.testbed.wait_until(lambda: _is_running(scene, "a", 1), 600, "a line of the script")
+    scene.testbed.wait_until(lambda: _knows_a_link(scene), 1200, "the service's look at link 1")
+    (second,) = (job for job, comment in scene.standbys() if comment.endswith(":2"))
+    scene.testbed.run(["scancel", str(second)], user="alice")
+    scene.testbed.wait_until(lambda: scene.finished("a", 2), 10800, "the end of link 3")
+    assert _order(scene, "a") == [1, 3]
+    scene.testbed.wait_until(lambda: _chain_state(scene) == "finished", 3600, "the chain's end")
+    third = scene.ran("a")[1].job_id
+    gap_s = _read_instants(scene, third)[0] - _read_instants(scene, first)[1]
+    assert gap_s < RUN_S, "link 2 was cancelled at the beginning of link 1"
+    (handover,) = scene.show_chain("a")["handovers"]
+    (listed,) = scene.api("/api/v1/handovers")["items"]
+    (served,) = scene.api(f"/api/v1/chains/{scene.ran('a')[0].chain}/timeline")["handovers"]
+    assert (listed["predecessor"], listed["successor"]) == (first, third)
+    for found in (handover, listed, served):
+        assert (found["link"], round(found["interruption_h"] * 3600)) == (3, gap_s)
+
+
+def _read_instants(scene: Scene, job_id: int) -> tuple[int, int]:
+    """Start and end of a job, as accounting has them."""
+    words = ["sacct", "-X", "-n", "-P", "-j", str(job_id), "-o", "Start,End"]
+    start, end = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.split("|")
+    return int(start), int(end)

@@ -4,6 +4,7 @@ import json
 import shutil
 import stat
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def own(site: Site, chains: dict[str, str]) -> Iterator[Path]:
     home = site.root / "alice"
     (home / ".config" / "mirage").mkdir(parents=True)
     (home / ".config" / "mirage" / "mirage.toml").write_text(
-        'log_format = "json"\n[cluster]\nname = "testbed"\n[polling]\nqueue_s = 1\n'
+        'log_format = "json"\n[polling]\nqueue_s = 1\n'
         '[provision]\npolicy = "at-once"\n'
         # What a user's own service does not take from its file.
         '[service]\nhost = "0.0.0.0"\nadmins = ["bob"]\nstate_dir = "/nowhere"\n'
@@ -64,6 +65,16 @@ def shown(site: Site, own: Path, chain_id: str) -> dict[str, Any]:
 def curl(site: Site, own: Path, user: str, path: str) -> subprocess.CompletedProcess[str]:
     words = ["curl", "-s", "--unix-socket", str(own / "socket"), f"http://x/api/v1{path}"]
     return site.testbed.run(words, user=user, check=False)
+
+
+def test_it_takes_name_and_shape_of_the_cluster_from_slurm(site: Site, own: Path) -> None:
+    """alice's file has no table [cluster]."""
+    known = tomllib.loads((own / "cluster.toml").read_text())
+    shown = site.run(["scontrol", "show", "config"], user="alice").stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith("ClusterName "))
+    name = line.partition("=")[2].strip()
+    assert (known["cluster"]["name"], known["cluster"]["nodes"] > 0) == (name, True)
+    assert json.loads(curl(site, own, "alice", "/cluster").stdout)["name"] == name
 
 
 def test_it_is_closed_to_others(site: Site, own: Path) -> None:

@@ -120,3 +120,24 @@ def test_zero_undoes_a_dependency_of_the_scripts_own(alice: Alice) -> None:
         alice.run("scancel", done.stdout.strip())
     alice.run("scancel", str(first))
     assert seen == [f"afterok:{first}(unfulfilled)", "(null)"]
+
+
+def test_status_says_who_holds_the_next_link_and_who_cancelled_the_running_one(
+    alice: Alice,
+) -> None:
+    alice.submit(links=3)
+    alice.await_lines("begin 1 after nothing")
+    first, second = alice.job(1), alice.job(2)
+    alice.run("scontrol", "hold", str(second))
+    held = f"link 2\tjob {second}\tstandby, held by its user (to go on: scontrol release {second})"
+    assert held in alice.run("mirage-link", "status", alice.chain.name).splitlines()
+    (listed,) = alice.run("mirage-link", "status").splitlines()
+    assert listed == f"{alice.chain.name}\tlink.sh\tlink 1 of 3\trunning"
+    alice.run("scancel", str(first))
+    cancelled = f"link 1\tjob {first}\tcancelled by alice\n"
+    alice.until(
+        lambda: cancelled in alice.run("mirage-link", "status", alice.chain.name),
+        "accounting's word",
+    )
+    alice.run("scontrol", "release", str(second))
+    alice.until(lambda: alice.says("stop") == "link 1 was cancelled", "the end of the chain")

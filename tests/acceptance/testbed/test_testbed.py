@@ -95,6 +95,18 @@ def test_a_failed_command_says_what_it_said(testbed: Testbed) -> None:
 
 
 @testbed_with(FAST)
+def test_a_command_that_slurm_puts_off_runs_again(testbed: Testbed, tmp_path: Path) -> None:
+    later = "Job update not available right now, the DB index is being set, try again in a bit"
+    script = tmp_path / "scontrol"
+    script.write_text(
+        f"#!/bin/sh\necho run >>{tmp_path}/runs\n"
+        f"[ $(wc -l <{tmp_path}/runs) -lt 3 ] || exit 0\necho '{later}' >&2\nexit 1\n"
+    )
+    script.chmod(0o755)
+    testbed.run([str(script)])
+    assert (tmp_path / "runs").read_text() == "run\n" * 3
+
+
 def test_fast_time_is_fast_for_daemons_clients_and_jobs(testbed: Testbed) -> None:
     began, really_began = testbed.now(), time.monotonic()
     job_id = testbed.sbatch("-t", "30", "--export=NONE", run="sleep 600")

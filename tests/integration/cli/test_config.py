@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.admin.config import render_reference
-from tests.support.mirage_process import run
+from tests.support.mirage_process import Answer, run
 
 WRONG = """colour = "red"
 [service]
@@ -111,3 +111,26 @@ def test_other_passwords_in_addresses_are_kept(tmp_path: Path) -> None:
 
 def test_the_reference() -> None:
     assert run("config", "reference").out == render_reference()
+
+
+def test_the_file_of_a_users_own_service_is_checked(tmp_path: Path) -> None:
+    """With --user, or where it is the only one; no variable overrides it."""
+    own = tmp_path / "mirage" / "mirage.toml"
+    own.parent.mkdir()
+    own.write_text('[polling]\nqueue_s = "often"\n')
+    home = str(tmp_path)
+
+    def check(*words: str, site: Path | str = "") -> Answer:
+        named = {"XDG_CONFIG_HOME": home, "MIRAGE_CONFIG": str(site)}
+        return run("config", "check", *words, environ=named | {"MIRAGE_POLLING_QUEUE_S": "60"})
+
+    for words in (("--user",), ()):
+        answer = check(*words)
+        assert answer.code == 2
+        assert f"mirage: {own}: line 2: polling.queue_s" in answer.err
+    site = tmp_path / "site.toml"
+    site.write_text("")
+    assert check(site=site).code == 0
+    own.write_text("[polling]\nqueue_s = 5\n")
+    answer = check("--user")
+    assert (answer.code, answer.out) == (0, f"the configuration is right: {own}\n")

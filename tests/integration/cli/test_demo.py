@@ -22,7 +22,7 @@ from mirage.store.chains.chains import HandoverRow
 from mirage.store.database.engine import Store
 from mirage.store.operations import telemetry
 from mirage.studies.comparison import policy_comparison
-from tests.support import patient
+from tests.support import demo_figures, patient
 from tests.support.chains import make_chain, make_link
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
 
@@ -45,6 +45,12 @@ def test_the_demo_saves_what_the_readme_says() -> None:
     assert at_once["cost_h"] > reactive["cost_h"]
     assert reactive["overlap_h"] == 0
     assert "API: http://127.0.0.1:" in done.stderr
+    anew = "make the figures anew: python -m tests.support.demo_figures"
+    assert demo_figures.read_block(demo_figures.README, "table") == demo_figures.render_table(
+        policies
+    ), anew
+    shown = {name: cells[0] for name, cells in demo_figures.read_columns().items()}
+    assert shown.items() >= demo_figures.render_column(policies).items(), anew
 
 
 def test_the_demo_does_not_listen_where_sbatch_registers_chains() -> None:

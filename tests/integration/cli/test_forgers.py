@@ -40,7 +40,7 @@ def is_refused(answer: Answer) -> bool:
     return (
         answer.code == 5
         and answer.err.count("\n") == 1
-        and "who is neither root nor mirage nor you: set url = https://HOST in" in answer.err
+        and "who is neither root nor mirage nor you: set " in answer.err
     )
 
 

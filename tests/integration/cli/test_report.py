@@ -140,6 +140,23 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
         assert switch["cost_h"] is None
 
 
+def test_waits_that_the_replay_does_not_have_are_said_before_any_advice(site: Path) -> None:
+    """Each job waited ten hours, and the cluster file has room for all at once."""
+    rows = ["JobIDRaw|User|Partition|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|NCPUS"]
+    for number in range(1, 6 * 24):
+        at = MONDAY + number * 14_400
+        start = at + 36_000
+        rows.append(f"{number}|u{number % 5}||COMPLETED|{at}|{at}|{start}|{start + 3000}|60|1|4")
+    (site / "waits.txt").write_text("\n".join([*rows, ""]))
+    answer = reported(site, *PAIR, "--json", log="waits.txt")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert told["recommendation"]["verdict"] == "replay-unlike-log"
+    (waits,) = told["waits"]
+    assert (waits["logged_h"], waits["agrees"]) == (10.0, False)
+    assert waits["replayed_h"] < 1
+
+
 def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
     answer = reported(site, "--every", "3d", "--since", "7d")
     assert answer.code == 0, answer.err

@@ -25,7 +25,7 @@ HELPFORMAT = answer("sacct-helpformat.txt")
 HEADER = RECORDS.partition("\n")[0] + "\n"
 JOB = JobId(35)
 ALICE = 1001
-HERS = f"{JOB}|{ALICE}||PENDING|Dependency|1|\n"
+HERS = f"{JOB}|{ALICE}||PENDING|Dependency|1|afterany:3(unfulfilled)|\n"
 """What squeue says of it right before a move."""
 
 

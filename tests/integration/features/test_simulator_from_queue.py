@@ -208,3 +208,20 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     plans = spec.get_group_slice("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()
+
+
+def test_gpus_that_are_not_known_leave_no_room_on_their_nodes() -> None:
+    shared = replace(SMALL, gpus_per_node=4, select_type=SelectType.CONS_TRES)
+    jobs = [
+        _make_running_job(1, "n0", cpus=1, gpus=None),
+        *(_make_running_job(n + 1, f"n{n}", cpus=4) for n in (1, 2, 3)),
+        _job(9, JobState.PENDING, cpus=1, gpus=1),
+    ]
+    for known, start in ((None, NOW + 1800), (1, NOW)):
+        queue = Queue.from_jobs(NOW, [replace(jobs[0], gpus=known), *jobs[1:]])
+        simulator = build_queue_simulator(shared, queue, _nodes("aaaa")).simulator
+        simulator.advance(NOW + 2 * HOUR)
+        found = simulator.find(9)
+        assert found is not None
+        assert found.start is not None
+        assert abs(found.start - start) <= shared.bf_interval_s

@@ -1,10 +1,13 @@
 """A chain that nobody registered keeps to the strictest settings, or to what its jobs tell."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Chain, Style
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.errors import NotFound
+from mirage.ports import Policy
 from mirage.services.chains.explanations import explain_unregistered
 from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.control.limits import Limits
@@ -12,6 +15,7 @@ from mirage.services.provision.decision_context import Rules
 from mirage.slurm.text import delimited_rows
 from mirage.store.chains import chains, decisions
 from mirage.store.database.engine import Store
+from mirage.store.events import audit
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.services.printed import printed
@@ -70,7 +74,7 @@ def look(
         Comment=f"{words}mirage:{CHAIN}:2",
     )
     queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
-    asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
+    asked = f"12|{ALICE}||PENDING|Dependency|5|{dependency}|\n"
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     Worker(store, Clock(), 1, rules=rules).run_tick()
     with store.read() as tx:
@@ -158,3 +162,34 @@ def test_one_that_an_earlier_release_adopted_is_never_early_either(
     with acting_store.begin() as tx:
         chains.save_chain(tx, 1, Chain(chain_id=CHAIN, uid=ALICE, user="alice", created_at=NOW))
     assert look(acting_store, no_accounting) == [Action.WAIT]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("average", "average"),
+        ("models/gpu-4", "models/gpu-4"),
+        ("best-of-all", None),
+        ("models/../secret", None),
+    ],
+)
+def test_a_policy_that_nobody_has_is_no_wish(
+    acting_store: Store, no_accounting: FakeCommands, name: str, taken: str | None
+) -> None:
+    look(acting_store, no_accounting, f"mirage:policy={name}")
+    assert chain(acting_store).policy == taken
+    with acting_store.read() as tx:
+        (entry,) = audit.list_entries(tx, 1, event="adopted")
+    assert entry.detail.get("unknown_policy") == (None if taken else name)
+
+
+def test_a_policy_that_is_gone_does_not_fill_the_log(
+    acting_store: Store, no_accounting: FakeCommands
+) -> None:
+    def is_gone(name: str) -> Policy:
+        raise NotFound(f"no policy {name!r}")
+
+    with capture_logs() as said:
+        for _ in range(50):
+            look(acting_store, no_accounting, rules=Rules(policy=is_gone, default="gone"))
+    assert 0 < len([line for line in said if line["event"] == "a policy failed"]) <= 20

@@ -1,5 +1,6 @@
 """Pinned standbys, from the rule to the simulated cluster."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import Queue
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable, UnreadableAnswer
 from mirage.policy import registry
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
@@ -284,3 +285,26 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
     assert made.standby.position is Position.PINNED
     effects = [row.effect.value for row in made.decisions if row.action is Action.PIN]
     assert effects == (["done"] if heard else ["failed", "done"])
+
+
+def test_an_end_of_act_lets_it_go_though_the_queue_does_not_read(store: Store) -> None:
+    made = scene(store)
+    assert told(made) == [Action.PIN]
+    with store.begin() as tx:
+        clusters.set_mode(tx, made.cluster_id, Mode.SHADOW)
+    queue = made.cluster.fetch_queue
+
+    def does_not_read() -> Queue:
+        raise UnreadableAnswer("squeue's answer does not read")
+
+    def some(job_ids: Sequence[JobId]) -> Queue:
+        shown = queue()
+        return Queue.from_jobs(shown.taken_at, (job for job in shown if job.job_id in job_ids))
+
+    made.cluster.fetch_queue = does_not_read  # type: ignore[method-assign]
+    made.cluster.fetch_jobs = some  # type: ignore[method-assign]
+    made.tick()
+    made.cluster.fetch_queue = queue  # type: ignore[method-assign]
+    assert told(made) == [Action.PIN, Action.HOLD]
+    assert made.standby.position is Position.HELD
+    assert made.held

@@ -19,7 +19,7 @@ from tests.integration.services.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.services.slurm_jobs import HOUR, NOW, comment, register
+from tests.support.services.slurm_jobs import ALICE, HOUR, NOW, comment, register
 
 
 def test_no_link_is_planned_for_an_earlier_start_than_max_overlap_allows(
@@ -80,7 +80,7 @@ WIDE = [Wide(number) for number in range(5)]
 
 def test_plans_share_the_budgets(acting_store: Store) -> None:
     """Slurm releases all that are planned, whoever looks: they must fit together."""
-    site = Site(acting_store)
+    site = Site(acting_store, user_overlap_node_h=500.0)
     moves = site.tick(*(chain.rows() for chain in WIDE))
     assert [(what, job) for what, job, _ in moves] == [("hold", w.second) for w in WIDE[:2]]
     shown = [*(w.rows(3.0) for w in WIDE[:2]), *(w.rows() for w in WIDE[2:])]
@@ -89,7 +89,7 @@ def test_plans_share_the_budgets(acting_store: Store) -> None:
     due = END - 3 * HOUR + 30
     assert site.tick(*after, now=due) == []
     with acting_store.read() as tx:
-        spent = read_overlap_budget(tx, 1, due).sum_spent("ml")
+        spent = read_overlap_budget(tx, 1, due, site.rules.limits).sum_spent("ml", ALICE)
     assert 0.7 * 500 < spent.account <= 500
 
 
@@ -97,7 +97,7 @@ def test_of_too_many_plans_the_latest_go(acting_store: Store) -> None:
     """The links planned by themselves while the service was away."""
     for chain in WIDE:
         register(acting_store, chain_id=chain.chain_id, now=START)
-    site = Site(acting_store, Leads(None))
+    site = Site(acting_store, Leads(None), user_overlap_node_h=500.0)
     leads = (2.9, 3.1, 2.8, 3.2, 3.0)
     moves = site.tick(*(w.rows(lead) for w, lead in zip(WIDE, leads, strict=True)))
     assert moves == [("hold", WIDE[n].second, f"afterany:{WIDE[n].first}") for n in (0, 2, 4)]

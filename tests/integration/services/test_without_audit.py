@@ -21,6 +21,7 @@ from mirage.services.chains.lifecycle import Registration
 from mirage.services.chains.request_enforcement import MOST_TRIES
 from mirage.services.chains.standby_position import GRACE_S
 from mirage.services.chains.submit_instruction import get_submit_instruction
+from mirage.services.control.demotions import LASTS_S
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.store.chains import chains
@@ -30,7 +31,7 @@ from mirage.store.forecasts.handover_forecasts import ForecastRow
 from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.support.services.scene import Always
-from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, job, running
+from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, running
 from tests.support.services.slurm_jobs import standby as held
 
 RULES = Rules(policy=Always, default="always")
@@ -184,7 +185,7 @@ def submitted_by_the_service(scene: Scene) -> object:
 
 
 def demoted(scene: Scene) -> object:
-    """Forecasts from before the last demotion take an admin's `act` away no second time."""
+    """A demotion ends by itself a day later; until then nothing is moved."""
     limits = Limits(demote_after=1, demote_error_s=10.0)
     scene.rules = Rules(policy=Always, default="always", limits=limits)
     scene.tick()
@@ -194,14 +195,13 @@ def demoted(scene: Scene) -> object:
         row = ForecastRow(chain_id=CHAIN, index=2, source="always", at=NOW, forecast=wrong)
         handover_forecasts.record_forecast(tx, 1, row)
         handover_forecasts.settle_forecast(tx, 1, CHAIN, 2, 0)
-    scene.show(running(1), job(2, dependency="singleton(unfulfilled)"))
-    modes = []
-    for _ in range(2):
-        scene.tick()
-        with scene.store.read() as tx:
-            modes.append(clusters.get_mode(tx, 1))
-        scene.mode(Mode.ACT)
-    assert modes == [Mode.SHADOW, Mode.ACT]
+    begins, limit = scene.cluster.at, {"time_limit_s": LASTS_S + 60 * MINUTE}
+    scene.show(running(2, begins, **limit), held(3, **limit))
+    moved = []
+    for after_s in (MINUTE, MINUTE, LASTS_S):
+        scene.tick(after_s)
+        moved.append(bool(scene.cluster.moves))
+    assert moved == [False, False, True]
     return scene.outcome()
 
 

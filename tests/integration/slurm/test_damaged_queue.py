@@ -43,18 +43,37 @@ def test_one_bad_row_costs_one_row(damage: int) -> None:
         assert len(unread.rows) == 1
 
 
-def _many(bad: int, total: int) -> str:
-    damaged = [cells(JobID=str(n), SubmitTime="soon") for n in range(1, bad + 1)]
-    return text([*damaged, *(cells(JobID=str(n)) for n in range(bad + 1, total + 1))])
+def _many(bad: int, total: int, *, owners: int = 1000) -> str:
+    """The first `owners` rows are of as many owners, and the others begin anew with the first."""
+    rows = [cells(JobID=str(n), UserID=str(1000 + n % owners)) for n in range(1, total + 1)]
+    place = squeue.FIELDS.index("SubmitTime")
+    for row in rows[:bad]:
+        row[place] = "soon"
+    return text(rows)
 
 
-@pytest.mark.parametrize(("bad", "total"), [(10, 12), (11, 110), (40, 400)])
-def test_few_rows_are_left_out(bad: int, total: int) -> None:
+@pytest.mark.parametrize(("bad", "total"), [(3, 5), (11, 110), (40, 400)])
+def test_rows_of_few_owners_are_left_out(bad: int, total: int) -> None:
     queue = squeue.parse_queue(_many(bad, total), NOW, "|", Unread())
     assert (len(queue), len(queue.unread)) == (total - bad, bad)
 
 
-@pytest.mark.parametrize(("bad", "total"), [(11, 109), (41, 400), (3, 3)])
+def test_one_owner_has_one_vote_whatever_the_number_of_rows() -> None:
+    """A thousand odd rows of one user, and a plain one of each of nine others."""
+    rows = [cells(JobID=str(n), SubmitTime="soon") for n in range(1, 1001)]
+    rows += [cells(JobID=str(n), UserID=str(1000 + n)) for n in range(1001, 1010)]
+    assert len(squeue.parse_queue(text(rows), NOW, "|", Unread())) == 9
+
+
+def test_rows_without_an_owner_count_as_rows() -> None:
+    rows = [cells(JobID=str(n)) for n in range(1, 100)]
+    lost = [cells(JobID=str(n), UserID="") for n in range(100, 111)]
+    assert len(squeue.parse_queue(text([*rows, *lost[1:]]), NOW, "|", Unread())) == 99
+    with pytest.raises(MalformedText, match="11 of 109 rows, such as job '100'"):
+        squeue.parse_queue(text([*rows[1:], *lost]), NOW, "|", Unread())
+
+
+@pytest.mark.parametrize(("bad", "total"), [(4, 39), (11, 109), (41, 400), (3, 3)])
 def test_many_rows_are_no_answer(bad: int, total: int) -> None:
     with pytest.raises(MalformedText, match=f"{bad} of {total} rows, such as job '1': not a num"):
         squeue.parse_queue(_many(bad, total), NOW, "|", Unread())

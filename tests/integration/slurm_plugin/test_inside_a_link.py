@@ -207,7 +207,7 @@ def test_names_that_a_job_inherited_are_no_link(slurm: FakeSlurm, stale: str) ->
     [
         ("touch $MIRAGE_DIR/done", "this chain is done"),
         ("touch $MIRAGE_DIR/stop", "this chain was stopped"),
-        ("rm $MIRAGE_DIR/jobs/2", "which has no job yet"),
+        ("rm $MIRAGE_DIR/jobs/2", "has no job yet"),
     ],
 )
 def test_where_no_next_link_stands_none_is_named(slurm: FakeSlurm, before: str, says: str) -> None:
@@ -244,6 +244,31 @@ def test_a_script_that_calls_sbatch_on_itself_is_told_at_its_first_submission(
     done = slurm.sbatch("train.sh")
     assert (b"'train.sh' calls sbatch on itself" in done.stderr) == is_told
     assert slurm.sbatch("--parsable", "train.sh").stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_warned"),
+    [
+        (
+            'if [ "$(squeue -h -u $USER --name="$SLURM_JOB_NAME" | wc -l)" -gt 1 ] && exit 1',
+            True,
+        ),
+        ("squeue -hn train.sh", True),
+        ("squeue \\\n  --me | grep train", True),
+        ("python3 -c 'import os; os.popen(\"squeue --user=alice\")'", True),
+        ("squeue | grep lm-7b", True),
+        ("squeue -h -j $SLURM_JOB_ID -o %L", False),
+        ("squeue -u alice --jobs=$SLURM_JOB_ID", False),
+        ("squeue | head -n 3", False),
+        ("# squeue --me", False),
+    ],
+)
+def test_a_script_that_looks_for_its_own_name_is_warned_at_its_first_submission(
+    slurm: FakeSlurm, body: str, is_warned: bool
+) -> None:
+    slurm.script(f"{HEAD}#SBATCH --job-name=lm-7b\n{LINE}{body}\n", "train.sh")
+    done = slurm.sbatch("train.sh")
+    assert (b"'train.sh' looks for jobs of its own name" in done.stderr) == is_warned
 
 
 def test_begin_needs_a_job(slurm: FakeSlurm) -> None:

@@ -237,7 +237,7 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
 def test_a_signal_for_the_whole_job_is_not_passed_on(make: Callable[..., Link], name: str) -> None:
     link = make(script=TRAPS)
     process = started(link)
-    subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, name)
     assert end_script(link, process) == 5
     assert got(link) == [name]
 
@@ -282,7 +282,7 @@ def test_terminated_by_slurm_it_writes_why(
     if slurm_says is not None:
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
-    subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, "TERM")
     assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
@@ -306,7 +306,7 @@ def test_while_the_job_completes_squeue_knows_what_it_left(
     link.slurm.job_is(101, "COMPLETING")
     (link.slurm.root / "shown").write_text(f"{shown}\n")
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))
-    subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
+    link.signal_job(process, "TERM")
     assert end_script(link, process) == 5
     assert link.end_of(1) == written
 
@@ -317,34 +317,6 @@ def test_begin_knows_a_link_from_a_job_that_it_submitted(make: Callable[..., Lin
     done = link.run(1)
     assert done.stdout == b"0\n1\n"
     assert b"this job is no link: submit the script with" in done.stderr
-
-
-def test_status_tells_the_links_so_far(make: Callable[..., Link]) -> None:
-    link = make()
-    link.run(1)
-    shown = subprocess.run(
-        [PLUGIN / "mirage-link", "status", link.chain.name],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=link.slurm.environ,
-    )
-    assert shown.stdout == "link 1\tjob 101\texit 0\nlink 2\tjob 102\tstandby\n"
-
-
-def test_a_taken_back_link_is_no_standby(make: Callable[..., Link]) -> None:
-    link = make(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
-    link.run(1)
-    status = [str(PLUGIN / "mirage-link"), "status", link.chain.name]
-    shown = subprocess.run(
-        status, capture_output=True, text=True, env=link.slurm.environ, check=False
-    )
-    assert "link 2\tjob 102\tnot in the queue\n" in shown.stdout
-    (link.slurm.root / "slurm.down").touch()
-    shown = subprocess.run(
-        status, capture_output=True, text=True, env=link.slurm.environ, check=False
-    )
-    assert "link 2\tjob 102\tstandby\n" in shown.stdout, "nobody knows better"
 
 
 def test_a_comment_of_several_lines_hides_no_standby(make: Callable[..., Link]) -> None:

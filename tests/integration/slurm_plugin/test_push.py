@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import signal
 import socket
@@ -78,7 +79,7 @@ def echoing_munge(tmp_path: Path) -> Path:
 def push(url: str, munge: Path, job: str = "4711", comment: str = "") -> subprocess.Popen[bytes]:
     """As slurmctld runs an epilog: with its own small environment."""
     given = {"SLURM_JOB_ID": job, "SLURM_JOB_COMMENT": comment, "MIRAGE_URL": url}
-    given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab"}
+    given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab", "TMPDIR": str(munge)}
     environment = {"PATH": f"{munge}:/usr/bin:/bin"} | given
     return subprocess.Popen([HOOK], env=environment, start_new_session=True)
 
@@ -156,3 +157,38 @@ def test_however_many_jobs_end_two_messages_are_under_way(echoing_munge: Path) -
     assert {f'{{"job_id": {n}}}' for n in range(1, 9)} <= set(told), "every link is told"
     assert len(told) < 8 + 20, "most others are left out"
     assert service.most_at_once <= 2
+
+
+def test_who_can_read_the_plugin_keeps_no_message_waiting(echoing_munge: Path) -> None:
+    with (
+        Service(slow_s=0).open() as service,
+        HOOK.open() as hook,
+        HOOK.with_name("mirage_push.py").open() as program,
+    ):
+        fcntl.flock(hook, fcntl.LOCK_EX)
+        fcntl.flock(program, fcntl.LOCK_EX)
+        push(service.url, echoing_munge, "1", "mirage:abcd1234:1").wait()
+        push(service.url, echoing_munge, "2").wait()
+        wait_until(lambda: len(service.heard) == 2)
+    (own,) = echoing_munge.glob("mirage-push.*")
+    kept = [own, *own.rglob("*")]
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []
+
+
+def test_the_message_of_a_link_waits_for_the_service(echoing_munge: Path) -> None:
+    lost = push("http://127.0.0.1:9", echoing_munge, "1", "mirage:abcd1234:1")
+    lost.wait()
+    wait_until(lambda: not left(lost))
+    with Service(slow_s=0).open() as service:
+        push(service.url, echoing_munge, "2", "mirage:abcd1234:2").wait()
+        wait_until(lambda: len(service.heard) == 2)
+    assert {body for _, body, _ in service.heard} == {'{"job_id": 1}', '{"job_id": 2}'}
+
+
+def test_a_folder_that_another_user_made_keeps_no_message(echoing_munge: Path) -> None:
+    folder = echoing_munge / f"mirage-push.{os.geteuid()}"
+    folder.symlink_to("/")
+    with Service(slow_s=0).open() as service:
+        process = push(service.url, echoing_munge, "1", "mirage:abcd1234:1")
+        process.wait()
+        wait_until(lambda: bool(service.heard) and not left(process))

@@ -172,6 +172,14 @@ def test_where_nobody_can_be_seen_to_listen_nobody_is_believed() -> None:
     assert ADVICE in said
 
 
+def test_a_user_is_told_to_change_nothing_that_only_root_may_change() -> None:
+    """Whatever is wrong: somebody else listens, or there is no socket."""
+    with forging() as listening:
+        said = [connected(listening.url, uid=ALICE), connected("unix:///run/none.sock", uid=ALICE)]
+    assert all("set MIRAGE_URL=https://HOST" in one for one in said)
+    assert not any("/etc" in one or "start the service" in one for one in said)
+
+
 def test_without_a_socket_on_this_host_the_sentence_says_what_to_set(slurm: FakeSlurm) -> None:
     """A compute node without a word in client.conf: no port of it is tried."""
     slurm.script("#!/bin/sh\ntrue\n")

@@ -139,6 +139,11 @@ def test_an_absurd_length_is_refused_in_one_sentence(slurm: FakeSlurm, links: st
         ([], {"SBATCH_ARRAY_INX": "1-3"}, SCRIPT, b"a job array cannot be a chain"),
         ([], {}, "#!/bin/sh\n#SBATCH -J x --arr=1-3\ntrue\n", b"a job array cannot be a chain"),
         (["-W"], {}, SCRIPT, b"--wait cannot be a chain"),
+        (["--dependency=singleton"], {}, SCRIPT, b"--dependency=singleton cannot be a chain"),
+        (["-d", "afterok:7,Singleton"], {}, SCRIPT, b"--dependency=singleton cannot be a chain"),
+        (["-d", "singleton", ":", "-n2"], {}, SCRIPT, b"--dependency=singleton cannot be a chain"),
+        ([], {}, "#!/bin/sh\n#SBATCH -d singleton\ntrue\n", b"--dependency=singleton cannot be"),
+        ([], {}, SCRIPT + "srun python -u -m submitit.core._submit /logs\n", b"a job of submitit"),
         (["-M", "a,b"], {}, SCRIPT, b"a chain stays on one cluster"),
         (["--uid=bob"], {}, SCRIPT, b"for somebody else"),
         (["--mirage-chains=2"], {}, SCRIPT, b"no option '--mirage-chains'"),
@@ -362,6 +367,14 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
         f"mirage: chain {chain.name} is not registered (429: {why}). The chain runs all the"
         " same: its links plan by themselves until a service answers one of them\n"
     )
+    status = subprocess.run(
+        [PLUGIN / "mirage-link", "status", chain.name],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=slurm.environ,
+    ).stdout
+    assert status.endswith(f"service\tnot registered: 429: {why}\n")
 
 
 @pytest.mark.parametrize(

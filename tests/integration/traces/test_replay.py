@@ -11,7 +11,7 @@ import pytest
 
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType, SimJob
-from mirage.traces.workloads import replay
+from mirage.traces.workloads import asked_resources, replay
 from mirage.traces.workloads.replay import Replay
 
 SUBMIT = 1700000000
@@ -208,9 +208,9 @@ def test_on_nodes_whose_memory_counts_jobs_ask_for_theirs_per_node(tmp_path: Pat
 
 def test_where_memory_counts_a_row_without_it_is_counted(tmp_path: Path) -> None:
     taken = read(tmp_path, {}, params=MEMORY)
-    assert (only(taken).memory_mib, taken.named) == (0, {replay.NO_MEMORY: [12]})
+    assert (only(taken).memory_mib, taken.named) == (0, {asked_resources.NO_MEMORY: [12]})
     limited = Params(select_type=SelectType.CONS_TRES, qos=(Qos(max_memory_mib_pu=9),))
-    assert read(tmp_path, {}, params=limited).assumed == {replay.NO_MEMORY: 1}
+    assert read(tmp_path, {}, params=limited).assumed == {asked_resources.NO_MEMORY: 1}
 
 
 def test_memory_is_not_asked_for_where_it_does_not_count(tmp_path: Path) -> None:

@@ -304,11 +304,9 @@ def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(acting_sto
     asked: list[str] = []
 
     class Ordered(Written):
-        def free_standby(
-            self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
-        ) -> None:
+        def free_standby(self, standby: JobId, **more: Any) -> None:
             asked.append("free")
-            super().free_standby(standby, owner=owner, dependency=dependency, unpin=unpin)
+            super().free_standby(standby, **more)
 
         def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             asked.append("history")

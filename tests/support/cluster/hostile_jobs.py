@@ -20,7 +20,8 @@ COMMON = {
     "StartTime": "N/A", "Start": "Unknown", "EndTime": "N/A", "End": "Unknown",
     "TimeLimit": "1:00:00", "TimelimitRaw": "60", "Planned": "00:00:00", "NumNodes": "1",
     "NumCPUs": "2", "NNodes": "1", "NCPUS": "2", "tres-alloc": "cpu=2", "ReqTRES": "cpu=2",
-    "AllocTRES": "", "tres-per-node": "N/A", "tres-per-job": "N/A", "NodeList": "",
+    "AllocTRES": "", "tres-per-node": "N/A", "tres-per-job": "N/A", "tres-per-task": "N/A",
+    "NumTasks": "1", "tres-per-socket": "N/A", "Sockets": "*", "NodeList": "",
     "ExitCode": "0:0", "ReqNodes": "", "State": "PENDING",
 }  # fmt: skip
 """By field name, of squeue's and sacct's alike: what is the same of all jobs here."""

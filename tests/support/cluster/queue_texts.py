@@ -67,6 +67,4 @@ DAMAGES: tuple[Damage, ...] = (
     _set("NumCPUs", "8 ", "1K"),
     _set("PriorityLong", "high"),
     _set("HetJobID", "first"),
-    _set("tres-alloc", "N/A", "cpu=8,energy=16E", "cpu", "gres/gpu=" + "9" * 20 + "P"),
-    _set("tres-per-node", "gres:gpu:a:b:c:1", "gres:gpu:a100:x"),
 )

@@ -41,11 +41,19 @@ class Failing(SimulatedCluster):
     asked = 0
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         self.asked += 1
         if self.heard or self.error is None:
-            super().free_standby(standby, owner=owner, dependency=dependency, unpin=unpin)
+            super().free_standby(
+                standby, owner=owner, dependency=dependency, unpin=unpin, seen=seen
+            )
         if self.error is not None:
             raise self.error
 

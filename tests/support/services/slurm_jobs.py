@@ -128,6 +128,10 @@ class Written:
         self._answer("queue")
         return Queue.from_jobs(self.at, self.shown)
 
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        self._answer("some_jobs")
+        return Queue.from_jobs(self.at, (one for one in self.shown if one.job_id in job_ids))
+
     def fetch_nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
         return self.known_nodes
@@ -148,15 +152,35 @@ class Written:
         return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
 
     def free_standby(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
 
-    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
         raise ClusterRefused("nothing pins yet")
 
     def set_dependency(
-        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
     ) -> None:
         self._move("hold", standby, dependency)
 

@@ -78,10 +78,20 @@ JobID:*) # in columns: what `job_in_full` says of each
 esac
 if [ -z "$job" ]; then
     while read -r id text; do
-        state=PENDING
+        state=PENDING reason=Dependency end=N/A start=N/A
         [ ! -f {home}/begun.$id ] || state=RUNNING
-        [ ! -f {home}/state.$id ] || read -r state rest <{home}/state.$id
-        [ "${{only:-$state}}" != "$state" ] || printf '%s\n' "$text $id" | tr '\001' '\n'
+        [ ! -f {home}/state.$id ] || read -r state reason end start <{home}/state.$id
+        case $only,$state in
+        all,* | "$state,$state") ;;
+        ,PENDING | ,RUNNING | ,COMPLETING | ,SUSPENDED) ;;
+        *) continue ;;
+        esac
+        case $format in
+        '%k %i %T %r') id="$id $state $reason" ;;
+        '%k %i %T %e') id="$id $state $end" ;;
+        '%k %i %T %S %e') id="$id $state $start $end" ;;
+        esac
+        printf '%s\n' "$text $id" | tr '\001' '\n'
     done <{home}/queue
     exit 0
 fi
@@ -209,6 +219,11 @@ class FakeSlurm:
     ) -> None:
         (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
 
+    def has_queued(self, job: int, comment: str) -> None:
+        """Put a job into the queue that no sbatch of a test has submitted."""
+        with (self.root / "queue").open("a") as queue:
+            queue.write(f"{job} {comment}\n")
+
     def job_in_full(
         self,
         job: int,
@@ -302,6 +317,14 @@ class Link:
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
         )
+
+    def signal_job(self, process: subprocess.Popen[bytes], name: str) -> None:
+        """Signal every process of a link's job, as Slurm does that tracks them by their parents."""
+        job = [process.pid]
+        for pid in job:  # grows
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            job += map(int, children.read_text().split()) if children.exists() else []
+        subprocess.run(["kill", "-s", name, "--", *map(str, job)], check=False)
 
     def run(
         self,

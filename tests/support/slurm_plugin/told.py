@@ -53,7 +53,7 @@ class ToldLink(Link):
 
     def signal(self, process: subprocess.Popen[bytes], name: str) -> None:
         """To every process of the job, as scancel --full does."""
-        subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
+        self.signal_job(process, name)
 
     def strike(self) -> None:
         """End what a test that failed has left."""

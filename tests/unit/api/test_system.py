@@ -13,11 +13,11 @@ from mirage.domain.decision import Forecast, Mode
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.forecasts.handover_forecasts import ForecastRow
-from mirage.store.operations import clusters, telemetry
+from mirage.store.operations import clusters, reports, telemetry
 from mirage.store.operations.telemetry import CallCounts
 from tests.support import patient
 from tests.support.api.rows import add_chain, add_decision, look
-from tests.support.api.running import CHAIN, NOW, Client, Stage
+from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 
 MODE = "/api/v1/mode"
 
@@ -26,7 +26,11 @@ def test_an_admin_sets_modes(client: Client) -> None:
     client.put(MODE, b'{"mode": "observe"}', who="root")
     answer = client.put(MODE, b'{"mode": "act", "partition": "gpu"}', who="root")
     assert answer.status_code == 200
-    assert client.get(MODE).json() == {"mode": "observe", "partitions": {"gpu": "act"}}
+    assert client.get(MODE).json() == {
+        "mode": "observe",
+        "partitions": {"gpu": "act"},
+        "demoted": [],
+    }
 
 
 def test_a_partition_that_nobody_knows_gets_no_mode(
@@ -44,7 +48,7 @@ def test_a_partition_that_nobody_knows_gets_no_mode(
     assert client.put(MODE, new, who="root").status_code == 200
     for _ in range(2):
         taken = client.put(MODE, b'{"mode": null, "partition": "gup"}', who="root")
-        assert taken.json() == {"mode": "shadow", "partitions": {"gpu": "observe"}}
+        assert taken.json() == {"mode": "shadow", "partitions": {"gpu": "observe"}, "demoted": []}
     assert client.put(MODE, b'{"mode": null}', who="root").status_code == 422
 
 
@@ -54,7 +58,7 @@ def test_the_kill_switch_stops_all_acting(client: Client, store: Store, cluster_
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
     answer = client.post("/api/v1/kill", who="root")
-    expected = {"mode": "shadow", "partitions": {"gpu": "shadow", "cpu": "observe"}}
+    expected = {"mode": "shadow", "partitions": {"gpu": "shadow", "cpu": "observe"}, "demoted": []}
     assert answer.json() == expected
 
 
@@ -162,3 +166,19 @@ def test_metrics_are_mirages_own_numbers(
         'mirage_slurm_unread_rows{command="squeue"} 42.0',
     }
     assert "alice" not in answer.text
+
+
+def test_a_demotion_is_told_to_the_chains_owner_and_to_admins(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    place = {"uid": USERS["alice"], "partition": "gpu", "size": 2}
+    row = {"place": place, "user": "alice", "error_s": 90_000, "bound_s": 43_200.0, "until": NOW}
+    with store.begin() as tx:
+        reports.put_report(tx, cluster_id, reports.DEMOTIONS, {"places": [row]}, at=NOW)
+    told = {who: client.get(MODE, who=who).json()["demoted"] for who in ("alice", "bob", "root")}
+    assert told["bob"] == []
+    assert told["alice"] == told["root"]
+    (said,) = told["root"]
+    assert said.startswith(
+        "forecasts for alice's links of 4 to 7 nodes in partition gpu were wrong"
+    )

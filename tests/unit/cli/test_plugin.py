@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from mirage.cli.chains.plugin import format_path_line
 
 
 def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
@@ -13,6 +18,7 @@ def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
+        env={**os.environ, "SHELL": "/bin/sh"},
     ).stdout
     assert line.count("\n") == 1
     done = subprocess.run(
@@ -25,3 +31,17 @@ def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
     assert [Path(word).name for word in done[:2]] == ["sbatch", "mirage-link"]
     assert Path(done[0]).with_name("carrier.sh").exists()
     assert "runs as a chain of jobs" in done[2]
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("/bin/tcsh", "setenv PATH '/opt/it'\"'\"'s \\!':\"$PATH\""),
+        ("/usr/local/bin/csh", "setenv PATH '/opt/it'\"'\"'s \\!':\"$PATH\""),
+        ("/bin/bash", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
+        ("/usr/bin/zsh", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
+        ("", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
+    ],
+)
+def test_the_line_is_in_the_words_of_the_login_shell(shell: str, line: str) -> None:
+    assert format_path_line("/opt/it's !", shell) == line

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from mirage.cli.chains import timeline_text
-from mirage.studies.chain_timeline import Timeline, build_timeline
+from mirage.cli.chains.timeline_rows import Timeline, build_timeline
 
 NOW = 1_800_000_000
 HOUR = 3600
@@ -42,8 +43,20 @@ def build_link_document(
     return values | more
 
 
-def build_chain_document(*links: dict[str, Any]) -> dict[str, Any]:
-    return {"as_of": iso(NOW), "created_at": iso(NOW - 100 * HOUR), "links": list(links)}
+def build_chain_document(
+    *links: dict[str, Any], forecast: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """As the service serves it: each link hands over to the next; `forecast`: of the last start."""
+    handovers = [
+        {
+            "link": after["index"],
+            "predecessor_end": before["end"],
+            "predecessor_ended": before["end"] is not None,
+            "forecast": forecast if after is links[-1] else None,
+        }
+        for before, after in pairwise(links)
+    ]
+    return {"as_of": iso(NOW), "links": list(links), "handovers": handovers}
 
 
 def lines(shown: Timeline, width: int = WIDE, *, ascii_only: bool = True) -> list[str]:
@@ -56,15 +69,16 @@ def find_row(drawn: list[str], index: int) -> str:
 
 LATE = build_chain_document(build_link_document(1, -40, -20), build_link_document(2, -10, None))
 EARLY = build_chain_document(build_link_document(1, -40, -20), build_link_document(2, -30, None))
-WAITING = build_chain_document(
-    build_link_document(1, -10, None),
-    build_link_document(2, None, None, eligible=iso(NOW - 2 * HOUR)),
-)
 
 
-def forecast(*hours: float) -> list[dict[str, Any]]:
+def build_waiting(*hours: float) -> dict[str, Any]:
+    """Link 2 waits, and `hours` from now are p10, p50 and p90 of its start."""
     instants = [iso(NOW + h * HOUR) for h in hours]
-    return [{"link": 2, "forecast": dict(zip(("p10", "p50", "p90"), instants, strict=True))}]
+    return build_chain_document(
+        build_link_document(1, -10, None),
+        build_link_document(2, None, None, eligible=iso(NOW - 2 * HOUR)),
+        forecast=dict(zip(("p10", "p50", "p90"), instants, strict=True)) if hours else None,
+    )
 
 
 def test_interruption_and_runs_are_to_scale() -> None:
@@ -90,7 +104,7 @@ def test_a_short_interruption_is_still_seen() -> None:
 
 
 def test_the_next_start_is_a_range() -> None:
-    drawn = find_row(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9)), 2)
+    drawn = find_row(lines(build_timeline(build_waiting(1, 3, 6), newest=9)), 2)
     left, middle, right = (drawn.index(mark) for mark in "[+]")
     assert middle - left == pytest.approx(2 * CELLS / 20, abs=1)
     assert right - middle == pytest.approx(3 * CELLS / 20, abs=1)
@@ -98,13 +112,12 @@ def test_the_next_start_is_a_range() -> None:
 
 
 def test_a_start_that_is_overdue_is_expected_now() -> None:
-    overdue = build_timeline(WAITING, forecast(-3, -1, 2), newest=9).rows[1].forecast
+    overdue = build_timeline(build_waiting(-3, -1, 2), newest=9).rows[1].forecast
     assert overdue == (NOW, NOW, NOW + 2 * HOUR)
 
 
 def test_without_a_forecast_none_is_drawn() -> None:
-    handovers: list[dict[str, Any]] = [{"link": 2, "forecast": None}]
-    assert build_timeline(WAITING, handovers, newest=9).rows[1].forecast is None
+    assert build_timeline(build_waiting(), newest=9).rows[1].forecast is None
 
 
 def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:
@@ -123,8 +136,8 @@ def test_only_the_newest_links_are_drawn() -> None:
 
 @pytest.mark.parametrize("width", [20, NARROW, 60, 80, WIDE])
 def test_no_line_of_the_drawing_is_wider_than_the_terminal(width: int) -> None:
-    drawn = lines(build_timeline(WAITING, forecast(1, 2, 3), newest=9), width)
-    assert max(map(len, drawn[: 2 + len(WAITING["links"])])) <= width
+    drawn = lines(build_timeline(build_waiting(1, 2, 3), newest=9), width)
+    assert max(map(len, drawn[:4])) <= width
 
 
 def test_on_a_narrow_terminal_notes_stand_below() -> None:
@@ -134,7 +147,7 @@ def test_on_a_narrow_terminal_notes_stand_below() -> None:
 
 
 def test_ascii_is_ascii() -> None:
-    assert "".join(lines(build_timeline(WAITING, forecast(1, 3, 6), newest=9))).isascii()
+    assert "".join(lines(build_timeline(build_waiting(1, 3, 6), newest=9))).isascii()
     assert not "".join(lines(build_timeline(LATE, newest=9), ascii_only=False)).isascii()
 
 

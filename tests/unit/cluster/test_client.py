@@ -306,7 +306,7 @@ def test_a_move_that_was_not_made_is_a_no_or_no_answer(
 
 def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) -> None:
     commands.answers("scontrol")
-    commands.answers("squeue", f"7|{ALICE}||PENDING|Dependency|1|\n")
+    commands.answers("squeue", f"7|{ALICE}||PENDING|Dependency|1||\n")
     cluster(fake, SlurmCli()).hold_job(STANDBY, owner=ALICE)
     assert commands.calls("scontrol") == [["uhold", "7"]]
 

@@ -59,6 +59,7 @@ BOUNDS = [
     ("provision", "max_lead_h", 0.5, float("inf")),
     ("provision", "min_gain_s", 0, -1),
     ("provision", "replan_gain", 0, -0.1),
+    ("provision", "user_overlap_node_h", 0, -1),
     ("provision", "account_overlap_node_h", 0, -1),
     ("provision", "cluster_overlap_node_h", 0, float("nan")),
     ("provision", "allow_pin", True, "never"),

@@ -1,10 +1,14 @@
 """Interruption, overlap, and what they cost."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.handover import Handover
+from mirage.domain.chain import ChainId, Link, LinkState
+from mirage.domain.handover import Handover, list_handovers
+from mirage.domain.job import JobId
 
 _INSTANTS = st.integers(min_value=0, max_value=2**40)
 HANDOVERS = st.builds(Handover, _INSTANTS, _INSTANTS)
@@ -39,3 +43,17 @@ def test_an_hour_of_overlap_costs_half_an_hour_of_interruption() -> None:
 
 def test_a_seamless_handover_costs_nothing() -> None:
     assert Handover(5, 5).compute_cost_h() == 0
+
+
+def make_link(index: int, state: LinkState, start: int | None = None) -> Link:
+    end = 90 if state is LinkState.ENDED else None
+    link = Link(chain_id=ChainId("chain0001"), index=index, job_id=JobId(index), submit=0)
+    return replace(link, state=state, start=start, end=end)
+
+
+def test_a_link_that_was_cancelled_while_it_waited_neither_hands_over_nor_takes_over() -> None:
+    ran, gone = make_link(1, LinkState.ENDED, 10), make_link(2, LinkState.ENDED)
+    third, fourth = make_link(3, LinkState.PENDING), make_link(5, LinkState.PENDING)
+    assert list_handovers([ran, gone, third, fourth]) == [(ran, third), (third, fourth)]
+    began = make_link(5, LinkState.RUNNING, 20)
+    assert list_handovers([ran, gone, third, began])[-1] == (ran, began), "link 3 still waits"

@@ -14,9 +14,7 @@ import pytest
 
 from tests.support.paths import CHECKOUT
 
-LONGEST = 400
 NOT_OURS = {".venv", "build", "dist"}
-GENERATED = {"versions"}
 NAMELESS = {"utils", "helpers", "common", "base", "misc", "core"}
 TRAINING = {"torch", "sklearn", "xgboost", "stable_baselines3", "gymnasium"}
 TRAINING |= {"onnx", "onnxmltools", "skl2onnx"}
@@ -36,16 +34,6 @@ DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("[0-9]*.md"))
 
 def shown(path: Path) -> str:
     return str(path.relative_to(CHECKOUT))
-
-
-def test_no_file_is_too_long_to_hold_in_the_head() -> None:
-    lengths = {
-        shown(path): len(path.read_text().splitlines())
-        for path in SOURCES
-        if not GENERATED & set(path.parts)
-    }
-    assert lengths
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 
 def test_no_module_is_named_for_having_no_name() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.chain import Link
-from mirage.services.control.limits import Limits, compute_overlap, find_excessive_error
+from mirage.services.control.limits import compute_overlap
 from tests.support.chains import make_link
 
 HOUR = 3600
@@ -27,10 +27,3 @@ def test_overlap_is_what_ran_and_at_worst_what_may_come(
     predecessor: Link, successor: Link, node_h: float
 ) -> None:
     assert compute_overlap(predecessor, successor, now=HOUR) == node_h
-
-
-def test_errors_are_held_against_the_bound_whatever_their_sign() -> None:
-    limits = Limits(demote_after=2, demote_error_s=10.0)
-    assert find_excessive_error([999.0, -10.0, 10.0], limits) is None
-    assert find_excessive_error([0.0, -11.0, 10.0], limits) == 10.5
-    assert find_excessive_error([1000.0], limits) is None, "too few to judge by"

@@ -65,8 +65,8 @@ def test_one_look_at_a_wait_says_nothing_and_two_looks_do(store_of_50: Store) ->
     state, risk, note = told(store_of_50, running(1), freed(reason=DOWN), now=NOW + 60)
     assert (state, risk) == (ChainState.ACTIVE, "ReqNodeNotAvail")
     assert note == (
-        "at risk: link 2 (job 12) waits: nodes that it asks for by name are down, drained or "
-        "reserved"
+        "at risk: link 2 (job 12) waits: nodes that it could run on, or that it asks for by name, "
+        "are down, drained or reserved"
     )
     assert events(store_of_50)[-1] == "at risk"
 

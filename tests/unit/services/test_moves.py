@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirage.domain.chain import ChainId, Position
-from mirage.domain.decision import Action, Forecast, Mode
+from mirage.domain.decision import Action
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
@@ -14,21 +14,15 @@ from mirage.services.chains import link_sync as link_service
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import (
-    demote_on_errors,
     provision_handovers,
     reconcile_intentions,
 )
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
-from mirage.store.events import audit
-from mirage.store.forecasts import handover_forecasts
-from mirage.store.forecasts.handover_forecasts import ForecastRow
-from mirage.store.operations import clusters
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import (
     CHAIN,
-    HOUR,
     NOW,
     Written,
     comment,
@@ -36,7 +30,6 @@ from tests.support.services.slurm_jobs import (
     find_last_decision,
     job,
     links,
-    read_mode,
     running,
     standby,
 )
@@ -217,8 +210,11 @@ def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store
 def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> None:
     """Both links of the first chain run: the second chain would double what the account spends."""
     first, second = pair(1)
+    cluster = Written(first, second)
+    tick(acting_store, cluster)
+    cluster.moves.clear()
     beside = running(2, job_id=second.job_id, comment=second.comment)
-    cluster = Written(first, beside, *pair(2))
+    cluster.shown = [first, beside, *pair(2)]
     tick(acting_store, cluster, within(1.5))
     assert cluster.moves == []
     tick(acting_store, cluster, within(2.0))
@@ -263,67 +259,3 @@ def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
         (row,) = decisions.list_decisions(tx, 1, chain_id=CHAIN)
     assert row.effect == effect
     assert links(acting_store)[2].freed_at == (NOW if effect == "done" else None)
-
-
-def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> None:
-    """Ten hand-overs that waited no time, each forecast to wait for two days."""
-    with store.begin() as tx:
-        for index in range(first, first + 10):
-            row = ForecastRow(
-                chain_id=CHAIN,
-                index=index,
-                source=source,
-                at=at,
-                forecast=Forecast(p50_s=48.0 * HOUR),
-                actual_wait_s=0,
-            )
-            handover_forecasts.record_forecast(tx, 1, row)
-
-
-@pytest.mark.parametrize(("source", "left"), [("always", Mode.SHADOW), ("average", Mode.ACT)])
-def test_only_the_default_policys_errors_demote(
-    acting_store: Store, source: str, left: Mode
-) -> None:
-    cluster = Written(running(1), standby(2))
-    with acting_store.begin() as tx:
-        link_service.sync_links(tx, 1, cluster.shown, NOW)
-    wrong_forecasts(acting_store, source, first=2)
-    tick(acting_store, cluster)
-    assert read_mode(acting_store) is left
-    assert bool(cluster.moves) is (left is Mode.ACT)
-    with acting_store.read() as tx:
-        told = audit.list_entries(tx, 1, event="demoted to shadow")
-    assert [entry.detail for entry in told] == (
-        [{"mean_abs_error_s": 48 * HOUR, "bound_s": 12 * HOUR}] if left is Mode.SHADOW else []
-    )
-
-
-def test_a_demotion_leaves_what_only_observes(acting_store: Store) -> None:
-    with acting_store.begin() as tx:
-        link_service.sync_links(tx, 1, [running(1)], NOW)
-        clusters.set_mode(tx, 1, Mode.ACT, "gpu")
-        clusters.set_mode(tx, 1, Mode.OBSERVE, "debug")
-    wrong_forecasts(acting_store, "always", first=2)
-    with acting_store.begin() as tx:
-        demote_on_errors(tx, 1, NOW, RULES)
-    modes = (
-        read_mode(acting_store),
-        read_mode(acting_store, "gpu"),
-        read_mode(acting_store, "debug"),
-    )
-    assert modes == (Mode.SHADOW, Mode.SHADOW, Mode.OBSERVE)
-
-
-def test_after_a_demotion_an_admin_may_set_act_again(acting_store: Store) -> None:
-    with acting_store.begin() as tx:
-        link_service.sync_links(tx, 1, [running(1)], NOW)
-    wrong_forecasts(acting_store, "always", first=2)
-    with acting_store.begin() as tx:
-        demote_on_errors(tx, 1, NOW + 60, RULES)
-        clusters.set_mode(tx, 1, Mode.ACT)
-        demote_on_errors(tx, 1, NOW + 120, RULES)
-    assert read_mode(acting_store) is Mode.ACT
-    wrong_forecasts(acting_store, "always", first=20, at=NOW + 200)
-    with acting_store.begin() as tx:
-        demote_on_errors(tx, 1, NOW + 300, RULES)
-    assert read_mode(acting_store) is Mode.SHADOW

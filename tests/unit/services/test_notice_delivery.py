@@ -131,7 +131,7 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(lab_store: Store) -
     with serving() as post:
         site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i in range(8):
-            site.post("ended", ChainId(f"chain{i:05}"))
+            site.post("ended", ChainId(f"chain{i:05}"), user=f"user{i}")
         for minute in range(0, 60, 5):
             site.clock.at = NOW + 60 * minute
             site.courier().deliver_due()
@@ -142,11 +142,28 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(lab_store: Store) -
         assert len(post.messages) == 8
 
 
+def test_one_owners_chains_leave_mails_to_those_who_come_later(lab_store: Store) -> None:
+    with serving() as post:
+        site = Site(lab_store, by_mail(post), Pace(max_per_hour=8))
+        for i in range(20):
+            site.post("interrupted", ChainId(f"chain{i:05}"), user="mallory")
+        assert site.courier().deliver_due() == 4
+        for minute, user in enumerate(("bea", "carl", "dora"), start=1):
+            site.clock.at = NOW + 60 * minute
+            site.post("normal", ChainId(f"chainof{user}"), user=user)
+            assert site.courier().deliver_due() == 1
+        site.clock.at = NOW + 3600
+        while site.courier().deliver_due():
+            site.clock.at += 3600
+    assert post.recipients[4:7] == [f"<{u}@example.org>" for u in ("bea", "carl", "dora")]
+    assert len(post.recipients) == 23, "no mail is lost"
+
+
 def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(lab_store: Store) -> None:
     with serving() as post:
         site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i in range(8):
-            site.post("interrupted", ChainId(f"chain{i:05}"), channel="admins")
+            site.post("interrupted", ChainId(f"chain{i:05}"), user=f"user{i}", channel="admins")
         site.clock.at = NOW + 60
         site.post("normal", channel="owner")
         with capture_logs() as said:
@@ -163,7 +180,7 @@ def test_what_is_urgent_goes_before_what_waits_longer(lab_store: Store) -> None:
         site = Site(lab_store, by_mail(post), Pace(max_per_hour=3))
         for i, event in enumerate(("normal", "normal", "at-risk", "at-risk", "interrupted")):
             site.clock.at = NOW + i
-            site.post(event, ChainId(f"chain{i:05}"))
+            site.post(event, ChainId(f"chain{i:05}"), user=f"user{i}")
         site.courier().deliver_due()
     told = [str(message["Subject"]).rpartition("chain ")[2] for message in post.messages]
     assert told == ["chain00004: interrupted", "chain00002: at-risk", "chain00003: at-risk"]
@@ -330,3 +347,14 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, text: str, wh
     with pytest.raises(ConfigError) as refused:
         load_settings(file)
     assert why in str(refused.value)
+
+
+def test_what_has_waited_for_more_than_a_week_is_given_up_and_not_sent(lab_store: Store) -> None:
+    """It waited while no channel was configured, and an older release kept it."""
+    with serving() as post:
+        site = Site(lab_store, by_mail(post))
+        site.post("ended")
+        site.clock.at = NOW + 8 * 86400
+        assert site.courier().deliver_due() == 0
+    assert post.messages == []
+    assert site.states() == [NoticeState.GIVEN_UP]

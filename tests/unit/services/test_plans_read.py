@@ -14,6 +14,7 @@ from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import DAY_S
+from mirage.services.control.limits import Limits
 from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, build_impact
@@ -37,7 +38,7 @@ from tests.integration.services.test_release_planning import (
     stands,
 )
 from tests.support.services.printed import looked
-from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, links
+from tests.support.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, links
 
 DUE = END - 4 * HOUR
 ELIGIBLE = DUE + 9
@@ -95,12 +96,17 @@ def test_that_slurm_released_it_is_written_down_once(lab_store: Store, by: Plann
 
 
 @EACH
-def test_a_standby_that_is_released_may_cost_overlap(lab_store: Store, by: Planner) -> None:
+def test_a_standby_that_a_plan_released_may_cost_its_owner_overlap(
+    lab_store: Store, by: Planner
+) -> None:
+    """Of the link's plan, whatever its comment says; of the user's own nobody."""
     released(lab_store, by)
     with lab_store.read() as tx:
         assert list_overlapping_chains(tx, 1) == [CHAIN]
         # From now on, of one node.
-        assert read_overlap_budget(tx, 1, DUE + 60).spent == {"ml": pytest.approx(4 - 1 / 60)}
+        spent = read_overlap_budget(tx, 1, DUE + 60, Limits()).sum_spent("ml", ALICE)
+    assert spent.user == pytest.approx(0 if by is Planner.USER else 4 - 1 / 60)
+    assert (spent.account, spent.cluster) == (0, 0)
 
 
 @EACH

@@ -13,6 +13,7 @@ from mirage.services.reports.recommendation import (
     OURS,
     REACTIVE,
     SHORT_H,
+    LogWaits,
     Recommendation,
     RecommendationEvidence,
     ReportVerdict,
@@ -102,6 +103,35 @@ def test_many_days_with_few_hand_overs_are_too_little() -> None:
         {n: handovers(6.0, days=28) for n in (REACTIVE, EARLY, OURS)}, PRICE
     )
     assert choose_recommendation(replace(seen, handovers=19)).verdict is ReportVerdict.TOO_LITTLE
+
+
+@pytest.mark.parametrize(
+    ("logged_h", "replayed_h", "agrees"),
+    [
+        (25.6, 0.0, False),
+        (0.0, 25.6, False),
+        (25.6, 12.9, True),
+        (0.4, 0.0, True),
+        (2.0, 0.9, False),
+    ],
+)
+def test_a_replay_that_does_not_wait_as_the_log_did_gives_no_advice(
+    logged_h: float, replayed_h: float, *, agrees: bool
+) -> None:
+    seen = RecommendationEvidence.from_handovers(
+        {n: handovers(0.0, days=28) for n in (REACTIVE, EARLY, OURS)},
+        PRICE,
+        [
+            LogWaits(partition="cpu", jobs=9000, logged_h=1.0, replayed_h=1.0),
+            LogWaits(partition="gpu", jobs=9, logged_h=logged_h, replayed_h=replayed_h),
+        ],
+    )
+    told = choose_recommendation(seen)
+    wanted = ReportVerdict.SHORT_WAITS if agrees else ReportVerdict.UNLIKE_LOG
+    assert told.verdict is wanted
+    if not agrees:
+        assert f"waited {logged_h:.2f} h on average in the log" in told.reason
+        assert "do not need" not in told.advice
 
 
 def test_no_gain_is_shown() -> None:

@@ -12,6 +12,7 @@ from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
 from mirage.slurm.rest import envelope, history, node_inventory, queue
+from mirage.slurm.text.unread_rows import Unread
 from tests.support.jobs import index_jobs
 from tests.support.paths import DATA
 
@@ -151,13 +152,59 @@ def test_hostile_text_is_text() -> None:
         {"job_id": 1},
         {"job_id": 1, "submit_time": "now"},
         {"job_id": 1, "submit_time": 5, "name": ["a"]},
-        {"job_id": 1, "submit_time": 5, "tres_alloc_str": "cpu"},
+        {"job_id": 1, "submit_time": 5, "priority": "high"},
         7,
     ],
 )
 def test_one_job_that_does_not_read_is_half_an_answer(job: Any) -> None:
     with pytest.raises(MalformedText):
         queue.parse_jobs({"errors": [], "jobs": [job]})
+
+
+_TASKS: dict[str, Any] = {
+    "job_id": 5512,
+    "job_state": ["RUNNING"],
+    "submit_time": {"set": True, "infinite": False, "number": 1762784600},
+    "node_count": {"set": True, "infinite": False, "number": 1},
+    "tasks": {"set": True, "infinite": False, "number": 2},
+    "nodes": "gpu1",
+    "tres_alloc_str": "cpu=2,mem=1G,node=1,billing=2",
+    "tres_per_task": "gres/gpu=2",
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "gpus"),
+    [
+        ({}, 4),
+        ({"tres_per_task": "gres:gpu:h100:2"}, 4),
+        ({"tasks": {"set": False}}, None),
+        ({"tasks": {"set": False}, "gres_detail": ["gpu:h100:4(IDX:0-3)"]}, 4),
+        ({"tres_per_task": "", "gres_detail": ["gpu:1(IDX:0)", "gpu:a100:3(IDX:0-2)"]}, 4),
+        ({"tres_per_task": "", "tres_per_socket": "gres/gpu:2", "sockets_per_node": 2}, 4),
+        ({"tres_per_task": "", "tres_per_socket": "gres/gpu:2"}, None),
+        ({"tres_per_job": "gres/gpu:8"}, 8),
+        ({"tres_per_task": "gpu:a b:1"}, None),
+        ({"tres_per_task": "gpu:9999999T"}, None),
+        ({"tres_alloc_str": "cpu=2,gres/gpu=10995115178248372224"}, None),
+        ({"tres_alloc_str": "cpu=2,energy=16E,gres/gpu=3"}, 3),
+        ({"tres_alloc_str": "N/A"}, 4),
+        ({"tres_per_task": "shard:2"}, 0),
+    ],
+)
+def test_gpus_of_a_job_are_counted_from_what_its_record_has_or_are_not_known(
+    more: dict[str, Any], gpus: int | None
+) -> None:
+    unread = Unread()
+    (job,) = queue.parse_jobs({"jobs": [_TASKS | more]}, unread)
+    assert (job.gpus, unread.rows) == (gpus, [])
+    assert unread.without_gpus == ([5512] if gpus is None else [])
+
+
+def test_a_record_of_accounting_with_a_number_of_gpus_that_is_none_costs_that_number() -> None:
+    asked = {"type": "gres", "name": "gpu", "count": 10995115178248372224}
+    record = {"job_id": 7, "time": {"submission": 5}, "tres": {"requested": [asked]}}
+    assert [job.gpus for job in history.parse_records({"jobs": [record]}, Unread())] == [None]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.job import Job
+from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node
 from mirage.slurm.commands import sacct, sinfo, squeue
 from mirage.slurm.commands.sacct_texts import parse_texts
 from mirage.slurm.rest import diagnosis, history, node_inventory, queue
 from mirage.slurm.rest.envelope import EARLIEST
+from mirage.slurm.text.delimited_rows import SEPARATOR as UNIT
 from tests.support.jobs import index_jobs
 from tests.support.slurm.captured import ALL, SEPARATOR, Captures
 
@@ -90,3 +91,61 @@ def test_who_asked_slurmctld_is_told_as_sdiag_tells_it(served: Served) -> None:
     found = diagnosis.parse_diagnosis(served.payload("diag"))
     assert found.at > (found.since or 0) > 0
     assert {"alice", "root"} <= {row.user for row in found.users}
+
+
+FATES = [
+    # state, start, end, nodes as Slurm writes them
+    ("CANCELLED", 0, 1800000500, "None assigned"),
+    ("CANCELLED", 1800000500, 1800000500, "None assigned"),
+    ("CANCELLED", 1800000400, 1800000500, "None assigned"),
+    ("CANCELLED", 1800000500, 1800000500, ""),
+    ("CANCELLED", 1800000400, 1800000500, ""),
+    ("CANCELLED", 1800000500, 1800000500, "gpu01"),
+    ("DEADLINE", 1800000500, 1800000500, ""),
+    ("REVOKED", 1800000500, 1800000500, ""),
+    ("FAILED", 1800000500, 1800000500, "None assigned"),
+    ("FAILED", 1800000500, 1800000500, ""),
+    ("FAILED", 1800000400, 1800000500, ""),
+    ("FAILED", 0, 1800000500, ""),
+    ("NODE_FAIL", 1800000400, 1800000500, ""),
+    ("TIMEOUT", 1800000400, 1800000500, "gpu01"),
+    ("COMPLETED", 0, 1800000500, "None assigned"),
+    ("COMPLETED", 1800000500, 1800000500, ""),
+]
+
+
+@pytest.mark.parametrize("fate", FATES, ids=str)
+def test_whether_a_job_has_run_is_one_answer(
+    served: Served, fate: tuple[str, int, int, str]
+) -> None:
+    """A job of the captures, with another fate in sacct's row and in slurmrestd's record."""
+    state, start, _, nodes = fate
+    job_id = served.fate("completed")
+    told, shown = _tell_fate(served, job_id, *fate), _show_fate(served, job_id, *fate)
+    answers = [(job.state, job.start, job.end, job.has_never_run) for job in (told, shown)]
+    assert answers[0] == answers[1]
+    assert shown.start in {start or None, None}
+    assert state != "COMPLETED" or not shown.has_never_run
+    assert not nodes.startswith("gpu") or shown.start == start
+
+
+def _tell_fate(served: Served, job_id: int, state: str, start: int, end: int, nodes: str) -> Job:
+    payload = served.payload("records")
+    (record,) = (one for one in payload["jobs"] if one["job_id"] == job_id)
+    was = record["state"]["current"]
+    record["state"]["current"] = state if isinstance(was, str) else [state]
+    record["time"] |= {"start": start, "end": end}
+    record["nodes"] = nodes
+    return index_jobs(history.parse_records(payload))[JobId(job_id)]
+
+
+def _show_fate(served: Served, job_id: int, state: str, start: int, end: int, nodes: str) -> Job:
+    fields = sacct.choose_fields(served.printed("sacct-helpformat.txt"))
+    head, *lines = served.printed("sacct.txt").splitlines()
+    (row,) = (line for line in lines if line.startswith(f"{job_id}{UNIT}"))
+    cells = dict(zip(head.split(UNIT), row.split(UNIT), strict=True))
+    cells |= {"State": state, "Start": str(start or "Unknown"), "End": str(end), "NodeList": nodes}
+    text = f"{head}\n{UNIT.join(cells.values())}\n"
+    facts = sacct.parse_facts(text, fields.facts)
+    (job,) = sacct.build_jobs(facts, {})
+    return job

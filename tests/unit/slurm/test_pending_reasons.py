@@ -106,5 +106,13 @@ def test_each_says_what_it_is_and_what_to_do(found: Hindrance) -> None:
     assert found.advice.endswith(".")
 
 
+def test_unavailable_nodes_are_told_in_words_that_hold_without_a_list_of_ones_own() -> None:
+    """Slurm names them too where the job asks for no node."""
+    found = find_hindrance("ReqNodeNotAvail, UnavailableNodes:n[1-3]")
+    assert found is not None
+    assert found.says.startswith("nodes that it could run on, or that it asks for by name, are")
+    assert "One that asks for nodes by name can" in found.advice
+
+
 def test_lists_of_nodes_are_not_kept() -> None:
     assert trim_reason("ReqNodeNotAvail, UnavailableNodes:gpu[03-08]") == "ReqNodeNotAvail"

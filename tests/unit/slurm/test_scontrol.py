@@ -91,6 +91,7 @@ def test_the_id_of_a_job_that_sbatch_took(captures: Captures, name: str) -> None
         ("Submitted batch job 12 on cluster other\n", 12),
         ("welcome to the site\nSubmitted batch job 12\n", 12),
         ("3 jobs are running\n12\n", 12),
+        ("7;8 nodes are down\n12;testbed\n", 12),
     ],
 )
 def test_the_id_among_what_plug_ins_print(stdout: str, job_id: int) -> None:
@@ -98,7 +99,13 @@ def test_the_id_among_what_plug_ins_print(stdout: str, job_id: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "stdout", ["", "Submitted batch job\n", "sbatch: Job 2 to start at noon\n"]
+    "stdout",
+    [
+        "",
+        "Submitted batch job\n",
+        "sbatch: Job 2 to start at noon\n",
+        "7\nSubmitted batch job 12\n",
+    ],
 )
 def test_no_id_is_said(stdout: str) -> None:
     with pytest.raises(MalformedText, match="no job id"):

@@ -11,6 +11,7 @@ from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm.commands import squeue
 from mirage.slurm.text import delimited_rows
 from mirage.slurm.text.holds import HoldState
+from mirage.slurm.text.unread_rows import Unread
 from tests.support.slurm.captured import SEPARATOR, Captures
 
 
@@ -55,7 +56,7 @@ def test_a_running_job_is_told_in_full(told: Told) -> None:
 
 def _standing(*told: tuple[str, str, str]) -> squeue.MoveTarget:
     """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
-    waits = ("PENDING", "Dependency", "1")
+    waits = ("PENDING", "Dependency", "1", f"afterany:{told[0][0]}(unfulfilled)")
     lines = (
         "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told
     )
@@ -66,7 +67,8 @@ def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
     """Of a het job, the components in any order."""
     assert squeue.build_move_target_argv(JobId(7))[-2] == "--jobs=7"
     shown = HoldState(waits=True, reason="Dependency", priority=1)
-    assert _standing(("7", "1001", "")) == squeue.MoveTarget(1001, "", (shown,))
+    behind = "afterany:7(unfulfilled)"
+    assert _standing(("7", "1001", "")) == squeue.MoveTarget(1001, "", (shown,), behind)
     assert _standing(("7", "1001", "gpu[01-02]")).asked_nodes == "gpu[01-02]"
     assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).asked_nodes == "gpu02"
     for half in ("", "7\x1f1001\x1fgpu01"):
@@ -245,6 +247,10 @@ _ROW = {
     "tres-alloc": "cpu=8,mem=125G,node=2,billing=8",
     "tres-per-node": "gres:gpu:a100:4",
     "tres-per-job": "N/A",
+    "tres-per-task": "N/A",
+    "NumTasks": "8",
+    "tres-per-socket": "N/A",
+    "Sockets": "*",
     "Dependency": "(null)",
     "NodeList": "(null)",
     "Name": "(null)",
@@ -260,6 +266,36 @@ def test_gpus_are_told_by_the_request_where_the_site_does_not_account_them() -> 
     assert squeue.parse_jobs(_answer_with(), "|")[0].gpus == 8
     per_job = _answer_with(**{"tres-per-node": "N/A", "tres-per-job": "gres:gpu:3"})
     assert squeue.parse_jobs(per_job, "|")[0].gpus == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "gpus"),
+    [
+        # Of 22.05, and of 24.11.
+        ({"tres-per-task": "gres:gpu:2", "NumTasks": "2"}, 4),
+        ({"tres-per-task": "gres/gpu:h100=2,gres/gpu:a100=1", "NumTasks": "2"}, 6),
+        ({"tres-per-task": "gres/gpu=2", "NumTasks": "N/A"}, None),
+        ({"tres-per-socket": "gres:gpu:2", "Sockets": "2"}, 8),
+        ({"tres-per-socket": "gres:gpu:2", "Sockets": "*"}, None),
+        ({"tres-per-node": "gres:gpu:a b:1"}, None),
+        ({"tres-per-node": "gres:gpu:x:y:z:1"}, None),
+        ({"tres-per-node": "gres:gpu:9999999T"}, None),
+        ({"tres-alloc": "cpu=1,gres/gpu=10995115178248372224"}, None),
+        ({"tres-alloc": "N/A", "tres-per-job": "gres:gpu:3"}, 3),
+        ({"tres-alloc": "N/A"}, 0),
+        ({"tres-alloc": "cpu=8,energy=16E", "tres-per-job": "gres:gpu:3"}, 3),
+        ({"tres-alloc": "cpu=8,energy=16E,gres/gpu=5", "tres-per-job": "gres:gpu:3"}, 5),
+        ({"tres-alloc": "cpu=8,gres/gpu=many"}, None),
+    ],
+)
+def test_an_odd_request_costs_the_number_of_gpus_and_never_the_row(
+    cells: dict[str, str], gpus: int | None
+) -> None:
+    unread = Unread()
+    answer = _answer_with(**{"tres-per-node": "N/A"} | cells)
+    (job,) = squeue.parse_queue(answer, 0, "|", unread)
+    assert (job.gpus, unread.rows) == (gpus, [])
+    assert unread.without_gpus == ([12] if gpus is None else [])
 
 
 def test_several_partitions_a_range_of_nodes_and_no_association() -> None:

@@ -69,7 +69,7 @@ def test_the_options_are_what_sbatch_would_make_of_the_call(slurm: FakeSlurm) ->
 @pytest.mark.parametrize(
     ("words", "script", "env"),
     [
-        ((), "#!/bin/sh\n#SBATCH --dependency=singleton\n:\n", {}),
+        ((), "#!/bin/sh\n#SBATCH --dependency=afterok:7\n:\n", {}),
         ((), "#!/bin/sh\n#PBS -q long\n:\n", {}),
         (("--export=ALL,TOKEN=1",), "#!/bin/sh\n:\n", {}),
         ((), "#!/bin/sh\n#SBATCH --export=ALL,TOKEN=1\n:\n", {}),

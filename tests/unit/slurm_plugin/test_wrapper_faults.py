@@ -87,7 +87,7 @@ def test_a_comment_that_leaves_no_room_for_the_chains_mark_is_submitted_plain(
 @pytest.mark.parametrize(
     ("what", "code"),
     [
-        ("submission._ask_queue", 0),
+        ("process.ask_queue", 0),
         ("process._pass_output", 0),
         ("process._pass_output", 7),
         ("carrier.remove_directory", 7),

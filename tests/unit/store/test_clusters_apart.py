@@ -36,6 +36,7 @@ OF_ALL = {
     "set_audit_credential": "of no table",
     "enqueue_notices": "each notice names its cluster",
     "ensure_cluster": "makes the cluster",
+    "rename_cluster": "names the cluster",
     "list_cluster_names": "of all clusters",
     "measure_size_bytes": "of no table",
     "read_database_version": "of no table",

@@ -47,7 +47,6 @@ def test_error_is_signed_and_of_the_forecast_in_force(store: Store, cluster_id: 
         handover_forecasts.record_forecast(tx, cluster_id, forecast(4, at=400, p50_s=1.0))
         assert handover_forecasts.list_errors(tx, cluster_id, last=100) == [-30.0, 60.5]
         assert handover_forecasts.list_errors(tx, cluster_id, last=1) == [60.5]
-        assert handover_forecasts.list_errors(tx, cluster_id, last=9, source="quantile") == []
         assert handover_forecasts.list_errors(tx, cluster_id + 1, last=9) == []
 
 

@@ -145,6 +145,17 @@ def test_later_record_does_not_blank_what_was_known(store: Store, cluster_id: in
     assert stored(store, cluster_id) == [DONE]
 
 
+def test_gpus_that_are_not_known_stay_so_until_a_record_has_their_number(
+    store: Store, cluster_id: int
+) -> None:
+    unknown = replace(DONE, gpus=None)
+    put(store, cluster_id, unknown)
+    assert put(store, cluster_id, replace(DONE, gpus=0)) == MergeCounts(read=1, unchanged=1)
+    assert stored(store, cluster_id) == [unknown], "not known is not 0"
+    put(store, cluster_id, replace(DONE, state=JobState.RUNNING, end=None, gpus=3))
+    assert stored(store, cluster_id) == [replace(DONE, gpus=3)]
+
+
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.PENDING, JobState.UNKNOWN])
 def test_ended_record_is_not_turned_back(store: Store, cluster_id: int, state: JobState) -> None:
     put(store, cluster_id, DONE)

@@ -187,6 +187,56 @@ def test_separators_inside_free_text_are_put_back(tmp_path: Path) -> None:
     assert second.submit_line == "sbatch --wrap 'a | b || c'"
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["v100|a100", "[v100|a100]", "(v100|a100|h100)&ib", "[rack1*2|rack2*2]", "|a100", "v100||a100"],
+)
+def test_a_row_keeps_its_numbers_beside_the_operators_of_a_constraint(
+    tmp_path: Path, asked: str
+) -> None:
+    trace = dump(
+        tmp_path,
+        "JobID|User|State|Submit|TimelimitRaw|Constraints|NNodes|NCPUS",
+        f"2|bea|COMPLETED|1700000060|120|{asked}|4|8",
+    )
+    (job,) = read_jobs(trace)
+    assert (job.user, job.nodes, job.cpus, job.time_limit_s) == ("bea", 4, 8, 7200)
+    assert not trace.tally.refused
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "JobID|SubmitLine|State|Submit|Constraints|NNodes|NCPUS",
+        "JobID|Constraints|State|Submit|SubmitLine|NNodes|NCPUS",
+        "JobID|SubmitLine|State|Submit|NNodes|NCPUS|Constraints",
+    ],
+)
+def test_two_cells_of_one_row_may_each_hold_separators(tmp_path: Path, header: str) -> None:
+    cells = {
+        "JobID": "2",
+        "SubmitLine": "sbatch -C v100|a100|h100 --wrap 'a | b'",
+        "State": "COMPLETED",
+        "Submit": "1700000060",
+        "Constraints": "v100|a100|h100",
+        "NNodes": "4",
+        "NCPUS": "8",
+    }
+    trace = dump(tmp_path, header, "|".join(cells[name] for name in header.split("|")))
+    (job,) = read_jobs(trace)
+    assert (job.nodes, job.cpus, job.submit_line) == (4, 8, cells["SubmitLine"])
+
+
+def test_separators_that_fit_in_too_many_ways_are_refused(tmp_path: Path) -> None:
+    trace = dump(
+        tmp_path,
+        "JobID|JobName|Submit|Comment|State|Constraints|NNodes",
+        "3|a|1700000060|b|COMPLETED" + "|c" * 500,
+    )
+    assert read_jobs(trace) == []
+    assert sum(trace.tally.refused.values()) == 1
+
+
 def test_separators_that_fit_nowhere_or_in_two_ways_are_refused(tmp_path: Path) -> None:
     trace = dump(
         tmp_path,

@@ -1,4 +1,7 @@
-"""A chain's timeline from the service's answers: spans of its links, in epoch seconds."""
+"""Builds the drawing's rows from a chain's timeline, as the service serves it.
+
+Spans of links are in epoch seconds.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,42 +44,35 @@ class Timeline:
         return begin, max(end, begin + 1.0)
 
 
-def build_timeline(
-    chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
-) -> Timeline:
-    """Build the timeline from the service's answers on a chain and on its hand-overs. `newest`:
-    the most links to show."""
-    links = chain["links"]
-    now = _compute_now(chain)
-    by_index = {link["index"]: link for link in links}
-    rows = [
-        _build_row(link, by_index.get(link["index"] - 1), _find_forecast(link, handovers, now), now)
-        for link in links[-newest:]
-    ]
+def build_timeline(served: Mapping[str, Any], *, newest: int) -> Timeline:
+    """Build the drawing of the service's answer to `GET /chains/ID/timeline`.
+
+    `newest`: the most links to show. The service alone says which link hands over to which.
+    """
+    links, now = served["links"], _compute_now(served)
+    handovers = {handover["link"]: handover for handover in served["handovers"]}
+    rows = [_build_row(link, handovers.get(link["index"]), now) for link in links[-newest:]]
     return Timeline(now=now, rows=rows)
 
 
-def _compute_now(chain: Mapping[str, Any]) -> float:
+def _compute_now(served: Mapping[str, Any]) -> float:
     """Return when the cluster was last looked at; nothing later is known."""
-    known = [_parse_instant(chain["as_of"]), _parse_instant(chain["created_at"])]
-    known += [_parse_instant(link[name]) for link in chain["links"] for name in ("start", "end")]
-    return max(at for at in known if at is not None)
+    known = [_parse_instant(served["as_of"])]
+    known += [_parse_instant(link[name]) for link in served["links"] for name in ("start", "end")]
+    return max((at for at in known if at is not None), default=0.0)
 
 
-def _build_row(
-    link: Mapping[str, Any],
-    before: Mapping[str, Any] | None,
-    forecast: tuple[float, float, float] | None,
-    now: float,
-) -> LinkRow:
+def _build_row(link: Mapping[str, Any], handover: Mapping[str, Any] | None, now: float) -> LinkRow:
     start, end, eligible = (
         _parse_instant(link["start"]),
         _parse_instant(link["end"]),
         _parse_instant(link["eligible"]),
     )
-    ended = None if before is None else _parse_instant(before["end"])
     begins = now if link["state"] == "pending" else start
-    beside = now if before is not None and before["state"] == "running" else ended
+    ended = beside = None
+    if handover is not None:
+        ended = _parse_instant(handover["predecessor_end"])
+        ended, beside = (ended, ended) if handover["predecessor_ended"] else (None, now)
     return LinkRow(
         index=link["index"],
         job_id=link["job_id"],
@@ -87,7 +83,7 @@ def _build_row(
         if start is None or beside is None
         else _make_span(start, min(beside, end or now)),
         rest=_compute_rest(link, start, now),
-        forecast=forecast,
+        forecast=_find_forecast(link, handover, now),
         note=_describe_state(link),
     )
 
@@ -100,17 +96,15 @@ def _compute_rest(link: Mapping[str, Any], start: float | None, now: float) -> T
 
 
 def _find_forecast(
-    link: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]], now: float
+    link: Mapping[str, Any], handover: Mapping[str, Any] | None, now: float
 ) -> tuple[float, float, float] | None:
     """Return p10, p50 and p90 of a pending link's start, from the newest forecast.
 
     None of the three lies before `now`. Returns None if the link is not pending or has no forecast.
     """
-    if link["state"] != "pending":
+    if link["state"] != "pending" or handover is None or handover["forecast"] is None:
         return None
-    told = next((h["forecast"] for h in handovers if h["link"] == link["index"]), None)
-    if told is None:
-        return None
+    told = handover["forecast"]
     p10, p50, p90 = (max(now, _parse_instant(told[name]) or now) for name in ("p10", "p50", "p90"))
     return p10, p50, p90
 

@@ -1,0 +1,161 @@
+"""One user's chains, on a real Slurm, take nothing from anybody else's: not act, not the budget.
+
+Ticks as the service makes them, of a database of their own, at bounds of seconds.
+"""
+
+import time
+
+import pytest
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.domain.chain import ChainId, Mark
+from mirage.domain.decision import Forecast, Mode
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Snapshot
+from mirage.policy.rules.lead_rules import Reactive
+from mirage.services.chains import link_sync
+from mirage.services.control.limits import Limits
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import provision_handovers
+from mirage.slurm.commands import squeue
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from tests.support.cluster.slurm_rig import SlurmRig
+from tests.support.services.scene import Always
+
+pytestmark = pytest.mark.slurm
+
+SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+SMALL = ("-N1", "-n1", "--mem=50M", "-t", "60")
+ALL_NODES = ("-N2", "--exclusive", "-t", "60")
+
+
+class AtOnce(Always):
+    """Frees at once, and expects no wait."""
+
+    def __init__(self, name: str = "always") -> None:
+        super().__init__(name, Forecast(p50_s=0.0, p90_s=600.0))
+
+
+FREES = Rules(policy=AtOnce, default="always", limits=Limits(demote_after=2, demote_error_s=1.0))
+
+
+class Site:
+    def __init__(self, rig: SlurmRig, store: Store) -> None:
+        self.rig, self.store, self.testbed = rig, store, rig.testbed
+        # A look that takes long on a busy host is no reason to leave out the next.
+        self.cluster = SlurmCli(timeout_s=100.0)
+
+    def submit_chain(
+        self, name: str, user: str, standby: tuple[str, ...] = SMALL, after: str = "afterany:{0}"
+    ) -> tuple[JobId, JobId]:
+        """A link that runs on one CPU, and its standby."""
+        mark = f"{SETTINGS} {Mark(ChainId(name), 1)}"
+        first = self.testbed.sbatch(*SMALL, f"--comment={mark}", user=user)
+        self.testbed.wait_until(lambda: self.testbed.state(first) == "RUNNING", 60, f"{first} runs")
+        mark = f"{SETTINGS} {Mark(ChainId(name), 2)}"
+        words = (f"--comment={mark}", f"--dependency={after.format(first)}")
+        return JobId(first), JobId(self.testbed.sbatch(*standby, *words, user=user))
+
+    def tick(self, rules: Rules = FREES) -> None:
+        queue = self.cluster.fetch_queue()
+        with self.store.begin() as tx:
+            marked = link_sync.list_marked_jobs(queue)
+            link_sync.sync_links(tx, 1, marked, queue.taken_at, queue=queue)
+        provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+
+    def is_eligible(self, job_id: JobId) -> bool:
+        return self.testbed.job(job_id)["Dependency"] == "(null)"
+
+    def await_run(self, job_id: JobId) -> None:
+        """Let it run, and be seen to."""
+        self.testbed.wait_until(
+            lambda: self.testbed.state(job_id) == "RUNNING", 120, f"{job_id} to run"
+        )
+
+
+@pytest.fixture
+def site(slurm_rig: SlurmRig, acting_store: Store) -> Site:
+    return Site(slurm_rig, acting_store)
+
+
+def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) -> None:
+    """They ask for all nodes, beside a long job of alice's own."""
+    hers = [site.submit_chain(f"alices{number:06}", "alice", ALL_NODES) for number in (1, 2)]
+    his = site.submit_chain("bobs00000001", "bob")
+    site.tick()
+    assert all(site.is_eligible(standby) for _, standby in [*hers, his])
+    freed = time.time()
+    site.testbed.wait_until(lambda: time.time() > freed + 4, 60, "a wait beyond the bound")
+    busy = [site.rig.predecessor, *his, *(first for first, _ in hers)]
+    site.testbed.run(["scancel", *map(str, busy)])
+    for _, standby in hers:
+        site.await_run(standby)
+        site.tick()
+        site.testbed.run(["scancel", str(standby)])
+    site.tick()
+    with site.store.read() as tx:
+        assert clusters.get_mode(tx, 1) is Mode.ACT
+    again = site.submit_chain("alices000003", "alice", ALL_NODES)
+    bobs = site.submit_chain("bobs00000002", "bob")
+    site.tick()
+    assert (site.is_eligible(again[1]), site.is_eligible(bobs[1])) == (False, True)
+    with site.store.read() as tx:
+        row = decisions.find_last_decision(tx, 1, ChainId("alices000003"), 2)
+    assert row is not None
+    assert row.mode is Mode.SHADOW
+    assert "in shadow until a forecast there is right" in row.reason
+
+
+def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(site: Site) -> None:
+    """Each of alice's could cost two node-hours, bob's release one, and the cluster has three."""
+    limits = Limits(cluster_overlap_node_h=3.0, account_overlap_node_h=3.0)
+    waits = Rules(policy=lambda _: Reactive(), default="reactive", limits=limits)
+    plan = "afterany:{0}?after:{0}+1"
+    hers = [
+        site.submit_chain(f"alices{number:06}", "alice", ALL_NODES, plan)[1] for number in (1, 2)
+    ]
+    site.tick(waits)
+    site.testbed.wait_until(
+        lambda: all(map(site.is_eligible, hers)), 180, "Slurm to carry out her plans"
+    )
+    _, standby = site.submit_chain("bobs00000001", "bob")
+    site.tick(Rules(policy=AtOnce, default="always", limits=limits))
+    with site.store.read() as tx:
+        links = [chains.list_links(tx, 1, ChainId(f"alices{n:06}"))[-1] for n in (1, 2)]
+    assert all(link.freed_at is not None for link in links)
+    assert site.is_eligible(standby)
+
+
+def test_a_term_that_the_owner_adds_after_the_look_is_kept(site: Site) -> None:
+    first, standby = site.submit_chain("alices000001", "alice")
+    queue = site.cluster.fetch_queue()
+    with site.store.begin() as tx:
+        marked = link_sync.list_marked_jobs(queue)
+        link_sync.sync_links(tx, 1, marked, queue.taken_at, queue=queue)
+    own = f"afterok:{site.rig.predecessor}"
+    update = ["scontrol", "update", f"JobId={standby}", f"Dependency=afterany:{first},{own}"]
+    site.testbed.run(update, user="alice")
+    provision_handovers(site.store, site.cluster, 1, Snapshot(queue=queue, nodes=()), FREES)
+    assert own in site.testbed.job(standby)["Dependency"]
+    with site.store.read() as tx:
+        row = decisions.find_last_decision(tx, 1, ChainId("alices000001"), 2)
+    assert row is not None
+    assert row.effect is Effect.FAILED
+    assert own in row.error
+    site.tick()
+    assert site.testbed.job(standby)["Dependency"].startswith(own), "tried again, and hers stays"
+
+
+@pytest.mark.parametrize("text", ["\x1f", "\x1f\n1\x1f0\x1f", "(unfulfilled)\x1f", "?\x1f"])
+def test_nobody_writes_a_separator_into_a_dependency(site: Site, text: str) -> None:
+    """Before a move it is read with a separator that everybody knows."""
+    standby = site.rig.standby
+    before = site.testbed.job(standby)["Dependency"]
+    written = f"Dependency=afterany:{site.rig.predecessor}{text}"
+    update = ["scontrol", "update", f"JobId={standby}", written]
+    site.testbed.run(update, user="alice", check=False)
+    shown = site.testbed.run(squeue.build_move_target_argv(standby)).stdout
+    assert squeue.parse_move_target(shown).dependency == before
