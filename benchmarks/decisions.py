@@ -168,7 +168,7 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         policy.took_s.clear()
         ticks = [seconds(partial(tick, store, seen, rules, i)) for i in range(1, rounds + 1)]
         with store.read() as tx:
-            rows = decisions.list_decisions(tx, limit=CHAINS)
+            rows = decisions.list_decisions(tx, 1, limit=CHAINS)
     single_ms, single_cpu_ms = np.array(policy.took_s).T * 1e3
     wall, cpu = np.array(ticks).T
     return {

@@ -31,9 +31,11 @@ from mirage.http.middleware.etag import ETagMiddleware
 from mirage.http.middleware.head_requests import HeadMiddleware
 from mirage.http.middleware.host_check import HostCheckMiddleware
 from mirage.http.quota import Quota
+from mirage.http.unknown_parameters import reject_unknown_parameters
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
+_OF_EACH_ROUTE = [Depends(require_json), Depends(reject_nul), Depends(reject_unknown_parameters)]
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
 """The policy of an answer that sets none. A page sets its own."""
 
@@ -64,9 +66,7 @@ def create_app(context: ApiContext) -> FastAPI:
         system,
         admin,
     ):
-        app.include_router(
-            routes.router, prefix=PREFIX, dependencies=[Depends(require_json), Depends(reject_nul)]
-        )
+        app.include_router(routes.router, prefix=PREFIX, dependencies=_OF_EACH_ROUTE)
     app.include_router(system.probes)
     problems.install_handlers(app)
     openapi.install_document(app, PREFIX)

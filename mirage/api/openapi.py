@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 
 from mirage.api.schemas.problem_schemas import FaultView, LiveEvent, Problem
+from mirage.http.auth.cookie_auth import COOKIE
+from mirage.http.dependencies import authorize_reader, require_identified
 from mirage.http.problems import KINDS, MEDIA_TYPE
+from mirage.http.route_list import list_routes
 
 _REF = {"$ref": "#/components/schemas/Problem"}
 
@@ -37,6 +41,45 @@ _UNCHANGED = {
     "description": "The answer that you have is still the newest.",
     "headers": {"ETag": _TAG},
 }
+
+
+_SCHEMES = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `mirage token create`, or a JSON web token of Slurm.",
+    },
+    "munge": {
+        "type": "http",
+        "scheme": "munge",
+        "description": "A MUNGE credential for this one request: its payload is `<METHOD> "
+        "<path?query> <SHA-256 of the body> <cluster> mirage`.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": "A browser's session, which begins at /login.",
+    },
+}
+"""A connection to the service's unix socket needs none: the kernel says whose it is."""
+_NOBODY: dict[str, list[str]] = {}
+
+
+def _list_needs(route: Any) -> list[dict[str, list[str]]]:
+    """List the credentials of which the route takes one; the last, empty one is none at all."""
+    dependant = getattr(route, "dependant", None)
+    calls = set() if dependant is None else set(_iter_calls(dependant))
+    if authorize_reader not in calls:
+        return []
+    optional = [] if require_identified in calls else [_NOBODY]
+    return [*({name: list[str]()} for name in _SCHEMES), *optional]
+
+
+def _iter_calls(dependant: Dependant) -> Iterator[object]:
+    yield dependant.call
+    for each in dependant.dependencies:
+        yield from _iter_calls(each)
 
 
 def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
@@ -84,8 +127,15 @@ def install_document(app: FastAPI, prefix: str) -> None:
             schemas["LiveEvent"] = LiveEvent.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
+            made["components"]["securitySchemes"] = _SCHEMES
+            needs = {
+                (route.path, method.lower()): _list_needs(route)
+                for route in list_routes(app)
+                for method in route.methods or ()
+            }
             for path, method, operation in _iter_operations(made):
                 _complete_operation(operation, method, is_ours=path.startswith(prefix))
+                operation["security"] = needs.get((path, method), [])
             app.openapi_schema = made
         return app.openapi_schema
 

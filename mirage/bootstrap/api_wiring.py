@@ -1,14 +1,18 @@
 """Builds the context of REST's routes and of the pages from a service."""
 
+from collections.abc import Callable
+
 from mirage.bootstrap import wiring
 from mirage.bootstrap.wiring import Service
 from mirage.cluster.auth import munge
 from mirage.config.paths import get_models_dir
 from mirage.config.settings import ServiceSettings
+from mirage.domain.access.caller import Caller
 from mirage.http.allowed_hosts import Hosts, build_hosts, list_machine_names
 from mirage.http.context import ApiContext
 from mirage.http.server import admission
 from mirage.policy import registry
+from mirage.services.access.credential_use import refuse_second_use
 from mirage.services.access.quotas import Quotas
 from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.control import kill_switch
@@ -33,7 +37,7 @@ def build_api_context(
         cluster_name=settings.cluster.name,
         admins=settings.service.admins,
         clock=service.cluster.read_clock,
-        identify=munge.authenticate_caller,
+        identify=_build_identify(service),
         munge_without_cluster=settings.auth.munge_without_cluster,
         pushers=settings.polling.pushers,
         read_jwt=wiring.build_jwt_reader(settings),
@@ -60,6 +64,14 @@ def build_api_context(
         kill_file=settings.service.state_dir / kill_switch.FILE,
         quotas=Quotas(**settings.quota.model_dump()),
     )
+
+
+def _build_identify(service: Service) -> Callable[..., Caller]:
+    """Return the reader of MUNGE credentials. On one host, munged refuses a second use itself."""
+    identify = munge.authenticate_caller
+    if not service.store.is_shared:
+        return identify
+    return refuse_second_use(identify, service.store, service.cluster.read_clock)
 
 
 def _build_hosts(given: ServiceSettings) -> Hosts:

@@ -22,6 +22,7 @@ from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.access.caller import Caller
+from mirage.domain.access.this_host import is_this_host
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.policy import registry
@@ -41,7 +42,6 @@ from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.traces.cluster_files.reader import ClusterFile, load_cluster_file
 
-_THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
 
@@ -212,7 +212,10 @@ def _build_submitter(service: Service) -> dict[str, Any]:
     """
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        return {"submit": rest_submission.build_submitter(service.store, cluster.submit_job)}
+        submit_link = rest_submission.build_submitter(
+            service.store, service.cluster_id, cluster.submit_job
+        )
+        return {"submit": submit_link}
     link = settings.submit.sudo
     if link is None:
         return {}
@@ -250,7 +253,7 @@ def check_settings(settings: Settings) -> list[str]:
 def _check_slurmrestd(settings: Settings) -> list[str]:
     told = settings.cluster
     url = urlsplit(told.rest_url or "")
-    if told.rest_token_file and url.scheme == "http" and url.hostname not in _THIS_HOST:
+    if told.rest_token_file and url.scheme == "http" and not is_this_host(url.hostname or ""):
         return [
             f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
         ]

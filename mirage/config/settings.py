@@ -16,11 +16,13 @@ from pydantic import (
 
 from mirage.config import config_file
 from mirage.config.config_file import RawConfig
+from mirage.config.key_url import KeyUrl
 from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
+from mirage.domain.access.this_host import is_this_host
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
@@ -45,8 +47,6 @@ PolicyName = Annotated[
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 """Words of Slurm's PrivateData that Mirage obeys (domain/access/caller.py)."""
-
-THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 MailAddress = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
@@ -128,7 +128,7 @@ class ServiceSettings(_Section):
     """Accounts of this host (by name or uid), addresses and networks that pass on the requests of
     many people: a proxy, or a login node. For a connection from one of them only the credential in
     the request names the caller. Each may hold three quarters of `connections.most`. The accounts
-    www-data, nginx, apache, haproxy and caddy always count."""
+    Usual accounts of web servers, such as www-data, wwwrun, http and nginx, always count."""
 
 
 class ConnectionSettings(_Section):
@@ -167,8 +167,9 @@ class AuthSettings(_Section):
     jwks_file: Path | None = None
     """The file with the public keys (RS256), a JSON web key set. Set at most one of `jwt_key_file`,
     `jwks_file` and `jwks_url`."""
-    jwks_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
-    """The address of the public keys. Mirage asks it at the first token, and for unknown keys."""
+    jwks_url: KeyUrl | None = None
+    """The address of the public keys: https, or http on this host. Mirage asks it at the first
+    token, and for unknown keys."""
     jwt_audience: str | None = Field(None, min_length=1, max_length=256)
     """The value that `aud` of a JSON web token must contain. Unset: Mirage does not check `aud`."""
     jwt_max_lifetime_s: _Seconds = 86400
@@ -297,7 +298,7 @@ class NotifySettings(_Section):
 
     @property
     def is_smtp_local(self) -> bool:
-        return self.smtp_host in THIS_HOST
+        return is_this_host(self.smtp_host or "")
 
 
 class Settings(_Section):

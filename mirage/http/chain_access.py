@@ -1,7 +1,7 @@
 """Gives callers access to chains: which chains they see, and which changes they may request."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Path
 
@@ -18,46 +18,61 @@ from mirage.store.database.engine import Transaction
 ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
-def get_visible_chain(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
+def get_visible_chain(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, reader: Principal
+) -> Chain:
     """Return the chain. Raises a problem "not found" also for a chain that the caller may not see.
 
     Raises NotIdentified if the cluster keeps jobs or usage private and the caller is unknown.
     """
     # Before the look-up, whose outcome would tell whether the chain exists.
     require_identity(reader, JOBS, USAGE)
-    found = chains.get_chain(tx, chain_id)
-    if not reader.can_see_chain(found, chains.list_links(tx, chain_id)):
+    found = chains.get_chain(tx, cluster_id, chain_id)
+    if not reader.can_see_chain(found, chains.list_links(tx, cluster_id, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
         raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
     return found
 
 
+Check = Callable[[Chain], None]
+
+
+def _check_nothing(_chain: Chain) -> None: ...
+
+
+class AskForState(Protocol):
+    """`check` may refuse the request of this caller's own chain, unless it is a repeat."""
+
+    def __call__(self, target: ChainState, check: Check = ...) -> Chain: ...
+
+
 def _prepare_state_request(
     chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
-) -> Callable[[ChainState], Chain]:
+) -> AskForState:
     """Return a function that writes down a caller's request for a state of their chain.
 
     The worker tells Slurm about the request at its next tick.
     """
 
-    def request_state(target: ChainState) -> Chain:
-        return key.run_once(lambda: write_request(target), get_own_chain)
+    def request_state(target: ChainState, check: Check = _check_nothing) -> Chain:
+        return key.run_once(lambda: write_request(target, check), get_own_chain)
 
-    def write_request(target: ChainState) -> Chain:
+    def write_request(target: ChainState, check: Check) -> Chain:
         found = get_own_chain()
+        check(found)
         lifecycle.request_state(
             tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
         )
         return found
 
     def get_own_chain() -> Chain:
-        found = get_visible_chain(tx, ChainId(chain_id), who)
-        if not who.can_steer(found, chains.list_links(tx, found.chain_id)):
+        found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
+        if not who.can_steer(found, chains.list_links(tx, given.cluster_id, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         return found
 
     return request_state
 
 
-StateRequest = Annotated[Callable[[ChainState], Chain], Depends(_prepare_state_request)]
+StateRequest = Annotated[AskForState, Depends(_prepare_state_request)]
 """Requests a state of the caller's own chain, and returns the chain as it was before."""

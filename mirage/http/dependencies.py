@@ -186,13 +186,13 @@ def _open_read_transaction(given: Context, who: Reader) -> Iterator[Transaction]
 Reading = Annotated[Transaction, Depends(_open_read_transaction, scope="function")]
 
 
-def _require_identified(reader: Reader) -> Principal:
+def require_identified(reader: Reader) -> Principal:
     if not reader.is_known:
         raise NotIdentified(_HOW)
     return reader
 
 
-Identified = Annotated[Principal, Depends(_require_identified)]
+Identified = Annotated[Principal, Depends(require_identified)]
 """A caller who is known; others get NotIdentified."""
 
 

@@ -26,6 +26,7 @@ Made = TypeVar("Made")
 class IdempotentRequest:
     """A request that may be a repeat."""
 
+    cluster_id: int
     uid: int
     key: str | None
     fingerprint: str
@@ -41,10 +42,10 @@ class IdempotentRequest:
         if self.key is None:
             return True
         if idempotency.claim_key(
-            tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now
+            tx, self.cluster_id, self.uid, self.key, fingerprint=self.fingerprint, now=self.now
         ):
             return True
-        known = idempotency.find_fingerprint(tx, self.uid, self.key, now=self.now)
+        known = idempotency.find_fingerprint(tx, self.cluster_id, self.uid, self.key, now=self.now)
         if known is None:
             raise ProblemError(CONFLICT, "the same request is being answered: repeat it later")
         if known != self.fingerprint:
@@ -72,6 +73,7 @@ def _build_idempotent_request(
     account = quota.get_asker(request).name
     words = f"{request.method} {request.url.path} {account}\n".encode()
     return IdempotentRequest(
+        cluster_id=given.cluster_id,
         uid=who.uid,
         key=idempotency_key,
         fingerprint=hashlib.sha256(words + body).hexdigest(),

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from mirage.errors import (
     ClusterRefused,
@@ -23,6 +24,7 @@ from mirage.errors import (
     TooMany,
 )
 from mirage.http import denied_requests
+from mirage.http.route_list import list_routes
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -79,6 +81,12 @@ NO_METHOD = ProblemKind(
     405,
     "This address does not take that method",
     "The header `Allow` names the methods that this address takes.",
+)
+CHANGED = ProblemKind(
+    "changed-meanwhile",
+    412,
+    "It has changed since you read it",
+    "`If-Match` names the ETag of an older answer. Read the newest, and decide anew.",
 )
 CONFLICT = ProblemKind(
     "conflict",
@@ -148,7 +156,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         *(INVALID, KEY_REUSED, NOT_IDENTIFIED, NOT_ALLOWED, NOT_FOUND, NO_METHOD, CONFLICT),
-        *(REFUSED, TOO_LARGE, NOT_JSON, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY),
+        *(CHANGED, REFUSED, TOO_LARGE, NOT_JSON, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY),
         *(MISDIRECTED, HTTP),
     )
 }
@@ -293,7 +301,23 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - installed for it alone
     kind = _OF_STATUS.get(error.status_code, HTTP)
     detail = f"{error.detail}: {request.method} {request.url.path}"
-    return build_response(request, kind, detail, headers=error.headers, status=error.status_code)
+    headers = dict(error.headers or {})
+    if kind is NO_METHOD:
+        headers["Allow"] = ", ".join(_list_methods(request))
+    return build_response(request, kind, detail, headers=headers, status=error.status_code)
+
+
+def _list_methods(request: Request) -> list[str]:
+    """List the methods that any route takes at this address (RFC 9110, 15.5.6).
+
+    Starlette itself names those of the first route alone.
+    """
+    found: set[str] = set()
+    for route in list_routes(request.app):
+        methods = getattr(route, "methods", None) or set()
+        if methods and route.matches(request.scope)[0] is not Match.NONE:
+            found |= methods
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001

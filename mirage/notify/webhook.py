@@ -5,12 +5,12 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from mirage.domain.access.this_host import is_this_host
 from mirage.errors import DeliveryError
 from mirage.notify import secret_files
 
@@ -64,18 +64,9 @@ def validate_url(text: str, where: str) -> httpx.URL:
         raise DeliveryError(f"{where} contains no http or https address")
     if url.userinfo:
         raise DeliveryError(f"{where}: remove name and password, which logs would show")
-    if url.scheme == "http" and not _is_this_host(url.host):
+    if url.scheme == "http" and not is_this_host(url.host):
         raise DeliveryError(f"{where}: {url.host} is not this host, so the address must be https")
     return url
-
-
-def _is_this_host(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def sign_body(key: str, body: bytes, at: int) -> str:

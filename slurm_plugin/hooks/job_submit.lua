@@ -1,7 +1,7 @@
 -- job_submit.lua: copy this file to /etc/slurm on the controllers. If the site has such a file
--- already, call mirage.submit and mirage.modify from its functions as below. This file loads Mirage's
--- part (mirage_submit.lua). If Mirage's part is absent or broken, every job passes. Slurm loads the
--- script again when *this* file is newer: touch this file after an upgrade of Mirage.
+-- already, call mirage.submit from its function as below. This file loads Mirage's part
+-- (mirage_submit.lua). If Mirage's part is absent or broken, every job passes. Slurm loads the script
+-- again when *this* file is newer: touch this file after an upgrade of Mirage.
 local HOOKS = "/opt/mirage/slurm_plugin/hooks"
 
 local loaded, mirage = pcall(loadfile(HOOKS .. "/mirage_submit.lua"))
@@ -10,7 +10,7 @@ if not loaded or type(mirage) ~= "table" then
 end
 
 function slurm_job_submit(job, partitions, submit_uid)
-  local asked, refusal = pcall(function() return mirage.submit(job, submit_uid) end)
+  local asked, refusal = pcall(function() return mirage.submit(job) end)
   if asked and type(refusal) == "string" then
     slurm.log_user("mirage: %s", refusal)
     return slurm.ERROR
@@ -18,12 +18,8 @@ function slurm_job_submit(job, partitions, submit_uid)
   return slurm.SUCCESS
 end
 
--- Slurm 22.05 passes no message of a filter to the user who modifies a job.
+-- Slurm demands this function of each job_submit.lua.
 function slurm_job_modify(job, record, partitions, modify_uid)
-  local asked, refused = pcall(function() return mirage.modify(job, record) end)
-  if asked and refused == true then
-    return slurm.ESLURM_ACCESS_DENIED
-  end
   return slurm.SUCCESS
 end
 

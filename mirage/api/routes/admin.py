@@ -13,6 +13,7 @@ from mirage.api.schemas import admin_schemas as schemas
 from mirage.http import model_promotion
 from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
 from mirage.http.idempotency import Idempotency
+from mirage.http.if_match import IfMatch
 from mirage.http.model_paths import ModelNamePath, ModelVersionPath
 from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.models import model_catalog
@@ -32,15 +33,21 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
 
 
 @router.post(
-    "/kill/release", operation_id="releaseKillSwitch", responses=describe_write_errors(409)
+    "/kill/release", operation_id="releaseKillSwitch", responses=describe_write_errors(409, 412)
 )
 def release_kill_switch(
-    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Idempotency
+    asked: schemas.Release,
+    given: Context,
+    who: AdminWriter,
+    tx: Writing,
+    key: Idempotency,
+    if_match: IfMatch,
 ) -> schemas.KillSwitch:
     """Release the kill switch where a command or REST pulled it. A pulling file has to be
     removed."""
 
     def release_pulled() -> schemas.KillSwitch:
+        if_match(read_kill_switch)
         now = given.clock()
         kill_switch.release_switch(
             tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again
@@ -62,15 +69,17 @@ def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
     return schemas.LimitList(items=[views.serialize_limit(each) for each in found])
 
 
-@router.put("/limits/{name}", operation_id="setLimit", responses=describe_write_errors(404))
+@router.put("/limits/{name}", operation_id="setLimit", responses=describe_write_errors(404, 412))
 def set_limit(
     name: Annotated[str, Path(max_length=64, examples=["max_touches"])],
     new: schemas.NewLimit,
     given: Context,
     who: AdminWriter,
     tx: Writing,
+    if_match: IfMatch,
 ) -> schemas.LimitList:
     """Set a limit in place of the configured one, from the worker's next tick on."""
+    if_match(lambda: get_limits(given, who, tx))
     now = given.clock()
     limit_overrides.set_limit_override(
         tx, given.cluster_id, name, new.value, now=now, actor=who.user

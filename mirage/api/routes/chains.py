@@ -28,6 +28,7 @@ from mirage.http.dependencies import (
     require_identity,
 )
 from mirage.http.idempotency import Idempotency
+from mirage.http.if_match import IfMatch
 from mirage.http.paging import NO_SUCH_CURSOR, PageRequest, Paging, TimeRangeQuery
 from mirage.http.problems import ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
@@ -105,7 +106,7 @@ def list_chains(
             partial(_serialize_summaries, cluster_id),
         )
     rows = read_page(paging.tx, None, paging.limit)
-    links = chains.list_links_by_chain(paging.tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(paging.tx, cluster_id, [chain.chain_id for chain in rows])
     modes = read_modes(paging.tx, cluster_id)
     return paging.build_page(
         chain_schemas.ChainPage,
@@ -118,7 +119,7 @@ def list_chains(
 def _serialize_summaries(
     cluster_id: int, tx: Transaction, rows: Sequence[Chain]
 ) -> list[chain_schemas.ChainSummary]:
-    links = chains.list_links_by_chain(tx, [chain.chain_id for chain in rows])
+    links = chains.list_links_by_chain(tx, cluster_id, [chain.chain_id for chain in rows])
     modes = read_modes(tx, cluster_id)
     return [
         serializers.serialize_chain_summary(chain, links[chain.chain_id], modes) for chain in rows
@@ -127,7 +128,9 @@ def _serialize_summaries(
 
 def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> ChainId:
     try:
-        return get_visible_chain(paging.tx, ChainId(cursor), reader).chain_id
+        return get_visible_chain(
+            paging.tx, paging.given.cluster_id, ChainId(cursor), reader
+        ).chain_id
     except (NotFound, ProblemError) as error:
         hidden = error.refusal if isinstance(error, ProblemError) else None
         raise build_invalid_error(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
@@ -156,7 +159,7 @@ def register_chain(
     return key.run_once(
         lambda: _register_new_chain(tx, given, kept, who),
         lambda: _read_chain_view(
-            tx, given, get_visible_chain(tx, ChainId(new.chain_id), who).chain_id
+            tx, given, get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who).chain_id
         ),
     )
 
@@ -235,10 +238,10 @@ def _check_policy(given: ApiContext, name: str) -> None:
 def _read_chain_view(
     tx: Transaction, given: ApiContext, chain_id: ChainId
 ) -> chain_schemas.ChainView:
-    found = chains.get_chain(tx, chain_id)
+    found = chains.get_chain(tx, given.cluster_id, chain_id)
     return serializers.serialize_chain(
         found,
-        chains.list_links(tx, chain_id),
+        chains.list_links(tx, given.cluster_id, chain_id),
         read_freshness(tx, given),
         read_modes(tx, given.cluster_id),
     )
@@ -249,7 +252,9 @@ def get_chain(
     chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
 ) -> chain_schemas.ChainView:
     """Return one chain with its links and hand-overs."""
-    return _read_chain_view(tx, given, get_visible_chain(tx, ChainId(chain_id), reader).chain_id)
+    return _read_chain_view(
+        tx, given, get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader).chain_id
+    )
 
 
 def _build_decision_filter(
@@ -290,7 +295,7 @@ def list_chain_decisions(
     wanted: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
     """List the decisions on one chain, newest first, with reasons and inputs."""
-    found = get_visible_chain(paging.tx, ChainId(chain_id), reader)
+    found = get_visible_chain(paging.tx, paging.given.cluster_id, ChainId(chain_id), reader)
     return _build_decision_response(paging, wanted, where, chain_id=found.chain_id)
 
 
@@ -344,10 +349,14 @@ def _serialize_decisions(
 
 
 def _prepare_state_view(
-    given: Context, tx: Writing, ask: StateRequest
+    given: Context, tx: Writing, ask: StateRequest, if_match: IfMatch
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """Return a function that requests a state of the chain and returns the chain's new view."""
-    return lambda target: _read_chain_view(tx, given, ask(target).chain_id)
+
+    def check(chain: Chain) -> None:
+        if_match(lambda: _read_chain_view(tx, given, chain.chain_id))
+
+    return lambda target: _read_chain_view(tx, given, ask(target, check).chain_id)
 
 
 StateRequestView = Annotated[
@@ -356,7 +365,9 @@ StateRequestView = Annotated[
 
 
 @router.post(
-    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=describe_write_errors(404, 409)
+    "/chains/{chain_id}/pause",
+    operation_id="pauseChain",
+    responses=describe_write_errors(404, 409, 412),
 )
 def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Pause the chain: no further link starts until it is resumed. The running link continues."""
@@ -366,7 +377,7 @@ def pause_chain(ask: StateRequestView) -> chain_schemas.ChainView:
 @router.post(
     "/chains/{chain_id}/resume",
     operation_id="resumeChain",
-    responses=describe_write_errors(404, 409),
+    responses=describe_write_errors(404, 409, 412),
 )
 def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """Resume a paused chain."""
@@ -376,7 +387,7 @@ def resume_chain(ask: StateRequestView) -> chain_schemas.ChainView:
 @router.post(
     "/chains/{chain_id}/cancel",
     operation_id="cancelChain",
-    responses=describe_write_errors(404, 409),
+    responses=describe_write_errors(404, 409, 412),
 )
 def cancel_chain(ask: StateRequestView) -> chain_schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""

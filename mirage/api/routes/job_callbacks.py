@@ -50,7 +50,7 @@ def get_next_link(
     In a chain of mode submit, the answer says whether to submit the next link now. In a chain
     with standbys, it gives the lead to plan.
     """
-    found = get_visible_chain(tx, ChainId(chain_id), who)
+    found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
     now = given.clock()
@@ -74,7 +74,9 @@ def get_next_link(
         return chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
         )
-    answer = submit_instruction.get_submit_instruction(tx, found, now, given.queue_interval_s)
+    answer = submit_instruction.get_submit_instruction(
+        tx, given.cluster_id, found, now, given.queue_interval_s
+    )
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
 
 

@@ -92,9 +92,9 @@ def get_chain_timeline(
     ] = None,
 ) -> schemas.TimelineView:
     """Return the chain's links, each hand-over with its forecast, and the paths of the logs."""
-    chain = get_visible_chain(tx, ChainId(chain_id), reader)
-    links = chains.list_links(tx, chain.chain_id)
-    found = timelines.build_timeline(tx, chain, links, index=link)
+    chain = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader)
+    links = chains.list_links(tx, given.cluster_id, chain.chain_id)
+    found = timelines.build_timeline(tx, given.cluster_id, chain, links, index=link)
     obeys = reader.can_steer(chain, links)
     logs = timelines.list_logs(tx, given.cluster_id, chain, links) if obeys else None
     fresh = read_freshness(tx, given)

@@ -23,6 +23,7 @@ from mirage.http.dependencies import (
     require_identity,
 )
 from mirage.http.idempotency import Idempotency
+from mirage.http.if_match import IfMatch
 from mirage.http.paging import Paging, TimeRangeQuery
 from mirage.http.problems import KINDS, NOT_READY, ProblemError, build_invalid_error
 from mirage.services.control import kill_switch, modes
@@ -98,14 +99,15 @@ def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Mod
     return _read_modes(tx, given, reader)
 
 
-@router.put("/mode", operation_id="setMode", responses=describe_write_errors(409))
+@router.put("/mode", operation_id="setMode", responses=describe_write_errors(409, 412))
 def set_mode(
-    new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
+    new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing, if_match: IfMatch
 ) -> cluster_schemas.Modes:
     """Set the mode of a partition or of the cluster.
 
     The mode cannot be set to act while the kill switch is pulled.
     """
+    if_match(lambda: _read_modes(tx, given, who))
     now = given.clock()
     try:
         if new.mode is None:

@@ -186,7 +186,7 @@ class ChangeFeed:
                 if news is not None and len(news) > BATCH:
                     news = None
                 named = {chain_id for new in news or () for chain_id in new.chain_ids or ()}
-                owners = row_access.list_chain_owners(tx, named) if named else {}
+                owners = row_access.list_chain_owners(tx, given.cluster_id, named) if named else {}
                 health = "stale" if read_freshness(tx, given).stale else "ok"
         except MirageError as error:
             if self.health != "unavailable":

@@ -1,15 +1,20 @@
 """Adds ETags, and answers 304 to a client that already has the newest answer.
 
-The tag is a digest of the answer's bytes, so it changes with every change of the answer.
+The tag is a digest of the answer's content. It stays when only the instant moves at which Mirage
+last looked, and whatever the order of the keys.
 """
 
 import hashlib
+import json
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _JSON = ("application/json", "application/problem+json")
+_MOVING = frozenset({"as_of", "nodes_as_of"})
+"""Keys whose values move with each look at Slurm, whether or not anything has changed. (`stale`
+counts: it says that the looks have stopped.)"""
 _OF_304 = {"etag", "cache-control", "vary", "date", "link"}
 
 
@@ -45,9 +50,9 @@ class ETagMiddleware:
             elif held is not None:
                 start, held = held, None
                 if not message.get("more_body"):
-                    tag = f'"{hashlib.blake2b(message["body"], digest_size=12).hexdigest()}"'
+                    tag = build_tag(message["body"])
                     MutableHeaders(scope=start)["ETag"] = tag
-                    if _has_tag(wanted, tag):
+                    if has_tag(wanted, tag):
                         start, message = _build_not_modified(start), {**message, "body": b""}
                 await send(start)
             await send(message)
@@ -55,8 +60,20 @@ class ETagMiddleware:
         await self._app(scope, receive, send_tagged)
 
 
-def _has_tag(wanted: str, tag: str) -> bool:
-    """Return whether If-None-Match names the tag; it compares weakly (RFC 9110, 13.1.2)."""
+def build_tag(body: bytes) -> str:
+    """Return the ETag of an answer in JSON."""
+    content = json.loads(body)
+    if isinstance(content, dict):
+        content = {name: value for name, value in content.items() if name not in _MOVING}
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'"{hashlib.blake2b(plain.encode(), digest_size=12).hexdigest()}"'
+
+
+def has_tag(wanted: str, tag: str) -> bool:
+    """Return whether If-Match or If-None-Match names the tag.
+
+    A proxy that compresses an answer makes its tag weak; the content is the same.
+    """
     return any(one.strip().removeprefix("W/") in {tag, "*"} for one in wanted.split(","))
 
 

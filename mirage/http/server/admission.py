@@ -33,8 +33,13 @@ FEWEST = 16
 WANTED = 8192
 """File descriptors that the service asks for at its start, as LimitNOFILE= of the unit does. Slurm
 commands inherit the limit, and some programs close all descriptors up to it."""
-USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
-"""Accounts that web servers have on the usual distributions."""
+USUAL_PROXIES = (
+    *("www-data", "wwwrun", "http", "www", "httpd", "_www", "apache", "apache2", "_apache"),
+    *("nginx", "_nginx", "lighttpd", "caddy", "haproxy", "_haproxy", "traefik", "envoy"),
+    *("squid", "proxy", "varnish", "vcache", "hitch", "pound", "openresty", "angie"),
+)
+"""Accounts that web servers and proxies have on the usual distributions: Debian's is www-data,
+SUSE's wwwrun, Arch's http, Alpine's nginx, Red Hat's apache."""
 
 
 def raise_descriptor_limit() -> int:

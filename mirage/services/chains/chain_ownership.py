@@ -119,7 +119,7 @@ def report_foreign_marks(
             first.setdefault((chain_id, job.uid), job)
     if not first:
         return
-    past = audit.list_chain_entries(tx, {chain_id for chain_id, _ in first}, FOREIGN)
+    past = audit.list_chain_entries(tx, cluster_id, {chain_id for chain_id, _ in first}, FOREIGN)
     told = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
     for (chain_id, uid), job in first.items():
         if (chain_id, uid) in told:

@@ -36,7 +36,7 @@ def check_chain_quota(
     tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: ChainQuota, *, now: int
 ) -> None:
     """Raise TooMany if the user has no room for this chain; a chain that is stored has its room."""
-    if chains.find_chains(tx, [chain_id]):
+    if chains.find_chains(tx, cluster_id, [chain_id]):
         return
     if chain_counts.count_live_chains(tx, cluster_id, uid) >= bounds.live:
         raise TooMany(
@@ -59,7 +59,7 @@ def filter_followed_jobs(
     """Return the jobs, without those of new chains whose user already has the most allowed."""
     named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
     ids = set(named.values())
-    new = ids - chains.find_chains(tx, ids).keys()
+    new = ids - chains.find_chains(tx, cluster_id, ids).keys()
     left: dict[int, int] = {}
     beyond: set[ChainId] = set()
     for job in sorted(jobs, key=lambda job: (job.submit, job.job_id)):

@@ -71,9 +71,11 @@ def register_chain(
     TooMany above MAX_UNSEEN_CHAINS.
     """
     _check_registration(new)
-    known = _find_chain(tx, new.chain_id)
+    known = _find_chain(tx, cluster_id, new.chain_id)
     if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
+    if known is None and chains.list_chains_elsewhere(tx, cluster_id, [new.chain_id]):
+        raise NotAllowed(f"chain {new.chain_id} belongs to another cluster")
     if known is None and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
         raise TooMany(
             f"{MAX_UNSEEN_CHAINS} of your registered chains have no job in Slurm yet, the most "
@@ -101,7 +103,7 @@ def register_chain(
         entry = _build_entry(chain, event, now, {"links": new.links}, user)
         audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
-        recipes.save_recipe(tx, chain.chain_id, uid, validate_recipe(new.recipe))
+        recipes.save_recipe(tx, cluster_id, chain.chain_id, uid, validate_recipe(new.recipe))
     return chain
 
 
@@ -131,7 +133,7 @@ def request_state(
     `enforce_requests` tells Slurm in the next tick. If the chain already is in the state `target`,
     nothing changes and nothing is written into the audit. Raises NotFound and IllegalTransition.
     """
-    chain = chains.get_chain(tx, chain.chain_id, lock=True)
+    chain = chains.get_chain(tx, cluster_id, chain.chain_id, lock=True)
     cause = build_user_cause(actor)
     # A user may ask for a pause that Mirage has only concluded: then it is the user's pause.
     again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
@@ -154,24 +156,24 @@ _ASKED = {
 }
 
 
-def _find_chain(tx: Transaction, chain_id: ChainId) -> Chain | None:
+def _find_chain(tx: Transaction, cluster_id: int, chain_id: ChainId) -> Chain | None:
     try:
-        return chains.get_chain(tx, chain_id, lock=True)
+        return chains.get_chain(tx, cluster_id, chain_id, lock=True)
     except NotFound:
         return None
 
 
 def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     """Bring each chain that has not ended to the state that its links call for."""
-    recipes.drop_ended_recipes(tx)
+    recipes.drop_ended_recipes(tx, cluster_id)
     live = chains.list_live_chains(tx, cluster_id, lock=True)
-    by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
+    by_chain = chains.list_links_by_chain(tx, cluster_id, [c.chain_id for c in live])
     until = clusters.read_history_until(tx, cluster_id)
     foreseen = foresee_risks(
-        tx, (one for c in live for one in list_chain_handovers(c, by_chain[c.chain_id]))
+        tx, cluster_id, (one for c in live for one in list_chain_handovers(c, by_chain[c.chain_id]))
     )
     for chain in live:
-        refused = partial(_get_refusal, tx, chain.chain_id)
+        refused = partial(_get_refusal, tx, cluster_id, chain.chain_id)
         links, risk = by_chain[chain.chain_id], foreseen.get(chain.chain_id)
         told = judge_chain(chain, links, now, refused, until, risk)
         if told is None:
@@ -190,8 +192,8 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
             audit.write_entry(tx, cluster_id, _build_entry(moved, "at risk", now, what))
 
 
-def _get_refusal(tx: Transaction, chain_id: ChainId, index: int) -> str:
-    last = decisions.find_last_decision(tx, chain_id, index)
+def _get_refusal(tx: Transaction, cluster_id: int, chain_id: ChainId, index: int) -> str:
+    last = decisions.find_last_decision(tx, cluster_id, chain_id, index)
     return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 

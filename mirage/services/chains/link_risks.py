@@ -64,15 +64,15 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause
 
 
 def foresee_risks(
-    tx: Transaction, handovers: Iterable[OpenHandover]
+    tx: Transaction, cluster_id: int, handovers: Iterable[OpenHandover]
 ) -> Mapping[ChainId, ChainRisk]:
     """Return what Mirage's own moves and forecasts show each chain at risk of.
 
     A refused move comes before a late link, and a chain's next hand-over before later ones.
     """
     open_ones = list(handovers)
-    moves = decisions.find_settled_moves(tx, [_get_key(one) for one in open_ones])
-    starts = read_start_ranges(tx, [one.standby for one in open_ones])
+    moves = decisions.find_settled_moves(tx, cluster_id, [_get_key(one) for one in open_ones])
+    starts = read_start_ranges(tx, cluster_id, [one.standby for one in open_ones])
     found: dict[ChainId, ChainRisk] = {}
     for one in open_ones:
         move, start = moves.get(_get_key(one)), starts.get(_get_key(one))

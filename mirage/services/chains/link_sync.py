@@ -26,7 +26,7 @@ from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
-from mirage.store.chains import chains
+from mirage.store.chains import chains, open_links
 from mirage.store.chains.open_links import list_open_links, list_open_links_unseen_since
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -76,8 +76,10 @@ def sync_links(
     known = _read_open_marks(tx, cluster_id) if accounting else {}
     found = sorted(parse_marks(jobs, known), key=_order_by_link)
     chain_ids = {mark.chain_id for mark, _ in found}
-    owned = chains.find_chains(tx, chain_ids)
-    stored = chains.list_links_by_chain(tx, list(chain_ids))
+    owned = chains.find_chains(tx, cluster_id, chain_ids)
+    elsewhere = chains.list_chains_elsewhere(tx, cluster_id, chain_ids - owned.keys())
+    found = [pair for pair in found if pair[0].chain_id not in elsewhere]
+    stored = chains.list_links_by_chain(tx, cluster_id, list(chain_ids))
     unchanged: list[Link] = []
     foreign: list[tuple[ChainId, Job]] = []
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
@@ -109,7 +111,7 @@ def sync_links(
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)
-    chains.mark_links_seen(tx, unchanged, now)
+    open_links.mark_links_seen(tx, cluster_id, unchanged, now)
     chain_ownership.report_foreign_marks(tx, cluster_id, foreign, now)
 
 
@@ -142,7 +144,7 @@ def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
     """Mark links as seen whose job is in the queue in a row that cannot be read."""
     if queue.unread:
         there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
-        chains.mark_links_seen(tx, there, queue.taken_at)
+        open_links.mark_links_seen(tx, cluster_id, there, queue.taken_at)
 
 
 def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
@@ -369,7 +371,7 @@ def _store_link(
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Slurm sets EligibleTime anew when a hold was lifted between two looks.
         wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
-        handover_forecasts.settle_forecast(tx, link.chain_id, link.index, wait_s)
+        handover_forecasts.settle_forecast(tx, cluster_id, link.chain_id, link.index, wait_s)
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)

@@ -44,7 +44,7 @@ def list_open_handovers(
     """
     live = [c for c in chains.list_live_chains(tx, cluster_id) if c.state in states]
     live.sort(key=lambda chain: states.index(chain.state))
-    by_chain = chains.list_links_by_chain(tx, [c.chain_id for c in live])
+    by_chain = chains.list_links_by_chain(tx, cluster_id, [c.chain_id for c in live])
     for chain in live:
         yield from list_chain_handovers(chain, by_chain[chain.chain_id])
 

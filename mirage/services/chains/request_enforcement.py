@@ -100,7 +100,7 @@ def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
 
 def _find_tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     links = [(mark, job) for mark, job in parse_marks(list_marked_jobs(queue)) if _is_alive(job)]
-    owned = chains.find_chains(tx, {mark.chain_id for mark, _ in links})
+    owned = chains.find_chains(tx, cluster_id, {mark.chain_id for mark, _ in links})
     modes = read_modes(tx, cluster_id)
     unread = list_unread_chains(tx, cluster_id, queue)
     for mark, job in links:

@@ -49,7 +49,7 @@ class SubmitJob(Protocol):
     def __call__(self, job: Submission, *, user: str) -> JobId: ...
 
 
-def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], bool]:
+def build_submitter(store: Store, cluster_id: int, submit: SubmitJob) -> Callable[[NextLink], bool]:
     """Return the function that submits a chain's next link.
 
     The function returns False if the running link has to submit the next one itself. It raises what
@@ -59,7 +59,7 @@ def build_submitter(store: Store, submit: SubmitJob) -> Callable[[NextLink], boo
 
     def submit_link(asked: NextLink) -> bool:
         with store.read() as tx:
-            kept = recipes.find_recipe(tx, asked.chain_id)
+            kept = recipes.find_recipe(tx, cluster_id, asked.chain_id)
         if kept is None or kept.uid != asked.uid:
             return False
         job = build_submission(kept.recipe, asked.chain_id, asked.index, _find_owner(asked))

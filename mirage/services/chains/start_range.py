@@ -24,16 +24,18 @@ class StartRange:
     """Whether the link is eligible; False: the range holds if it becomes eligible at `since`."""
 
 
-def read_start_ranges(tx: Transaction, links: Iterable[Link]) -> dict[LinkKey, StartRange]:
+def read_start_ranges(
+    tx: Transaction, cluster_id: int, links: Iterable[Link]
+) -> dict[LinkKey, StartRange]:
     """Return the range of each of these links that has a forecast.
 
     The forecast of a move is kept for itself. That of a link that is still held is the one of its
     last decision.
     """
     by_key = {(link.chain_id, link.index): link for link in links}
-    newest = handover_forecasts.find_newest_forecasts(tx, list(by_key))
+    newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
     held = [key for key, link in by_key.items() if _is_held(link)]
-    for key, row in decisions.find_last_decisions(tx, held).items():
+    for key, row in decisions.find_last_decisions(tx, cluster_id, held).items():
         known = newest.get(key)
         if row.forecast is not None and (known is None or known.at < row.last_at):
             newest[key] = ForecastRow(

@@ -30,7 +30,7 @@ class SubmitInstruction(NamedTuple):
 
 
 def get_submit_instruction(
-    tx: Transaction, chain: Chain, now: int, tick_s: int
+    tx: Transaction, cluster_id: int, chain: Chain, now: int, tick_s: int
 ) -> SubmitInstruction:
     """Return the answer for the chain's running link.
 
@@ -42,10 +42,10 @@ def get_submit_instruction(
             f"chain {chain.chain_id} has mode {chain.mode}: its next link already waits in Slurm's "
             "queue, so there is nothing to submit"
         )
-    wanted = find_unsubmitted(chain, chains.list_links(tx, chain.chain_id))
+    wanted = find_unsubmitted(chain, chains.list_links(tx, cluster_id, chain.chain_id))
     if chain.state is not ChainState.ACTIVE or wanted is None:
         return SubmitInstruction(submit_now=False, ask_again_s=tick_s)
-    last = decisions.find_last_decision(tx, chain.chain_id, wanted.standby.index)
+    last = decisions.find_last_decision(tx, cluster_id, chain.chain_id, wanted.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
         # If the service has submitted the link by itself, the next look at the queue shows it.
         return SubmitInstruction(submit_now=last.submitted_at is None, ask_again_s=tick_s)

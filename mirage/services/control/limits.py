@@ -84,8 +84,9 @@ def explain_overspending(view: PolicyView, limits: Limits, spent: Spent) -> str 
     for whose, spent_h, limit_h in budgets:
         if spent_h + worst > limit_h:
             return (
-                f"this release could cost {worst:.1f} node-hours of overlap; the {whose} has spent "
-                f"{spent_h:.1f} of {limit_h:g} in 24 h ({whose}_overlap_node_h)"
+                # Not what is spent: PrivateData may hide from the chain's owner what others use.
+                f"this release could cost {worst:.1f} node-hours of overlap, more than the {whose} "
+                f"has left of {limit_h:g} in 24 h ({whose}_overlap_node_h)"
             )
     return None
 

@@ -61,7 +61,7 @@ def check_missed_pushes(tx: Transaction, cluster_id: int, ran: Collection[Link],
     told = push_times.read_push_times(tx, cluster_id)
     if told.last is None or not ran:
         return
-    links = chains.list_links_by_chain(tx, list({link.chain_id for link in ran}))
+    links = chains.list_links_by_chain(tx, cluster_id, list({link.chain_id for link in ran}))
     after = {(li.job_id, li.submit): li for of_chain in links.values() for li in of_chain}
     for before in ran:
         link = after.get((before.job_id, before.submit))

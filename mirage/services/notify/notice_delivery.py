@@ -138,7 +138,7 @@ class Courier:
             return False
         now = self.clock()
         with self.store.begin() as tx:
-            outbox.settle_notices(tx, ids, NoticeState.SENT, sent_at=now)
+            outbox.settle_notices(tx, self.cluster_id, ids, NoticeState.SENT, sent_at=now)
         _log.info("notice sent", channel=channel, chain_id=found[0].chain_id, events=len(found))
         return True
 
@@ -150,7 +150,9 @@ class Courier:
         state = NoticeState.GIVEN_UP if over else NoticeState.PENDING
         with self.store.begin() as tx:
             due_at = now + compute_backoff_s(tries)
-            outbox.settle_notices(tx, [n.id for n in found], state, due_at=due_at, error=why)
+            outbox.settle_notices(
+                tx, self.cluster_id, [n.id for n in found], state, due_at=due_at, error=why
+            )
             if over:
                 audit.write_entry(tx, self.cluster_id, _build_entry(first, now, why))
         if over:

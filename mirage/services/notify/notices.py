@@ -74,7 +74,7 @@ class Watch:
         live = {chain.chain_id: chain for chain in chains.list_live_chains(tx, cluster_id)}
         gone = [chain_id for chain_id in before if chain_id not in live]
         gone += outbox.list_unseen_ended_chains(tx, cluster_id, since)
-        found = live | chains.find_chains(tx, gone)
+        found = live | chains.find_chains(tx, cluster_id, gone)
         idle = outbox.find_idle_since(tx, cluster_id)
         changed: list[tuple[ChainId, Situation]] = []
         for chain_id, chain in found.items():
@@ -86,7 +86,7 @@ class Watch:
             if was is None and chain.created_at < since:
                 continue
             went_on = was is not None and was.state is ChainState.ACTIVE
-            if went_on and is_now.state.is_over and _has_ended_long_ago(tx, chain, now):
+            if went_on and is_now.state.is_over and _has_ended_long_ago(tx, cluster_id, chain, now):
                 continue
             told = find_news(chain, was or Situation(), is_now, self.interruption_s)
             outbox.enqueue_notices(tx, list(self._build_notices(cluster_id, chain, told, now)))
@@ -122,12 +122,12 @@ def _find_last_round(tx: Transaction, cluster_id: int, now: int) -> int:
     return last.good_at - math.ceil(last.took_s)
 
 
-def _has_ended_long_ago(tx: Transaction, chain: Chain, now: int) -> bool:
+def _has_ended_long_ago(tx: Transaction, cluster_id: int, chain: Chain, now: int) -> bool:
     """Return whether a chain that is over had its last look days ago.
 
     An older release forgot no situation while notices were off, so one may say that it goes on.
     """
-    seen = [link.seen_at for link in chains.list_links(tx, chain.chain_id)]
+    seen = [link.seen_at for link in chains.list_links(tx, cluster_id, chain.chain_id)]
     return bool(seen) and max(seen) < now - _LONG_S
 
 

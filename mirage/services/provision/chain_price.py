@@ -43,13 +43,16 @@ def price_chain(chain: Chain, links: Sequence[Link], jobs: Waits, like: Link) ->
 
 
 def price_handovers(
-    tx: Transaction, open_ones: Sequence[OpenHandover], read_jobs: Callable[[str], Waits]
+    tx: Transaction,
+    cluster_id: int,
+    open_ones: Sequence[OpenHandover],
+    read_jobs: Callable[[str], Waits],
 ) -> list[OpenHandover]:
     """The hand-overs with their chains at the price of now. `read_jobs`: of a partition."""
     priced = [one.chain.chain_id for one in open_ones if has_worked_out_price(one.chain)]
     if not priced:
         return list(open_ones)
-    by_chain = chains.list_links_by_chain(tx, priced)
+    by_chain = chains.list_links_by_chain(tx, cluster_id, priced)
     found = []
     for one in open_ones:
         links = by_chain.get(one.chain.chain_id, [])

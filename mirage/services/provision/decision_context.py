@@ -133,8 +133,8 @@ class DecisionContext:
         lately = snapshot.queue.taken_at - ASK_AGAIN_S
         self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
-        self._touches = decisions.count_moves(tx, links)
-        self._refused_moves = decisions.list_refused_moves(tx, links)
+        self._touches = decisions.count_moves(tx, cluster_id, links)
+        self._refused_moves = decisions.list_refused_moves(tx, cluster_id, links)
         self.foregone = BaselineCounterfactuals(tx, links)
         self._ordered = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)

@@ -52,7 +52,7 @@ def verify_moves(
         for link in list_open_links(tx, cluster_id, LinkState.PENDING)
         if link.chain_id not in unread and link.seen_at == queue.taken_at
     }
-    for key, row in decisions.find_last_moves(tx, list(pending), begin).items():
+    for key, row in decisions.find_last_moves(tx, cluster_id, list(pending), begin).items():
         standby = pending[key]
         shown = row.action in _SHOWN and row.inputs.get("standby") == standby.job_id
         if shown and not _is_kept(row, queue):
@@ -85,12 +85,14 @@ def _record_lost_move(
 ) -> None:
     past = [
         one
-        for one in decisions.list_link_decisions(tx, row.chain_id, row.index, last=_LOOKED_BACK)
+        for one in decisions.list_link_decisions(
+            tx, cluster_id, row.chain_id, row.index, last=_LOOKED_BACK
+        )
         if one.id < row.id and one.inputs.get("standby") == standby.job_id
     ]
     again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
     effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
-    decisions.settle_decision(tx, row.id, effect, error)
+    decisions.settle_decision(tx, cluster_id, row.id, effect, error)
     chains.save_link(tx, cluster_id, _restore_link(row, standby, past))
     entry = AuditEntry(
         at=now,

@@ -76,7 +76,7 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     chains that name none. `tick_s` is the seconds between two looks at the queue.
     `partial` says that PrivateData hides jobs from the service.
     """
-    links = chains.list_links(tx, chain.chain_id)
+    links = chains.list_links(tx, cluster_id, chain.chain_id)
     asks = _find_asking_link(links, index, now)
     modes = read_modes(tx, cluster_id)
     partition, nodes = (asks.partition, asks.nodes) if asks else ("", 0)

@@ -104,7 +104,7 @@ def read_overlap_budget(
     owners = list_owners(tx, cluster_id)
     under_way, planned = list(_iter_under_way(tx, cluster_id)), list(_iter_planned(tx, cluster_id))
     waiting = [(link.chain_id, link.index) for _, link in [*under_way, *planned]]
-    ours = list_released_standbys(tx, waiting)
+    ours = list_released_standbys(tx, cluster_id, waiting)
 
     def is_made(link: Link) -> bool:
         jobs = (link.job_id, None)  # None: the service submitted it
@@ -131,7 +131,7 @@ def _iter_complete(tx: Transaction, cluster_id: int, now: int) -> Iterator[Overl
 
 def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Yield running links with a successor that runs beside them, or that Mirage has freed."""
-    beside = chains.list_links_by_chain(tx, list_overlapping_chains(tx, cluster_id))
+    beside = chains.list_links_by_chain(tx, cluster_id, list_overlapping_chains(tx, cluster_id))
     for links in beside.values():
         for predecessor, successor in list_handovers(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None

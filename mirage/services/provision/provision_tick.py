@@ -65,7 +65,7 @@ def provision_handovers(
         ]
         before = {one.chain.chain_id: one.chain for one in open_ones}
         context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
-        open_ones = price_handovers(tx, open_ones, context.read_job_waits)
+        open_ones = price_handovers(tx, cluster_id, open_ones, context.read_job_waits)
         made = list(_decide_handovers(tx, cluster_id, context, open_ones))
     with store.begin() as tx:
         for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
@@ -186,9 +186,9 @@ def _execute_move(
         # What was submitted has no number here yet: the queue shows it, and
         # `reconcile_intentions` settles it.
         if handover.submits and effect is Effect.DONE:
-            decisions.mark_submitted(tx, decision_id, now)
+            decisions.mark_submitted(tx, cluster_id, decision_id, now)
         else:
-            decisions.settle_decision(tx, decision_id, effect, error)
+            decisions.settle_decision(tx, cluster_id, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
             minutes = compute_plan_minutes(decision, handover.predecessor)
             chains.save_link(
@@ -343,24 +343,26 @@ def reconcile_intentions(
     for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:
             continue
-        known = chains.list_links(tx, row.chain_id)
+        known = chains.list_links(tx, cluster_id, row.chain_id)
         links = {link.index: link for link in known}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
             if row.action is Action.SUBMIT and _is_too_late(links.get(row.index - 1)):
-                decisions.settle_decision(tx, row.id, Effect.FAILED, "nobody submitted it")
+                decisions.settle_decision(
+                    tx, cluster_id, row.id, Effect.FAILED, "nobody submitted it"
+                )
             continue
         taken = _has_taken_effect(row, standby, find_predecessor(standby, known))
         effect = Effect.DONE if taken else Effect.FAILED
         decisions.settle_decision(
-            tx, row.id, effect, "" if taken else "Slurm did not take the move"
+            tx, cluster_id, row.id, effect, "" if taken else "Slurm did not take the move"
         )
         if taken:
             chains.save_link(tx, cluster_id, apply_recorded_move(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 wait_s = compute_wait_s(standby.start, standby.submit, row.at)
-                handover_forecasts.settle_forecast(tx, row.chain_id, row.index, wait_s)
+                handover_forecasts.settle_forecast(tx, cluster_id, row.chain_id, row.index, wait_s)
         entry = AuditEntry(
             at=now,
             actor="mirage",

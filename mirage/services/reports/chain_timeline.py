@@ -88,10 +88,15 @@ class ChainTimeline:
 
 
 def build_timeline(
-    tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    links: Sequence[Link],
+    *,
+    index: int | None = None,
 ) -> ChainTimeline:
     """Build the timeline. The course is that of successor `index`; None: of the newest."""
-    made = read_start_ranges(tx, links)
+    made = read_start_ranges(tx, cluster_id, links)
     handovers = [
         TimelineHandover(
             predecessor=before,
@@ -104,18 +109,24 @@ def build_timeline(
         chain=chain,
         links=links,
         handovers=handovers,
-        course=_build_course(tx, chain.chain_id, handovers, index),
+        course=_build_course(tx, cluster_id, chain.chain_id, handovers, index),
     )
 
 
 def _build_course(
-    tx: Transaction, chain_id: ChainId, handovers: Sequence[TimelineHandover], index: int | None
+    tx: Transaction,
+    cluster_id: int,
+    chain_id: ChainId,
+    handovers: Sequence[TimelineHandover],
+    index: int | None,
 ) -> Course | None:
     told = [h for h in handovers if h.forecast is not None]
     chosen = [h for h in told if h.successor.index == index] or told[-1:]
     if not chosen:
         return None
-    rows = decisions.list_link_decisions(tx, chain_id, chosen[0].successor.index, last=COURSE)
+    rows = decisions.list_link_decisions(
+        tx, cluster_id, chain_id, chosen[0].successor.index, last=COURSE
+    )
     points = [point for row in rows if (point := _build_point(row)) is not None]
     return Course(handover=chosen[0], points=points)
 

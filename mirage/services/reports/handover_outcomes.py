@@ -49,7 +49,7 @@ def record_outcomes(
     found = chains.list_handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
     keys = [(row.chain.chain_id, row.successor.index) for row in found]
     would = handover_outcomes.list_would_free(tx, keys)
-    last = decisions.find_last_decisions(tx, keys)
+    last = decisions.find_last_decisions(tx, cluster_id, keys)
     rows = [
         replace(
             _build_row(handover, last.get(key), would.get(key, {})),

@@ -102,7 +102,9 @@ def build_overview(
     counted = chain_ranking.count_by_rank(tx, cluster_id, wanted)
     places = chain_ranking.list_by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
     first = [] if after else chain_ranking.list_soonest_ending(tx, cluster_id, wanted, limit=SOON)
-    rows = _build_rows(tx, [*places, *(place for place in first if place not in places)])
+    rows = _build_rows(
+        tx, cluster_id, [*places, *(place for place in first if place not in places)]
+    )
     soon = [rows[place.chain_id].upcoming for place in first]
     return Overview(
         live=sum(counted.values()),
@@ -113,13 +115,17 @@ def build_overview(
     )
 
 
-def _build_rows(tx: Transaction, places: Sequence[RankedChain]) -> dict[ChainId, ChainRow]:
+def _build_rows(
+    tx: Transaction, cluster_id: int, places: Sequence[RankedChain]
+) -> dict[ChainId, ChainRow]:
     ids = [place.chain_id for place in places]
-    known, links = chains.find_chains(tx, ids), chains.list_links_by_chain(tx, ids)
+    known = chains.find_chains(tx, cluster_id, ids)
+    links = chains.list_links_by_chain(tx, cluster_id, ids)
     open_ones = {i: _find_next_handover(known[i], links[i]) for i in ids}
     keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
-    last = decisions.find_last_decisions(tx, keys)
-    newest = read_start_ranges(tx, [h.standby for h in open_ones.values() if h is not None])
+    last = decisions.find_last_decisions(tx, cluster_id, keys)
+    standbys = [h.standby for h in open_ones.values() if h is not None]
+    newest = read_start_ranges(tx, cluster_id, standbys)
     return {
         place.chain_id: ChainRow(
             place=place,

@@ -31,16 +31,23 @@ class ChainOwner:
     accounts: frozenset[str]
 
 
-def list_chain_owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, ChainOwner]:
+def list_chain_owners(
+    tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
+) -> dict[ChainId, ChainOwner]:
     """Return the owners of these chains, by chain. Unknown chains are left out."""
     wanted = list(chain_ids)
     accounts: dict[ChainId, set[str]] = {}
-    query = select(links.c.chain_id, links.c.account).where(links.c.chain_id.in_(wanted))
+    query = select(links.c.chain_id, links.c.account).where(
+        links.c.cluster_id == cluster_id, links.c.chain_id.in_(wanted)
+    )
     for chain_id, account in tx.execute(query.distinct()):
         accounts.setdefault(chain_id, set()).add(account)
-    rows = tx.execute(select(chains.c.chain_id, chains.c.uid).where(chains.c.chain_id.in_(wanted)))
+    owners = select(chains.c.chain_id, chains.c.uid).where(
+        chains.c.cluster_id == cluster_id, chains.c.chain_id.in_(wanted)
+    )
     return {
-        chain_id: ChainOwner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows
+        chain_id: ChainOwner(uid, frozenset(accounts.get(chain_id, ())))
+        for chain_id, uid in tx.execute(owners)
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,9 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    Update,
     bindparam,
     func,
+    not_,
     or_,
     select,
     tuple_,
@@ -41,7 +41,6 @@ from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_cha
 from mirage.store.chains.predecessors import match_predecessor
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.link_keys import match_links, pack_links
 from mirage.store.database.time_filter import filter_within
 from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
@@ -114,15 +113,18 @@ def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     values = {name: getattr(chain, name) for name in names}
     still_worked_out = (table.c.asked_price.is_(None), table.c.style == Style.SWITCH.value)
     tx.execute(
-        update(table).where(table.c.chain_id == chain.chain_id, *still_worked_out).values(values)
+        update(table)
+        .where(table.c.cluster_id == cluster_id, table.c.chain_id == chain.chain_id)
+        .where(*still_worked_out)
+        .values(values)
     )
     changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 
-def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
-    """Return the chain. Raises NotFound. `lock`: no other transaction changes it before this one
-    ends."""
-    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
+def get_chain(tx: Transaction, cluster_id: int, chain_id: ChainId, *, lock: bool = False) -> Chain:
+    """Return the chain. Raises NotFound. `lock`: nobody else changes it in this transaction."""
+    table = tables.chains.c
+    query = select(*CHAIN_COLUMNS).where(table.cluster_id == cluster_id, table.chain_id == chain_id)
     query = query.with_for_update() if lock else query
     row = tx.execute(query).first()
     if row is None:
@@ -130,11 +132,22 @@ def get_chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chai
     return build_chain(row)
 
 
-def find_chains(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
+def find_chains(
+    tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
+) -> dict[ChainId, Chain]:
     """Return these chains by id, in one query. Unknown chains are left out."""
-    rows = tx.execute(_SELECT_CHAINS, {"chain_ids": list(set(chain_ids))})
+    asked = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
+    rows = tx.execute(_SELECT_CHAINS, asked)
     found = [build_chain(row) for row in rows]
     return {chain.chain_id: chain for chain in found}
+
+
+def list_chains_elsewhere(
+    tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
+) -> frozenset[ChainId]:
+    """Return which of these ids belong to chains of other clusters of this database."""
+    asked = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
+    return frozenset(map(ChainId, tx.scalars(_SELECT_ELSEWHERE, asked)))
 
 
 def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
@@ -145,7 +158,7 @@ def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) ->
 
 def list_chains(  # noqa: PLR0913 - filters
     tx: Transaction,
-    cluster_id: int | None = None,
+    cluster_id: int,
     *,
     uid: int | None = None,
     user: str | None = None,
@@ -158,7 +171,7 @@ def list_chains(  # noqa: PLR0913 - filters
     """List chains, newest first. `after` is the last chain of the page before. `own`: only chains
     of this caller."""
     table = tables.chains
-    equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
+    equal: dict[str, object] = {"cluster_id": cluster_id, "uid": uid, "user": user}
     equal |= {"state": None if state is None else state.value}
     query = select(*CHAIN_COLUMNS).where(
         *(table.c[n] == v for n, v in equal.items() if v is not None),
@@ -167,7 +180,8 @@ def list_chains(  # noqa: PLR0913 - filters
     if own is not None:
         query = query.where(match_own_chains(own))
     if after is not None:
-        place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
+        of_last = (table.c.cluster_id == cluster_id, table.c.chain_id == after)
+        place = select(table.c.created_at).where(*of_last).scalar_subquery()
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
     query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
     return [build_chain(row) for row in tx.execute(query)]
@@ -198,29 +212,18 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     changes.record_change(tx, cluster_id, Topic.CHAINS, [link.chain_id])
 
 
-def mark_links_seen(tx: Transaction, links: Collection[Link], now: int) -> None:
-    """Record that the queue's answer showed these links unchanged."""
-    if links:
-        unchanged = pack_links((link.chain_id, link.index) for link in links)
-        tx.execute(_mark_seen(tx.dialect.name), {"pairs": unchanged, "now": now})
-
-
-@cache
-def _mark_seen(dialect: str) -> Update:
-    table = tables.links
-    these = match_links(dialect, table.c.chain_id, table.c.index)
-    return update(table).where(these).values(seen_at=bindparam("now"))
-
-
-def list_links(tx: Transaction, chain_id: ChainId) -> list[Link]:
+def list_links(tx: Transaction, cluster_id: int, chain_id: ChainId) -> list[Link]:
     """Return the chain's links, ordered by index."""
-    return list_links_by_chain(tx, [chain_id])[chain_id]
+    return list_links_by_chain(tx, cluster_id, [chain_id])[chain_id]
 
 
-def list_links_by_chain(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
+def list_links_by_chain(
+    tx: Transaction, cluster_id: int, chain_ids: Sequence[ChainId]
+) -> dict[ChainId, list[Link]]:
     """Return the links of each of these chains, ordered by index, in one query."""
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
-    for row in tx.execute(_SELECT_LINKS, {"chain_ids": list(found)}).all():
+    asked = {"cluster_id": cluster_id, "chain_ids": list(found)}
+    for row in tx.execute(_SELECT_LINKS, asked).all():
         link = build_link(row)
         found[link.chain_id].append(link)
     return found
@@ -345,7 +348,10 @@ def _build_link(row: tuple[Any, ...]) -> Link:
 # Statements of each tick are built once: building one costs more than running it.
 _OF_CLUSTER = tables.chains.c.cluster_id == bindparam("cluster_id")
 _CHAIN_IDS: BindParameter[Any] = bindparam("chain_ids", expanding=True)
-_SELECT_CHAINS = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(_CHAIN_IDS))
+_SELECT_CHAINS = select(*CHAIN_COLUMNS).where(_OF_CLUSTER, tables.chains.c.chain_id.in_(_CHAIN_IDS))
+_SELECT_ELSEWHERE = select(tables.chains.c.chain_id).where(
+    not_(_OF_CLUSTER), tables.chains.c.chain_id.in_(_CHAIN_IDS)
+)
 _SELECT_LIVE_CHAINS = (
     select(*CHAIN_COLUMNS)
     .where(_OF_CLUSTER, tables.chains.c.state.not_in(OVER))
@@ -354,7 +360,10 @@ _SELECT_LIVE_CHAINS = (
 _LOCK_LIVE_CHAINS = _SELECT_LIVE_CHAINS.with_for_update()
 _SELECT_LINKS = (
     select(*LINK_COLUMNS)
-    .where(tables.links.c.chain_id.in_(_CHAIN_IDS))
+    .where(
+        tables.links.c.cluster_id == bindparam("cluster_id"),
+        tables.links.c.chain_id.in_(_CHAIN_IDS),
+    )
     .order_by(tables.links.c.chain_id, tables.links.c.index)
 )
 _SELECT_HANDOVERS = _select_handovers()

@@ -16,16 +16,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    RowMapping,
-    Select,
-    bindparam,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, func, insert, select, update
 
 from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId
@@ -125,7 +116,7 @@ def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
 def record_decisions(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
     """Store many decisions, each of another link, in a few statements. Returns the ids in order."""
     idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
-    before = find_last_decisions(tx, idle)
+    before = find_last_decisions(tx, cluster_id, idle)
     ids: dict[int, int] = {}
     waits, moves, added = [], [], []
     for place, new in enumerate(news):
@@ -167,24 +158,26 @@ def _build_new_row(cluster_id: int, new: NewDecision) -> dict[str, Any]:
     }
 
 
-def settle_decision(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
+def settle_decision(
+    tx: Transaction, cluster_id: int, decision_id: int, effect: Effect, error: str = ""
+) -> None:
     """Record the result of an intended move. Raises NotFound for an unknown decision."""
     done = tx.execute(
         update(decisions)
-        .where(decisions.c.id == decision_id)
+        .where(decisions.c.cluster_id == cluster_id, decisions.c.id == decision_id)
         .values(effect=effect.value, error=error)
-        .returning(decisions.c.cluster_id, decisions.c.chain_id)
+        .returning(decisions.c.chain_id)
     ).first()
     if done is None:
         raise NotFound(f"there is no decision {decision_id}")
-    changes.record_change(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
+    changes.record_change(tx, cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
 
 
-def mark_submitted(tx: Transaction, decision_id: int, at: int) -> None:
+def mark_submitted(tx: Transaction, cluster_id: int, decision_id: int, at: int) -> None:
     """Record that Slurm took the submission. The decision is settled once the queue shows the
     job."""
-    mine = decisions.c.id == decision_id
-    tx.execute(update(decisions).where(mine).values(submitted_at=at, error=""))
+    mine = (decisions.c.cluster_id == cluster_id, decisions.c.id == decision_id)
+    tx.execute(update(decisions).where(*mine).values(submitted_at=at, error=""))
 
 
 def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
@@ -193,24 +186,30 @@ def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
     return [_build_decision(row) for row in rows]
 
 
-def find_last_decision(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
-    return find_last_decisions(tx, [(chain_id, index)]).get((chain_id, index))
+def find_last_decision(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int
+) -> DecisionRow | None:
+    return find_last_decisions(tx, cluster_id, [(chain_id, index)]).get((chain_id, index))
 
 
-def find_last_decisions(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+def find_last_decisions(
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
+) -> dict[LinkKey, DecisionRow]:
     """Return the newest decision of each of these links that has one."""
     if not links:
         return {}
     query = _select_last_decisions(tx.dialect.name)
-    found = tx.execute(query, {"pairs": pack_links(links)}).mappings()
+    found = tx.execute(query, _build_asked(cluster_id, links)).mappings()
     rows = (_build_decision(row) for row in found)
     return {(row.chain_id, row.index): row for row in rows}
 
 
-def find_settled_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+def find_settled_moves(
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
+) -> dict[LinkKey, DecisionRow]:
     """Return the newest move of each of these links whose result is known."""
     query = _select_last_decisions(tx.dialect.name, Effect.DONE, Effect.REFUSED, Effect.FAILED)
-    found = tx.execute(query, {"pairs": pack_links(links)}).mappings() if links else ()
+    found = tx.execute(query, _build_asked(cluster_id, links)).mappings() if links else ()
     return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
 
 
@@ -223,14 +222,20 @@ def _select_last_decisions(dialect: str, *effects: Effect) -> Select[Any]:
 
 
 def _match_decisions(dialect: str) -> ColumnElement[bool]:
-    return match_links(dialect, decisions.c.chain_id, decisions.c.index)
+    these = match_links(dialect, decisions.c.chain_id, decisions.c.index)
+    return _OF_CLUSTER & these
+
+
+def _build_asked(cluster_id: int, links: Sequence[LinkKey]) -> dict[str, Any]:
+    """Build the parameters of a statement with `_match_decisions`."""
+    return {"cluster_id": cluster_id, "pairs": pack_links(links)}
 
 
 def find_last_moves(
-    tx: Transaction, links: Sequence[LinkKey], since: int
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey], since: int
 ) -> dict[LinkKey, DecisionRow]:
     """Return the newest decisions of these links that are moves Slurm took at `since` or later."""
-    asked = {"pairs": pack_links(links), "since": since}
+    asked = _build_asked(cluster_id, links) | {"since": since}
     found = tx.execute(_select_last_moves(tx.dialect.name), asked).mappings()
     rows = (_build_decision(row) for row in found)
     return {(row.chain_id, row.index): row for row in rows}
@@ -242,9 +247,9 @@ def _select_last_moves(dialect: str) -> Select[Any]:
     return _select_last_decisions(dialect).where(taken, decisions.c.at >= bindparam("since"))
 
 
-def count_moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
+def count_moves(tx: Transaction, cluster_id: int, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
     """Count how often Slurm was told to move each link's standby, or may have been told."""
-    rows = tx.execute(_count_moves(tx.dialect.name), {"pairs": pack_links(links)})
+    rows = tx.execute(_count_moves(tx.dialect.name), _build_asked(cluster_id, links))
     return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
 
 
@@ -266,10 +271,11 @@ def list_links_refused_since(
 
 
 def list_refused_moves(
-    tx: Transaction, links: Sequence[LinkKey]
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> set[tuple[ChainId, int, Action]]:
     """Return the moves (chain, index, action) that Slurm has ever refused for these links."""
-    rows = tx.execute(_select_refused_moves(tx.dialect.name), {"pairs": pack_links(links)})
+    query = _select_refused_moves(tx.dialect.name)
+    rows = tx.execute(query, _build_asked(cluster_id, links))
     return {(ChainId(chain_id), index, Action(action)) for chain_id, index, action in rows}
 
 
@@ -282,7 +288,7 @@ def _select_refused_moves(dialect: str) -> Select[Any]:
 
 def list_decisions(  # noqa: PLR0913 - filters
     tx: Transaction,
-    cluster_id: int | None = None,
+    cluster_id: int,
     *,
     chain_id: ChainId | None = None,
     own: OwnRows | None = None,
@@ -293,7 +299,8 @@ def list_decisions(  # noqa: PLR0913 - filters
     """List decisions, newest first. `after` is the id of the last decision of the page before.
     `own`: only decisions on chains of this caller."""
     wanted = where or DecisionFilter()
-    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "policy": wanted.policy}
+    equal: dict[str, object] = {"cluster_id": cluster_id, "chain_id": chain_id}
+    equal |= {"policy": wanted.policy}
     equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
     query = select(decisions).where(
         *(decisions.c[n] == v for n, v in equal.items() if v is not None),
@@ -309,10 +316,11 @@ def list_decisions(  # noqa: PLR0913 - filters
 
 
 def list_link_decisions(
-    tx: Transaction, chain_id: ChainId, index: int, *, last: int
+    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, *, last: int
 ) -> list[DecisionRow]:
     """List the newest decisions on one link, oldest first."""
-    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
+    of_link = (decisions.c.chain_id == chain_id, decisions.c.index == index)
+    query = select(decisions).where(decisions.c.cluster_id == cluster_id, *of_link)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
     return [_build_decision(r) for r in rows][::-1]
 

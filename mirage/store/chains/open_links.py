@@ -1,10 +1,10 @@
 """Reads links that have not ended. A tick asks about these alone, however many have ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, or_, select
+from sqlalchemy import Select, Update, and_, bindparam, or_, select, update
 
 from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action
@@ -33,6 +33,22 @@ def list_open_links_unseen_since(tx: Transaction, cluster_id: int, at: int) -> l
     return [build_link(row) for row in tx.execute(_SELECT_UNSEEN, asked).all()]
 
 
+def mark_links_seen(tx: Transaction, cluster_id: int, seen: Collection[Link], now: int) -> None:
+    """Record that the queue's answer showed these links unchanged."""
+    if seen:
+        unchanged = pack_links((link.chain_id, link.index) for link in seen)
+        asked = {"of_cluster": cluster_id, "pairs": unchanged, "now": now}
+        tx.execute(_mark_seen(tx.dialect.name), asked)
+
+
+@cache
+def _mark_seen(dialect: str) -> Update:
+    these = match_links(dialect, links.c.chain_id, links.c.index)
+    # Not "cluster_id": in an update SQLAlchemy keeps a column's name to itself.
+    mine = links.c.cluster_id == bindparam("of_cluster")
+    return update(links).where(mine, these).values(seen_at=bindparam("now"))
+
+
 def list_open_job_ids(tx: Transaction, cluster_id: int) -> frozenset[JobId]:
     """Return the jobs of the open links of live chains."""
     asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN]}
@@ -56,11 +72,12 @@ def list_owners(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
 
 
 def list_released_standbys(
-    tx: Transaction, keys: Sequence[LinkKey]
+    tx: Transaction, cluster_id: int, keys: Sequence[LinkKey]
 ) -> set[tuple[str, int, int | None]]:
     """Return the jobs (chain, index, job) of these links that the service itself released or whose
     release it planned. The job is None for a link that the service submitted."""
-    rows = tx.execute(_select_released(tx.dialect.name), {"pairs": pack_links(keys)}).all()
+    asked = {"cluster_id": cluster_id, "pairs": pack_links(keys)}
+    rows = tx.execute(_select_released(tx.dialect.name), asked).all()
     return {(chain_id, index, inputs.get("standby")) for chain_id, index, inputs in rows}
 
 
@@ -70,7 +87,8 @@ def _select_released(dialect: str) -> Select[Any]:
     made = table.c.action.in_([a.value for a in (Action.FREE, Action.SUBMIT, Action.PLAN)])
     these = match_links(dialect, table.c.chain_id, table.c.index)
     query = select(table.c.chain_id, table.c.index, table.c.inputs)
-    return query.where(these, made, table.c.effect == Effect.DONE.value)
+    mine = table.c.cluster_id == bindparam("cluster_id")
+    return query.where(mine, these, made, table.c.effect == Effect.DONE.value)
 
 
 def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:

@@ -83,6 +83,11 @@ class Store:
         ):
             yield tx
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether services on several hosts may use this database: one of SQLite is one host's."""
+        return self._url.get_backend_name() != _SQLITE
+
     def check_schema(self) -> None:
         """Raise SchemaMismatch unless the database has the schema that this program needs."""
         with self.read() as tx:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mirage.errors import StoreError
 from mirage.store.database.engine import Transaction
 
 Insert = sqlite.Insert | postgresql.Insert
@@ -24,18 +25,22 @@ def build_dialect_insert(dialect: str, table: Table) -> Insert:
 def put_row(
     tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
 ) -> None:
-    """Insert the row, or set the columns named in `values` of the row that has its `key`."""
+    """Insert the row, or set the columns named in `values` of the row that has its `key`.
+
+    Raises StoreError if that row belongs to another cluster.
+    """
     put_rows(tx, table, [values], key=key)
 
 
 def put_rows(
     tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]], *, key: Sequence[str]
 ) -> None:
-    """Insert or update many rows, which name the same columns."""
+    """Insert or update many rows, which name the same columns. Raises StoreError as `put_row`."""
     if not rows:
         return
     statement = _build_upsert(tx.dialect.name, table, tuple(key), tuple(rows[0]))
-    tx.execute(statement, [dict(row) for row in rows])
+    if tx.execute(statement, [dict(row) for row in rows]).rowcount < len(rows):
+        raise StoreError(f"a row of {table.name} with that key belongs to another cluster")
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +50,9 @@ def _build_upsert(
     """Build a statement and keep it, as building it costs more than running it."""
     statement = build_dialect_insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=changes)
+    owner = changes.get("cluster_id")
+    mine = None if owner is None else table.c.cluster_id == owner
+    return statement.on_conflict_do_update(index_elements=key, set_=changes, where=mine)
 
 
 def put_row_if_absent(

@@ -63,7 +63,7 @@ def write_entry(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
 
 def list_entries(  # noqa: PLR0913 - filters
     tx: Transaction,
-    cluster_id: int | None = None,
+    cluster_id: int,
     *,
     chain_id: ChainId | None = None,
     event: str | None = None,
@@ -73,7 +73,7 @@ def list_entries(  # noqa: PLR0913 - filters
 ) -> list[AuditEntry]:
     """List entries, newest first. `after` is the id of the last entry of the page before."""
     wanted = where or AuditFilter()
-    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
+    equal: dict[str, object] = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
     equal |= {"actor": wanted.actor}
     query = select(audit).where(
         *(audit.c[n] == v for n, v in equal.items() if v is not None),
@@ -85,10 +85,14 @@ def list_entries(  # noqa: PLR0913 - filters
 
 
 def list_chain_entries(
-    tx: Transaction, chain_ids: Collection[ChainId], event: str
+    tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId], event: str
 ) -> list[AuditEntry]:
     """List all entries of this event about these chains, newest first."""
-    query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
+    query = select(audit).where(
+        audit.c.cluster_id == cluster_id,
+        audit.c.chain_id.in_(set(chain_ids)),
+        audit.c.event == event,
+    )
     return [_build_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
 
 

@@ -211,8 +211,9 @@ def claim_notices(
     ]
 
 
-def settle_notices(
+def settle_notices(  # noqa: PLR0913 - a row's values
     tx: Transaction,
+    cluster_id: int,
     ids: Collection[int],
     state: NoticeState,
     *,
@@ -221,7 +222,8 @@ def settle_notices(
     error: str = "",
 ) -> None:
     values = {"state": state.value, "due_at": due_at, "sent_at": sent_at, "error": error}
-    tx.execute(update(notices).where(notices.c.id.in_(set(ids))).values(**values))
+    these = (notices.c.cluster_id == cluster_id, notices.c.id.in_(set(ids)))
+    tx.execute(update(notices).where(*these).values(**values))
 
 
 def put_off_notices(

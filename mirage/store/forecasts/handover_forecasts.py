@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, and_, func, select, update
+from sqlalchemy import RowMapping, Select, and_, bindparam, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
@@ -60,10 +60,16 @@ def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
     }
 
 
-def settle_forecast(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
+def settle_forecast(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, actual_wait_s: int
+) -> None:
     """Record the successor's real wait with the link's newest forecast, if there is one, and with
     other sources' forecasts of the same instant."""
-    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    of_link = (
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.chain_id == chain_id,
+        forecasts.c.index == index,
+    )
     newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
@@ -133,19 +139,24 @@ def list_errors_by_owner(
     return [OwnedError(**row) for row in found]
 
 
-def find_newest_forecasts(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, ForecastRow]:
+def find_newest_forecasts(
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
+) -> dict[LinkKey, ForecastRow]:
     """Return the newest forecast of each of these links that has one."""
     if not links:
         return {}
     query = _select_forecasts(tx.dialect.name)
-    rows = tx.execute(query, {"pairs": pack_links(links)}).mappings()
+    rows = tx.execute(query, {"pairs": pack_links(links), "cluster_id": cluster_id}).mappings()
     return {(row.chain_id, row.index): row for row in map(_build_forecast, rows)}
 
 
 @cache
 def _select_forecasts(dialect: str) -> Select[Any]:
     decided = forecasts.c.source != BESIDE
-    query = select(forecasts).where(match_links(dialect, forecasts.c.chain_id, forecasts.c.index))
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == bindparam("cluster_id"),
+        match_links(dialect, forecasts.c.chain_id, forecasts.c.index),
+    )
     return query.order_by(forecasts.c.at, decided, forecasts.c.id)
 
 

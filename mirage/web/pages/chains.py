@@ -34,8 +34,8 @@ def show_chain(
 
     `before` is the number of a decision; the page then lists older decisions alone.
     """
-    chain = get_visible_chain(look.tx, ChainId(chain_id), look.reader)
-    links = chains.list_links(look.tx, chain.chain_id)
+    chain = get_visible_chain(look.tx, look.cluster_id, ChainId(chain_id), look.reader)
+    links = chains.list_links(look.tx, look.cluster_id, chain.chain_id)
     rows = decisions.list_decisions(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
@@ -45,7 +45,7 @@ def show_chain(
         title=f"Chain {chain.chain_id}",
         chain=chain,
         awaited=script_turns.find_awaited_links(chain, links),
-        found=timelines.build_timeline(look.tx, chain, links, index=link),
+        found=timelines.build_timeline(look.tx, look.cluster_id, chain, links, index=link),
         logs=timelines.list_logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,
         own_mode=look.modes.get_shown_mode(chain, links),

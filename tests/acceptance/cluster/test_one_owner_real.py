@@ -103,7 +103,7 @@ def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) 
     site.tick()
     assert (site.is_eligible(again[1]), site.is_eligible(bobs[1])) == (False, True)
     with site.store.read() as tx:
-        row = decisions.find_last_decision(tx, ChainId("alices000003"), 2)
+        row = decisions.find_last_decision(tx, 1, ChainId("alices000003"), 2)
     assert row is not None
     assert row.mode is Mode.SHADOW
     assert "in shadow until a forecast there is right" in row.reason
@@ -124,7 +124,7 @@ def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(sit
     _, standby = site.submit_chain("bobs00000001", "bob")
     site.tick(Rules(policy=AtOnce, default="always", limits=limits))
     with site.store.read() as tx:
-        links = [chains.list_links(tx, ChainId(f"alices{n:06}"))[-1] for n in (1, 2)]
+        links = [chains.list_links(tx, 1, ChainId(f"alices{n:06}"))[-1] for n in (1, 2)]
     assert all(link.freed_at is not None for link in links)
     assert site.is_eligible(standby)
 
@@ -141,7 +141,7 @@ def test_a_term_that_the_owner_adds_after_the_look_is_kept(site: Site) -> None:
     provision_handovers(site.store, site.cluster, 1, Snapshot(queue=queue, nodes=()), FREES)
     assert own in site.testbed.job(standby)["Dependency"]
     with site.store.read() as tx:
-        row = decisions.find_last_decision(tx, ChainId("alices000001"), 2)
+        row = decisions.find_last_decision(tx, 1, ChainId("alices000001"), 2)
     assert row is not None
     assert row.effect is Effect.FAILED
     assert own in row.error

@@ -312,21 +312,20 @@ def test_job_submit_leaves_all_else_as_it_was(judged: Hooked) -> None:
         assert done.stderr == ""
 
 
-def test_nobody_adds_a_job_to_another_users_chain(judged: Hooked) -> None:
+def test_who_uses_a_seen_chain_id_first_keeps_its_owner_from_nothing(judged: Hooked) -> None:
     spank(judged)
-    mine = judged.job(judged.sbatch("--hold", "--mirage-chain=2", "job.sh"))
+    is_link(judged, judged.job(judged.sbatch("--hold", "--mirage-chain=2", "job.sh")))
+    judged.load_submit(judged.hooks)  # slurmctld reads the hook anew, and has seen no chain yet
     (chain,) = judged.chains()
-    again = ("--hold", f"--comment=mirage:{chain.name}:2", "--wrap=true")
-    refused = judged.sbatch(*again, user="bob")
-    assert refused.returncode == 1
-    assert "mirage: the comment names a chain of another user" in refused.stderr
-    assert is_link(judged, mine)
-    assert judged.sbatch(*again).returncode == 0
-    theirs = judged.sbatch("--hold", "--comment=mine", "--wrap=true", user="bob")
-    job = judged.job(theirs)["JobId"]
-    change = ["scontrol", "update", f"JobId={job}", f"Comment=mirage:{chain.name}:3"]
-    assert judged.testbed.run(change, user="bob", check=False).returncode == 1
-    assert judged.testbed.job(int(job))["Comment"].strip() == "mine"
+    seen = ("--hold", f"--comment=mirage:{chain.name}:2", "--wrap=true")
+    assert judged.sbatch(*seen, user="bob").returncode == 0
+    again = judged.sbatch(*seen)
+    assert again.stderr == ""
+    assert judged.job(again)["Comment"].strip() == f"mirage:{chain.name}:2"
+    mine = judged.job(judged.sbatch("--hold", "--wrap=true"))["JobId"]
+    change = ["scontrol", "update", f"JobId={mine}", f"Comment=mirage:{chain.name}:3"]
+    assert judged.testbed.run(change, user="alice", check=False).returncode == 0
+    assert judged.testbed.job(int(mine))["Comment"].strip() == f"mirage:{chain.name}:3"
 
 
 HOSTILE = [

@@ -26,7 +26,7 @@ from mirage.http.auth import unix_peer
 from mirage.http.auth.socket_owner import SocketOwners, TcpEndpoint
 from mirage.http.auth.unix_peer import ClientTimeouts
 from mirage.http.server import admission
-from mirage.http.server.admission import Admission, resolve_proxies
+from mirage.http.server.admission import USUAL_PROXIES, Admission, resolve_proxies
 from mirage.http.server.listening import Server
 from mirage.store.database.engine import Store
 from tests.integration.api.test_events import bearer
@@ -145,6 +145,11 @@ def test_proxies_are_named_by_account_or_number_and_the_usual_ones_always_count(
     assert {4711, pwd.getpwnam("www-data").pw_uid} <= found.uids
     assert [str(network) for network in found.networks] == ["10.0.0.5/32"]
     assert [line["name"] for line in logs] == ["ngnix"]
+
+
+@pytest.mark.parametrize("account", ["www-data", "wwwrun", "http", "apache", "nginx", "lighttpd"])
+def test_the_web_servers_accounts_of_the_usual_distributions_are_proxies(account: str) -> None:
+    assert account in USUAL_PROXIES
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])

@@ -46,7 +46,7 @@ def served(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
             chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=9)
         )
         handover_forecasts.record_forecast(tx, cluster_id, row)
-        handover_forecasts.settle_forecast(tx, ChainId(CHAIN), 2, 100)
+        handover_forecasts.settle_forecast(tx, cluster_id, ChainId(CHAIN), 2, 100)
     with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:
         text = client.get("/metrics").text
     # A family without a row yet, such as chains at risk, is told of by its TYPE line.

@@ -34,7 +34,7 @@ def test_a_registered_chain_is_its_callers(client: Client, store: Store) -> None
     assert answer.headers["location"] == f"{PATH}/{CHAIN}"
     assert answer.json()["links_planned"] == 8
     with store.read() as tx:
-        chain = chains.get_chain(tx, ChainId(CHAIN))
+        chain = chains.get_chain(tx, 1, ChainId(CHAIN))
     assert (chain.uid, chain.user, chain.policy) == (1001, "alice", "quantile")
     assert (chain.overlap_price, chain.created_at) == (0.25, NOW)
 
@@ -75,7 +75,7 @@ def test_a_chain_that_names_its_style_overlaps_by_a_share_of_its_time_limit(
     named = client.post(PATH, body(style=style), who="alice").json()
     assert (named["style"], named["max_overlap_s"]) == (style, 4 * 3600)
     with store.read() as tx:
-        chain = chains.get_chain(tx, ChainId(CHAIN))
+        chain = chains.get_chain(tx, 1, ChainId(CHAIN))
     link = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=7200)
     assert chain.get_allowed_overlap_s(link) == (7200 if style == "switch" else 1800)
     assert replace(chain, style=None).get_allowed_overlap_s(link) == 4 * 3600
@@ -141,7 +141,7 @@ def test_a_repeat_under_the_same_key_is_told_how_it_is_now(
     key = {"Idempotency-Key": CHAIN}
     first = client.post(PATH, body(), who="alice", headers=key)
     with store.begin() as tx:
-        paused = chains.get_chain(tx, ChainId(CHAIN)).move_to(ChainState.PAUSED)
+        paused = chains.get_chain(tx, cluster_id, ChainId(CHAIN)).move_to(ChainState.PAUSED)
         chains.save_chain(tx, cluster_id, paused)
     again = client.post(PATH, body(), who="alice", headers=key)
     assert (again.status_code, again.json()) == (201, first.json() | {"state": "paused"})
@@ -224,7 +224,7 @@ def test_an_owner_moves_a_chain(
     assert (answer.status_code, answer.json()["state"]) == (200, after)
     assert answer.json()["note"].endswith("by alice")
     with store.read() as tx:
-        (entry,) = audit.list_entries(tx, chain_id=ChainId(CHAIN))
+        (entry,) = audit.list_entries(tx, cluster_id, chain_id=ChainId(CHAIN))
     assert (entry.actor, entry.event.split(":")[0]) == ("alice", "asked")
 
 
@@ -304,4 +304,4 @@ def test_a_chain_may_ask_for_a_model_that_can_be_used(
     assert [answer.status_code for answer in answers] == [422, 422, 201]
     assert "other features" in answers[0].text
     with store.read() as tx:
-        assert chains.get_chain(tx, ChainId(CHAIN)).policy == "models/made/1"
+        assert chains.get_chain(tx, 1, ChainId(CHAIN)).policy == "models/made/1"

@@ -80,7 +80,7 @@ def bearer(client: Client, method: str, path: str, text: str, body: bytes = b"")
 def refusals(store: Store) -> list[AuditEntry]:
     """Newest first."""
     with store.read() as tx:
-        return [entry for entry in audit.list_entries(tx) if entry.event.startswith("refused")]
+        return [entry for entry in audit.list_entries(tx, 1) if entry.event.startswith("refused")]
 
 
 def test_a_token_acts_as_its_user(client: Client, store: Store, cluster_id: int) -> None:
@@ -98,7 +98,7 @@ def test_the_audit_tells_by_which_credential(client: Client, store: Store, clust
     bearer(client, "POST", f"{CHAINS}/{CHAIN}/resume", HEADER)
     client.put(MODE, ACT, who="root")
     with store.read() as tx:
-        rows = {entry.event: entry.detail.get("via") for entry in audit.list_entries(tx)}
+        rows = {entry.event: entry.detail.get("via") for entry in audit.list_entries(tx, 1)}
     mine = f"token {text.split('_')[1]}"
     assert rows == {
         "token created": None,

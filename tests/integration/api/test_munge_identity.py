@@ -73,7 +73,7 @@ def credential(body: bytes = BODY, path: str = PATH) -> str:
 def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
     assert post(client, credential()) == 201
     with store.read() as tx:
-        chain = chains.get_chain(tx, ChainId(CHAIN))
+        chain = chains.get_chain(tx, 1, ChainId(CHAIN))
     assert (chain.uid, chain.user) == (os.geteuid(), pwd.getpwuid(os.geteuid()).pw_name)
 
 
@@ -88,7 +88,7 @@ def test_another_user_is_another_user(client: Client, store: Store, munge: Path)
     )
     assert post(client, made.stdout.decode().strip()) == 201
     with store.read() as tx:
-        assert chains.get_chain(tx, ChainId(CHAIN)).user == "nobody"
+        assert chains.get_chain(tx, 1, ChainId(CHAIN)).user == "nobody"
 
 
 def test_a_credential_is_good_for_one_request(client: Client) -> None:
@@ -110,7 +110,7 @@ def test_the_wrapped_sbatch_registers_its_chain(client: Client, store: Store) ->
     for _ in range(2):  # a repeat is answered as the first
         assert register(client, CHAIN) == ""
     with store.read() as tx:
-        chain = chains.get_chain(tx, ChainId(CHAIN))
+        chain = chains.get_chain(tx, 1, ChainId(CHAIN))
     assert (chain.uid, chain.links_planned, chain.overlap_price) == (os.geteuid(), 8, 0.25)
 
 
@@ -147,7 +147,7 @@ def test_what_a_service_was_told_is_good_at_no_other(client: Client, store: Stor
     (line,) = (line for line in head.split(b"\r\n") if line.startswith(b"Authorization: "))
     assert post(client, line.decode().rpartition(" ")[2], body) == 401
     with store.read() as tx, pytest.raises(NotFound):
-        chains.get_chain(tx, ChainId(CHAIN))
+        chains.get_chain(tx, 1, ChainId(CHAIN))
 
 
 def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(

@@ -119,7 +119,7 @@ def test_slurms_own_plan_stands_beside_the_forecast(few: Site) -> None:
     assert told()["slurm_start"] is None
     assert "Slurm plans" not in few.client.raw("GET", "/", headers=HTML).text
     with few.store.begin() as tx:
-        last = chains.list_links(tx, chain_id(1))[-1]
+        last = chains.list_links(tx, few.cluster_id, chain_id(1))[-1]
         freed = replace(last, position=Position.FREE, planned_start=LOOKED_AT + 3 * 3600)
         chains.save_link(tx, few.cluster_id, freed)
     assert told()["slurm_start"] == instant(LOOKED_AT + 3 * 3600)
@@ -130,7 +130,7 @@ def test_slurms_own_plan_stands_beside_the_forecast(few: Site) -> None:
 
 def test_its_owner_is_told_where_the_logs_are(few: Site) -> None:
     with few.store.begin() as tx:
-        first, *_ = chains.list_links(tx, chain_id(0))
+        first, *_ = chains.list_links(tx, few.cluster_id, chain_id(0))
         (job, *_) = job_history.list_jobs(tx, few.cluster_id, limit=1)
         line = "sbatch -o out-%j.txt job.sh"
         known = reread_record(job, job_id=first.job_id, submit=first.submit, submit_line=line)
@@ -145,7 +145,7 @@ def test_a_kept_page_is_made_anew_once_something_changes(few: Site) -> None:
     before = few.client.raw("GET", "/", headers=HTML).text
     assert "paused by carol" not in before
     with few.store.begin() as tx:
-        chain = chains.get_chain(tx, chain_id(2))
+        chain = chains.get_chain(tx, few.cluster_id, chain_id(2))
         chain_service.request_state(
             tx, few.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="carol"
         )

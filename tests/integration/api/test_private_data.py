@@ -45,7 +45,7 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
         add_chain(tx, cluster_id, ALICES)
         add_chain(tx, cluster_id, BOBS, user="bob")
         add_links(tx, cluster_id, BOBS)
-        for link in chains.list_links(tx, ChainId(BOBS)):
+        for link in chains.list_links(tx, cluster_id, ChainId(BOBS)):
             chains.save_link(tx, cluster_id, replace(link, account="physics"))
         add_decision(tx, cluster_id, BOBS)
         add_decision(tx, cluster_id, ALICES)
@@ -104,14 +104,14 @@ def test_anothers_chain_is_as_one_that_is_not_there(
 
     assert ask(path) == ask(path.replace(BOBS, "nosuchchain"))
     with store.read() as tx:
-        before = audit.list_entries(tx)
+        before = audit.list_entries(tx, 1)
     assert ask(path)[0] == 404
     with store.read() as tx:
         assert len(before) == 1, "what is hidden is written down, what is not there is not"
-        entry = audit.list_entries(tx)[0]
+        entry = audit.list_entries(tx, 1)[0]
         assert (entry.event, entry.actor) == ("refused: not allowed", "alice")
         assert entry.detail["why"] == f"chain {BOBS} is hidden from alice"
-        assert chains.get_chain(tx, ChainId(BOBS)).state == "active"
+        assert chains.get_chain(tx, 1, ChainId(BOBS)).state == "active"
 
 
 def test_a_cursor_of_anothers_chain_tells_nothing(client: Client) -> None:
@@ -153,8 +153,8 @@ def test_registering_anothers_chain_is_refused_and_audited(client: Client, store
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-input")
     assert not any(word in answer.text for word in ("belongs", "user", "bob'"))
     with store.read() as tx:
-        chain = chains.get_chain(tx, ChainId(BOBS))
-        entry = audit.list_entries(tx, event="refused: not allowed")[0]
+        chain = chains.get_chain(tx, 1, ChainId(BOBS))
+        entry = audit.list_entries(tx, 1, event="refused: not allowed")[0]
     assert (chain.uid, chain.links_planned) == (USERS["bob"], None)
     assert (entry.actor, entry.detail["why"]) == (
         "alice",

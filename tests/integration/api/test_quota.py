@@ -77,7 +77,10 @@ def test_who_changes_things_without_end_is_told_when_to_go_on(
         answers = [client.post(RESUME, who="alice") for _ in range(2)]
         assert [answer.status_code for answer in answers] == [200, 429]
     with store.read() as tx:
-        assert len([row for row in audit.list_entries(tx) if row.actor == "alice"]) == 5
+        assert (
+            len([row for row in audit.list_entries(tx, context.cluster_id) if row.actor == "alice"])
+            == 5
+        )
 
 
 def test_it_is_counted_by_uid_whatever_the_credential(
@@ -115,7 +118,7 @@ def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(
             add_chain(tx, context.cluster_id, "theirs1234", uid=strangers[2])
         assert pauses(strangers[2]) == 429, "registered, and no job shown"
         with store.begin() as tx:
-            link = chains.list_links(tx, ChainId(CHAIN))[-1]
+            link = chains.list_links(tx, context.cluster_id, ChainId(CHAIN))[-1]
             theirs = replace(link, chain_id=ChainId("theirs1234"), job_id=JobId(900))
             chains.save_link(tx, context.cluster_id, theirs)
         assert [pauses(uid) for uid in strangers[1:]] == [429, 403]
@@ -130,7 +133,14 @@ def test_refusals_of_uids_without_an_account_are_written_as_ones_are(
             client.post(PAUSE, headers={"Authorization": f"MUNGE {uid}"})
     with store.read() as tx:
         assert (
-            len([row for row in audit.list_entries(tx, limit=100) if "uid 1999" in row.actor]) == 20
+            len(
+                [
+                    row
+                    for row in audit.list_entries(tx, context.cluster_id, limit=100)
+                    if "uid 1999" in row.actor
+                ]
+            )
+            == 20
         )
 
 
@@ -183,7 +193,7 @@ def test_a_user_registers_so_many_chains_a_day(
     with serving(stage, tomorrow, clock, registrations_per_day=3) as client:
         assert client.post(f"{API}/chains", new(2), who="alice").status_code == 201
     with store.read() as tx:
-        assert len(chains.list_chains(tx, user="alice")) == 4
+        assert len(chains.list_chains(tx, context.cluster_id, user="alice")) == 4
 
 
 def test_forecasts_are_looked_at_so_often_a_minute(
@@ -233,7 +243,7 @@ def test_who_asks_for_what_is_so_already_changes_nothing(
         first = client.post(f"{API}/chains/{CHAIN}/{verb}", who="alice")
         with store.read() as tx:
             before = audit.list_entries(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
-            stored = chains.get_chain(tx, ChainId(CHAIN))
+            stored = chains.get_chain(tx, 1, ChainId(CHAIN))
         again = client.post(f"{API}/chains/{CHAIN}/{verb}", who="alice")
         by_admin = client.post(f"{API}/chains/{CHAIN}/{verb}", who="root")
         assert first.json()["state"] == state
@@ -241,7 +251,7 @@ def test_who_asks_for_what_is_so_already_changes_nothing(
         with store.read() as tx:
             after = audit.list_entries(tx, cluster_id), tx.exec_driver_sql(counted).scalar()
             assert after == before
-            assert chains.get_chain(tx, ChainId(CHAIN)) == stored
+            assert chains.get_chain(tx, 1, ChainId(CHAIN)) == stored
 
 
 @pytest.mark.parametrize(
@@ -272,7 +282,7 @@ def test_sessions_are_begun_at_a_bounded_rate(
         ]
     assert [answer.status_code for answer in answers] == [303, 303, 429, 429]
     with store.read() as tx:
-        assert len(audit.list_entries(tx, event="session begun")) == 2
+        assert len(audit.list_entries(tx, context.cluster_id, event="session begun")) == 2
 
 
 def test_a_false_token_does_not_wait_for_who_writes(

@@ -34,7 +34,7 @@ def test_it_is_kept_where_links_go_through_slurmrestd_and_shown_nowhere(
         answers += [client.get(path, who="root").text for path in paths]
     assert "secret" not in "".join(answers)
     with store.read() as tx:
-        assert (recipes.find_recipe(tx, ChainId(CHAIN)) is not None) == keeps
+        assert (recipes.find_recipe(tx, 1, ChainId(CHAIN)) is not None) == keeps
 
 
 def test_a_token_that_registers_chains_cannot_say_what_is_run(
@@ -46,12 +46,12 @@ def test_a_token_that_registers_chains_cannot_say_what_is_run(
         stolen = token(store, context.cluster_id)
         assert bearer(client, "POST", PATH, stolen, said).status_code == 201
         with store.read() as tx:
-            assert recipes.find_recipe(tx, ChainId(CHAIN)) is None
+            assert recipes.find_recipe(tx, 1, ChainId(CHAIN)) is None
         client.post(PATH, body(mode="submit", recipe=RECIPE), who="alice")
         other = RECIPE | {"carrier": "/tmp/evil"}  # noqa: S108 - of somebody's
         bearer(client, "POST", PATH, stolen, body(mode="submit", recipe=other))
     with store.read() as tx:
-        kept = recipes.find_recipe(tx, ChainId(CHAIN))
+        kept = recipes.find_recipe(tx, 1, ChainId(CHAIN))
     assert kept is not None
     assert kept.recipe.carrier == RECIPE["carrier"]
 

@@ -52,7 +52,7 @@ def past(store: Store, cluster_id: int) -> None:
         job_forecast_recorder.settle_outcomes(tx, cluster_id, NOW)
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        for link in chains.list_links(tx, ChainId(CHAIN)):
+        for link in chains.list_links(tx, cluster_id, ChainId(CHAIN)):
             chains.save_link(tx, cluster_id, replace(link, account="physics"))
         add_decision(tx, cluster_id)
         handover_outcomes.record_outcomes(tx, cluster_id)
@@ -156,7 +156,7 @@ def test_an_answer_is_kept_until_something_changes(
     before = body(client, IMPACT)
     with store.begin() as tx:
         add_chain(tx, cluster_id, "anotherone", user="bob")
-        for link in chains.list_links(tx, ChainId(CHAIN)):
+        for link in chains.list_links(tx, cluster_id, ChainId(CHAIN)):
             moved = replace(link, chain_id=ChainId("anotherone"), job_id=JobId(link.job_id + 50))
             chains.save_link(tx, cluster_id, moved)
         handover_outcomes.record_outcomes(tx, cluster_id)

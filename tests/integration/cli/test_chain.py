@@ -70,7 +70,7 @@ def add_mine(tx: Transaction, cluster_id: int, chain_id: str, **more: Any) -> No
 
 def state(store: Store) -> ChainState:
     with store.read() as tx:
-        return chains.get_chain(tx, ChainId(CHAIN)).state
+        return chains.get_chain(tx, 1, ChainId(CHAIN)).state
 
 
 def test_chains_are_listed(client: Client, chain: ChainId) -> None:
@@ -188,7 +188,10 @@ def test_a_chain_that_nobody_registered_says_what_counts_for_it(
 ) -> None:
     with store.begin() as tx:
         found = replace(
-            chains.get_chain(tx, chain), links_planned=None, max_overlap_s=0, style=Style.SEQUENTIAL
+            chains.get_chain(tx, cluster_id, chain),
+            links_planned=None,
+            max_overlap_s=0,
+            style=Style.SEQUENTIAL,
         )
         chains.save_chain(tx, cluster_id, found)
     for word in ("show", "explain"):
@@ -208,7 +211,7 @@ def test_a_chain_at_risk_says_so_wherever_it_is_looked_at(
     says = "link 2 (job 12) waits: an admin holds it"
     with store.begin() as tx:
         held = ChainRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
-        risky = replace(chains.get_chain(tx, chain), at_risk=held)
+        risky = replace(chains.get_chain(tx, cluster_id, chain), at_risk=held)
         chains.save_chain(tx, cluster_id, risky)
     for word in ("show", "explain"):
         told = " ".join(run(word, chain, url=client.url).out.split())

@@ -78,7 +78,7 @@ def look(
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     Worker(store, Clock(), 1, rules=rules).run_tick()
     with store.read() as tx:
-        return [row.action for row in decisions.list_link_decisions(tx, CHAIN, 2, last=9)]
+        return [row.action for row in decisions.list_link_decisions(tx, 1, CHAIN, 2, last=9)]
 
 
 def test_a_chain_of_unknown_settings_is_never_early(
@@ -90,7 +90,7 @@ def test_a_chain_of_unknown_settings_is_never_early(
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
     assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
     with acting_store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, 2)
+        row = decisions.find_last_decision(tx, 1, CHAIN, 2)
     assert row is not None
     assert "never overlap" in row.reason
 
@@ -142,7 +142,7 @@ def test_a_chain_that_asks_for_no_service_is_followed_by_none(
 ) -> None:
     assert look(acting_store, no_accounting, "mine mirage:service=none,lead=90") == []
     with acting_store.read() as tx:
-        assert not chains.find_chains(tx, {CHAIN})
+        assert not chains.find_chains(tx, 1, {CHAIN})
 
 
 def test_a_registration_that_comes_later_brings_the_settings(
@@ -180,7 +180,7 @@ def test_a_policy_that_nobody_has_is_no_wish(
     look(acting_store, no_accounting, f"mirage:policy={name}")
     assert chain(acting_store).policy == taken
     with acting_store.read() as tx:
-        (entry,) = audit.list_entries(tx, event="adopted")
+        (entry,) = audit.list_entries(tx, 1, event="adopted")
     assert entry.detail.get("unknown_policy") == (None if taken else name)
 
 

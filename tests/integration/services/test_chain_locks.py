@@ -58,7 +58,7 @@ def alices_chain(store: Store, *links: Job, at_risk: ChainRisk | None = None) ->
 
 def pause(tx: Transaction) -> None:
     """As the API does it: looked at first, then asked for."""
-    found = chains.get_chain(tx, CHAIN)
+    found = chains.get_chain(tx, CLUSTER, CHAIN)
     chain_service.request_state(tx, CLUSTER, found, ChainState.PAUSED, now=NOW, actor="alice")
 
 
@@ -93,7 +93,7 @@ def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
     alone = ChainRisk(of=Risk.NO_STANDBY, link=1)
     alices_chain(store, running(1), standby(2), at_risk=alone)
     with store.begin() as tx:
-        chains.get_chain(tx, CHAIN, lock=True)
+        chains.get_chain(tx, CLUSTER, CHAIN, lock=True)
         concluding = second.submit(conclude_in_its_own, store)
         until_it_waits_for(tx, store, concluding)
         pause(tx)

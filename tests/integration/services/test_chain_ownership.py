@@ -93,7 +93,7 @@ def test_no_mark_on_a_foreign_job_takes_a_registered_chain(
     told(lab_store)
     if state is not ChainState.ACTIVE:
         with lab_store.begin() as tx:
-            request_state(tx, 1, chains.get_chain(tx, CHAIN), state, now=NOW, actor="alice")
+            request_state(tx, 1, chains.get_chain(tx, 1, CHAIN), state, now=NOW, actor="alice")
     copied = job(1, uid=MALLORY, user="mallory", job_id=JobId(job_id), submit=submit)
     before = chain(lab_store)
     ticked(lab_store, copied, *([running(1)] if shown else []))

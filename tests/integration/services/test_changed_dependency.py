@@ -67,7 +67,7 @@ def test_a_term_that_the_owner_adds_after_the_look_stays_and_the_move_is_tried_a
     updates = [call for call in no_accounting.calls("scontrol") if call[0] == "update"]
     assert updates == []
     with acting_store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, 2)
+        row = decisions.find_last_decision(tx, 1, CHAIN, 2)
         (said,) = audit.list_entries(tx, 1, event="free: failed")
     assert row is not None
     assert (row.action, row.effect) == (Action.FREE, Effect.FAILED)

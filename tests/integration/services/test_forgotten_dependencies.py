@@ -38,7 +38,7 @@ def freed(
         cluster.trouble["free"] = ClusterRefused(says)
     Worker(store, cluster, 1, rules=Rules(policy=Always, default="always")).run_tick()
     with store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, 2)
+        row = decisions.find_last_decision(tx, 1, CHAIN, 2)
     told = [told for name, job_id, told in cluster.moves if (name, job_id) == ("free", 12)]
     return told, "" if row is None else row.error
 

@@ -56,7 +56,7 @@ class Loop:
 
     def told(self) -> list[tuple[str, str]]:
         with self.store.read() as tx:
-            found = decisions.list_link_decisions(tx, CHAIN, 2, last=50)
+            found = decisions.list_link_decisions(tx, 1, CHAIN, 2, last=50)
         return [(row.effect.value, row.error) for row in found if row.effect.value != "none"]
 
 

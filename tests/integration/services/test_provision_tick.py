@@ -158,13 +158,13 @@ def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(
         (Limits(min_gain_s=91), "the forecast wait of 90 s is too short for a move (min_gain_s)"),
         (
             Limits(account_overlap_node_h=0.9),
-            "this release could cost 1.0 node-hours of overlap; the account has spent 0.0 of 0.9 "
-            "in 24 h (account_overlap_node_h)",
+            "this release could cost 1.0 node-hours of overlap, more than the account has left of "
+            "0.9 in 24 h (account_overlap_node_h)",
         ),
         (
             Limits(cluster_overlap_node_h=0.9),
-            "this release could cost 1.0 node-hours of overlap; the cluster has spent 0.0 of 0.9 "
-            "in 24 h (cluster_overlap_node_h)",
+            "this release could cost 1.0 node-hours of overlap, more than the cluster has left of "
+            "0.9 in 24 h (cluster_overlap_node_h)",
         ),
     ],
     ids=["max lead", "min gain", "account", "cluster"],

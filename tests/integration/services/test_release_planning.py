@@ -102,7 +102,7 @@ class Site:
     @property
     def last(self) -> DecisionRow:
         with self.store.read() as tx:
-            row = decisions.find_last_decision(tx, CHAIN, 2)
+            row = decisions.find_last_decision(tx, 1, CHAIN, 2)
         assert row is not None
         return row
 
@@ -176,7 +176,9 @@ def test_at_the_end_of_act_plans_are_taken_back_within_a_tick(
     site.mode = mode
     if paused:
         with acting_store.begin() as tx:
-            chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), state=ChainState.PAUSED))
+            chains.save_chain(
+                tx, 1, replace(chains.get_chain(tx, 1, CHAIN), state=ChainState.PAUSED)
+            )
     told = site.tick(runs(), stands(shown_plan(minutes(3))), now=NOW + 60)
     assert told == [("hold", 12, "afterany:11")]
     standby = links(acting_store)[2]
@@ -347,7 +349,7 @@ def test_a_silent_slurm_is_believed_by_what_it_shows(
     site.policy.lead_h = None
     site.tick(runs(), stands(HELD if shown is None else shown_plan(shown)), now=NOW + 60)
     with acting_store.read() as tx:
-        rows = decisions.list_decisions(tx, chain_id=CHAIN)
+        rows = decisions.list_decisions(tx, 1, chain_id=CHAIN)
     assert [row.effect for row in rows if row.action is Action.PLAN] == [effect]
     by = None if shown is None else Planner.SERVICE
     assert links(acting_store)[2].planned_by is by

@@ -61,7 +61,7 @@ class RequestScene:
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
-            now, chain = self.cluster.read_clock(), chains.get_chain(tx, CHAIN)
+            now, chain = self.cluster.read_clock(), chains.get_chain(tx, 1, CHAIN)
             chain_service.request_state(tx, self.cluster_id, chain, target, now=now, actor="alice")
 
     def tick(self, after_s: int = 60) -> None:
@@ -92,12 +92,12 @@ class RequestScene:
 
     def events(self) -> list[str]:
         with self.store.read() as tx:
-            return [entry.event for entry in audit.list_entries(tx, chain_id=CHAIN)][::-1]
+            return [entry.event for entry in audit.list_entries(tx, 1, chain_id=CHAIN)][::-1]
 
     @property
     def chain(self) -> Chain:
         with self.store.read() as tx:
-            return chains.get_chain(tx, CHAIN)
+            return chains.get_chain(tx, 1, CHAIN)
 
 
 @pytest.fixture
@@ -369,11 +369,14 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(sqlite_store: Store)
     scene.tick()
     with sqlite_store.begin() as tx:
         now, paused = scene.cluster.read_clock(), ChainState.PAUSED
-        for one in (chains.get_chain(tx, bobs), chains.get_chain(tx, CHAIN)):
+        for one in (
+            chains.get_chain(tx, scene.cluster_id, bobs),
+            chains.get_chain(tx, scene.cluster_id, CHAIN),
+        ):
             chain_service.request_state(tx, scene.cluster_id, one, paused, now=now, actor=one.user)
     scene.tick()
     with sqlite_store.read() as tx:
-        rows = audit.list_entries(tx, event="suspend", limit=1000)
+        rows = audit.list_entries(tx, scene.cluster_id, event="suspend", limit=1000)
     assert scene.held(2)
     assert sum(row.chain_id == bobs for row in rows) == request_enforcement.MOST_OF_ONE
 

@@ -35,12 +35,12 @@ DAY = 86400
 def all_events(store: Store) -> list[str]:
     """Oldest first."""
     with store.read() as tx:
-        return [entry.event for entry in audit.list_entries(tx, limit=500)][::-1]
+        return [entry.event for entry in audit.list_entries(tx, 1, limit=500)][::-1]
 
 
 def ask(scene: Scene, target: ChainState, actor: str = "alice") -> None:
     with scene.store.begin() as tx:
-        found = chains.get_chain(tx, CHAIN)
+        found = chains.get_chain(tx, 1, CHAIN)
         now = scene.cluster.read_clock()
         chain_service.request_state(tx, scene.cluster_id, found, target, now=now, actor=actor)
     scene.tick()
@@ -50,7 +50,7 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     scene = Scene(store)
     scene.tick()
     with store.begin() as tx:
-        owner = chains.get_chain(tx, CHAIN)
+        owner = chains.get_chain(tx, 1, CHAIN)
         new = Registration(chain_id=CHAIN, links=3)
         now = scene.cluster.read_clock()
         chain_service.register_chain(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
@@ -96,19 +96,19 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
     worker.run_tick()
     with store.begin() as tx:
         kill_switch.pull_switch(tx, 1, Way.REST, now=NOW, actor="root")
-        idempotency.claim_key(tx, 1001, "key", fingerprint="x", now=NOW)
+        idempotency.claim_key(tx, 1, 1001, "key", fingerprint="x", now=NOW)
         lost = Registration(chain_id=ChainId("lostchain1"), links=2)
         chain_service.register_chain(tx, 1, lost, uid=1001, user="alice", now=NOW)
     for passed, known in ((60, 2), (1.5 * DAY, 2), (1.5 * DAY, 2), (2.5 * DAY, 1)):
         cluster.at = NOW + int(passed)
         worker.run_tick()
         with store.read() as tx:
-            assert len(chains.list_chains(tx)) == known, passed
+            assert len(chains.list_chains(tx, 1)) == known, passed
     assert kill_switch.PULLED not in all_events(store)
     assert "chain failed" in all_events(store), "it is of this week"
     with store.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM idempotency_keys").scalar() == 0
-        assert chains.get_chain(tx, CHAIN).state is ChainState.ACTIVE
+        assert chains.get_chain(tx, 1, CHAIN).state is ChainState.ACTIVE
 
 
 def test_a_chain_that_waits_for_its_first_look_is_not_taken_away(store: Store) -> None:
@@ -118,7 +118,7 @@ def test_a_chain_that_waits_for_its_first_look_is_not_taken_away(store: Store) -
         chain_service.register_chain(tx, 1, new, uid=1001, user="alice", now=NOW)
     retention.prune_expired(store, 1, NOW + 1000 * DAY, Retention())
     with store.read() as tx:
-        assert chains.get_chain(tx, CHAIN).state is ChainState.ACTIVE
+        assert chains.get_chain(tx, 1, CHAIN).state is ChainState.ACTIVE
 
 
 def test_the_defaults_are_those_of_the_configuration() -> None:
@@ -139,7 +139,7 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     notes = set()
     for actor in ("alice", "alice", "root", "alice"):
         with store.begin() as tx:
-            found = chains.get_chain(tx, CHAIN)
+            found = chains.get_chain(tx, 1, CHAIN)
             now = cluster.read_clock()
             moved = chain_service.request_state(tx, 1, found, target, now=now, actor=actor)
             notes.add(replace(moved, created_at=0))

@@ -25,7 +25,7 @@ from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW
 def switches(acting_chain_store: Store) -> Store:
     """The chain's links switch, after ten minutes of start-up each."""
     with acting_chain_store.begin() as tx:
-        chain = replace(chains.get_chain(tx, CHAIN), style=Style.SWITCH, max_overlap_s=None)
+        chain = replace(chains.get_chain(tx, 1, CHAIN), style=Style.SWITCH, max_overlap_s=None)
         chains.save_chain(tx, 1, chain)
     return acting_chain_store
 

@@ -76,7 +76,7 @@ class Scene:
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
-            found = chains.get_chain(tx, CHAIN)
+            found = chains.get_chain(tx, 1, CHAIN)
             chain_service.request_state(tx, 1, found, target, now=self.cluster.at, actor="alice")
 
     def mode(self, mode: Mode) -> None:
@@ -177,7 +177,9 @@ def submitted_by_the_service(scene: Scene) -> object:
     scene.tick()
     scene.tick()
     with scene.store.read() as tx:
-        asked = get_submit_instruction(tx, chains.get_chain(tx, CHAIN), scene.cluster.at, MINUTE)
+        asked = get_submit_instruction(
+            tx, 1, chains.get_chain(tx, 1, CHAIN), scene.cluster.at, MINUTE
+        )
     assert (len(heard), asked.submit_now) == (1, False)
     return scene.outcome()
 
@@ -192,7 +194,7 @@ def demoted(scene: Scene) -> object:
         wrong = Forecast(p50_s=9999.0)
         row = ForecastRow(chain_id=CHAIN, index=2, source="always", at=NOW, forecast=wrong)
         handover_forecasts.record_forecast(tx, 1, row)
-        handover_forecasts.settle_forecast(tx, CHAIN, 2, 0)
+        handover_forecasts.settle_forecast(tx, 1, CHAIN, 2, 0)
     begins, limit = scene.cluster.at, {"time_limit_s": LASTS_S + 60 * MINUTE}
     scene.show(running(2, begins, **limit), held(3, **limit))
     moved = []

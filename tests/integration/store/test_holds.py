@@ -41,7 +41,7 @@ def keep(store: Store, link: Link, told: Iterable[AuditEntry] = (), state: str =
 
 def held_at(store: Store) -> int | None:
     with store.read() as tx:
-        (link,) = chains.list_links(tx, CHAIN)
+        (link,) = chains.list_links(tx, 1, CHAIN)
     return link.held_at
 
 

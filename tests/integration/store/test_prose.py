@@ -63,7 +63,7 @@ def said(tx: Transaction, at: int, event: str, actor: str = "mirage", **more: An
 def upgraded(url: str) -> Chain:
     schema_migrations.upgrade_schema(url, MIGRATIONS)
     with closing(Store(url)) as store, store.read() as tx:
-        return chains.get_chain(tx, CHAIN)
+        return chains.get_chain(tx, 1, CHAIN)
 
 
 def of_mirage(state: str, note: str, reason: Reason, *about: Any) -> tuple[str, str, Cause]:
@@ -175,7 +175,7 @@ def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None
     found = upgraded(empty_database_url)
     assert (found.registered_job, found.resumed_at) == (JobId(11), 300)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        (link,) = chains.list_links(tx, CHAIN)
+        (link,) = chains.list_links(tx, 1, CHAIN)
         (intended,) = decisions.list_intended(tx, 1)
         assert clusters.read_demoted_at(tx, 1) == 400
     assert (link.replaced_at, intended.submitted_at) == (310, 501)

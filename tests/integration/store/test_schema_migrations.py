@@ -165,8 +165,8 @@ def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(own_url: str, tmp_pa
         chains.save_link(tx, cluster_id, link)
     schema_migrations.upgrade_schema(own_url, with_second(tmp_path, REBUILD_CHAINS))
     with closing(Store(own_url)) as store, store.read() as tx:
-        assert chains.list_links(tx, CHAIN.chain_id) == [link]
-        assert chains.get_chain(tx, CHAIN.chain_id) == CHAIN
+        assert chains.list_links(tx, cluster_id, CHAIN.chain_id) == [link]
+        assert chains.get_chain(tx, cluster_id, CHAIN.chain_id) == CHAIN
 
 
 def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
@@ -198,7 +198,7 @@ def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) 
         )
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        assert chains.get_chain(tx, CHAIN.chain_id) == replace(CHAIN, max_overlap_s=4 * 3600)
+        assert chains.get_chain(tx, 1, CHAIN.chain_id) == replace(CHAIN, max_overlap_s=4 * 3600)
 
 
 def test_outcomes_of_policies_become_rows_and_columns_again(empty_database_url: str) -> None:
@@ -253,7 +253,7 @@ def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: st
             tx.execute(_OLDER_CHAIN, {"chain_id": chain_id, "price": price})
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        found = {name: chains.get_chain(tx, ChainId(name)) for name in prices}
+        found = {name: chains.get_chain(tx, 1, ChainId(name)) for name in prices}
     assert {name: chain.overlap_price for name, chain in found.items()} == prices
     assert [found[name].asked_price for name in prices] == [None, 0.05]
 
@@ -283,7 +283,7 @@ def test_the_old_default_was_its_users_where_a_job_names_it(
         job_history.upsert_jobs(tx, cluster_id, [job])
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        found = chains.get_chain(tx, chain_id)
+        found = chains.get_chain(tx, cluster_id, chain_id)
     assert (found.overlap_price, found.asked_price) == (0.5, asked)
 
 
@@ -298,5 +298,7 @@ def test_a_worked_out_price_is_no_users_after_down_and_up(empty_database_url: st
     schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0180")
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
-        assert chains.get_chain(tx, CHAIN.chain_id) == replace(worked, overlap_price=0.5)
-        assert chains.get_chain(tx, asking.chain_id) == asking
+        assert chains.get_chain(tx, cluster_id, CHAIN.chain_id) == replace(
+            worked, overlap_price=0.5
+        )
+        assert chains.get_chain(tx, cluster_id, asking.chain_id) == asking

@@ -23,7 +23,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 def state(site: Site) -> ChainState:
     with site.store.read() as tx:
-        return chains.get_chain(tx, ID).state
+        return chains.get_chain(tx, 1, ID).state
 
 
 def test_its_owner_pauses_resumes_and_stops_it_by_keyboard(browser: Browser, site: Site) -> None:
@@ -59,7 +59,7 @@ def test_one_that_nobody_registered_tells_what_counts(
     site: Site, max_overlap_s: int | None, overlap: str
 ) -> None:
     with site.store.begin() as tx:
-        known = chains.get_chain(tx, ID)
+        known = chains.get_chain(tx, 1, ID)
         found = replace(known, links_planned=None, style=None, max_overlap_s=max_overlap_s)
         chains.save_chain(tx, 1, found)
     shown = site.client.raw("GET", PAGE, headers=HTML)

@@ -30,7 +30,7 @@ def closing_site(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Site, 
 
 def pause(site: Site) -> None:
     with site.store.begin() as tx:
-        chain = chains.get_chain(tx, ID)
+        chain = chains.get_chain(tx, 1, ID)
         chain_service.request_state(
             tx, site.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="alice"
         )

@@ -296,7 +296,7 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(
     found.run_tick()
     found.run_tick()
     with acting_store.read() as tx:
-        rows = audit.list_entries(tx, event=FORGED)
+        rows = audit.list_entries(tx, 1, event=FORGED)
     assert [row.detail for row in rows] == [{"errors": ["first", "second"], "times": 3}]
 
 

@@ -111,5 +111,5 @@ class Scene:
     def decisions(self) -> list[DecisionRow]:
         """Of the standby, oldest first."""
         with self.store.read() as tx:
-            rows = decisions.list_decisions(tx, chain_id=CHAIN)
+            rows = decisions.list_decisions(tx, 1, chain_id=CHAIN)
         return [row for row in rows if row.index == 2][::-1]

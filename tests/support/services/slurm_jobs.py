@@ -86,12 +86,12 @@ def register(store: Store, *, now: int = NOW, **more: Any) -> None:
 
 def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
     with store.read() as tx:
-        return {link.index: link for link in chains.list_links(tx, chain_id)}
+        return {link.index: link for link in chains.list_links(tx, 1, chain_id)}
 
 
 def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
     with store.read() as tx:
-        return chains.get_chain(tx, chain_id)
+        return chains.get_chain(tx, 1, chain_id)
 
 
 def read_mode(store: Store, partition: str = "") -> Mode:
@@ -103,7 +103,7 @@ def read_mode(store: Store, partition: str = "") -> Mode:
 def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
     """Oldest first."""
     with store.read() as tx:
-        return [entry.event for entry in audit.list_entries(tx, chain_id=chain_id)][::-1]
+        return [entry.event for entry in audit.list_entries(tx, 1, chain_id=chain_id)][::-1]
 
 
 class Written:
@@ -224,7 +224,7 @@ def advance_chain(store: Store, *jobs: Job, now: int = NOW) -> Chain:
 def find_last_decision(store: Store, index: int = 2) -> DecisionRow:
     """Return the newest decision of that link of alice's chain; there must be one."""
     with store.read() as tx:
-        row = decisions.find_last_decision(tx, CHAIN, index)
+        row = decisions.find_last_decision(tx, 1, CHAIN, index)
     assert row is not None
     return row
 

@@ -39,7 +39,7 @@ def test_the_drawing_has_the_interruption_that_the_service_measured(
     served = client.get(f"/api/v1/chains/{CHAIN}").json()
     second, third = draw(client).rows[1:]
     assert not any([second.interruption, second.overlap])
-    assert third.interruption == (ENDED_AT, ENDED_AT + 10)
+    assert third.interruption == pytest.approx((ENDED_AT, ENDED_AT + 10))
     assert [round(one["interruption_h"] * 3600) for one in served["handovers"]] == [10]
     assert any("runs, 10 s interrupted" in line for line in drawn_lines(draw(client)))
 

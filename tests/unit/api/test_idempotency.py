@@ -37,7 +37,7 @@ def context(context: ApiContext) -> ApiContext:
 
 def entries(store: Store) -> int:
     with store.read() as tx:
-        return len(audit.list_entries(tx))
+        return len(audit.list_entries(tx, 1))
 
 
 @pytest.mark.parametrize(("path", "body", "who", "status"), POSTS, ids=lambda x: str(x)[:24])

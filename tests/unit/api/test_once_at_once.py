@@ -28,7 +28,7 @@ def test_many_at_once_are_one(client: Client, store: Store) -> None:
     assert len(answers) == 1
     assert answers.pop()[0] == 200
     with store.read() as tx:
-        assert len(audit.list_entries(tx)) == 1
+        assert len(audit.list_entries(tx, 1)) == 1
 
 
 def test_another_request_under_the_key_of_one_that_is_under_way(

@@ -242,9 +242,9 @@ class Chain:
 
     def links(self) -> list[LinkState]:
         with self.store.read() as tx:
-            found = chains.find_chains(tx, {CHAIN})
+            found = chains.find_chains(tx, 1, {CHAIN})
             assert {chain.state for chain in found.values()} == {ChainState.ACTIVE}
-            return [link.state for link in chains.list_links(tx, CHAIN)]
+            return [link.state for link in chains.list_links(tx, 1, CHAIN)]
 
 
 def test_its_job_is_not_gone_and_its_chain_is_not_moved(

@@ -52,11 +52,11 @@ def test_the_oldest_are_followed_until_there_is_room(lab_store: Store) -> None:
     assert looked(lab_store, *jobs) == {name(1), name(2)}
     assert looked(lab_store, *jobs) == {name(1), name(2)}, "and so it stays"
     with lab_store.begin() as tx:
-        over = replace(chains.get_chain(tx, name(1)), state=ChainState.FINISHED)
+        over = replace(chains.get_chain(tx, 1, name(1)), state=ChainState.FINISHED)
         chains.save_chain(tx, 1, over)
     assert looked(lab_store, *jobs) == {name(1), name(2), name(3)}
     with lab_store.read() as tx:
-        assert [link.index for link in chains.list_links(tx, name(3))] == [1, 2]
+        assert [link.index for link in chains.list_links(tx, 1, name(3))] == [1, 2]
 
 
 def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(lab_store: Store) -> None:
@@ -75,7 +75,7 @@ def test_no_more_chains_begin_in_a_day_than_may_be(lab_store: Store) -> None:
     assert looked(lab_store, first(1), first(2), first(3), most=10, a_day=2) == {name(1), name(2)}
     with lab_store.begin() as tx:
         for n in (1, 2):
-            over = replace(chains.get_chain(tx, name(n)), state=ChainState.CANCELLED)
+            over = replace(chains.get_chain(tx, 1, name(n)), state=ChainState.CANCELLED)
             chains.save_chain(tx, 1, over)
     assert looked(lab_store, first(3), first(4), most=10, a_day=2) == {name(1), name(2)}
 

@@ -91,7 +91,7 @@ def test_a_chain_that_its_owner_resumes_after_its_link_was_cancelled_is_followed
 def test_a_chain_that_was_asked_to_end_stays_so(chain_store: Store) -> None:
     told(chain_store, running(1))
     with chain_store.begin() as tx:
-        asked = chains.get_chain(tx, CHAIN)
+        asked = chains.get_chain(tx, 1, CHAIN)
         chain_service.request_state(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
     cancelled = done(1, JobState.CANCELLED, NOW + 10)
     later = job(2, submit=NOW + 100)
@@ -168,7 +168,7 @@ def test_a_paused_chain_stays_paused_and_says_by_whom(chain_store: Store) -> Non
     told(chain_store, running(1), standby(2))
     with chain_store.begin() as tx:
         chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     outcome = told(chain_store, done(1), standby(2), now=NOW + HOUR)
     assert outcome == (ChainState.PAUSED, "paused by alice")

@@ -137,7 +137,7 @@ def test_the_owner_of_a_demoted_chain_is_told_and_how_it_comes_back(site: Site) 
     site.show(30, now + 60, MALLORY)
     site.tick(now + 60)
     with site.store.read() as tx:
-        row = decisions.find_last_decision(tx, ChainId("chain0030"), 2)
+        row = decisions.find_last_decision(tx, 1, ChainId("chain0030"), 2)
         (one,) = read_demotions(tx, 1)
     assert row is not None
     assert row.mode is Mode.SHADOW

@@ -60,7 +60,7 @@ def decide(
 
 def settle(store: Store, number: int, effect: Effect, error: str = "") -> None:
     with store.begin() as tx:
-        decisions.settle_decision(tx, number, effect, error)
+        decisions.settle_decision(tx, 1, number, effect, error)
 
 
 def counted(store: Store) -> tuple[int, dict[str, int]]:
@@ -94,7 +94,7 @@ def test_a_link_that_was_freed_too_late_is_at_risk_by_the_forecast_of_its_move(
 ) -> None:
     told(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
-        moved = replace(chains.list_links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
+        moved = replace(chains.list_links(tx, 1, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         made = Forecast(p10_s=1.0 * HOUR, p50_s=2.0 * HOUR, p90_s=3.0 * HOUR)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=made)

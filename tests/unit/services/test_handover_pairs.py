@@ -68,7 +68,9 @@ def test_the_standby_behind_a_cancelled_one_waits_for_the_link_that_runs(lab_sto
     assert third.position is Position.HELD
     with lab_store.read() as tx:
         (handover,) = list_open_handovers(tx, 1, ChainState.ACTIVE)
-        (coming,) = build_timeline(tx, chain(lab_store), chains.list_links(tx, CHAIN)).handovers
+        (coming,) = build_timeline(
+            tx, 1, chain(lab_store), chains.list_links(tx, 1, CHAIN)
+        ).handovers
     assert (handover.predecessor.index, handover.standby.index) == (1, 3)
     assert (coming.predecessor.index, coming.successor.index) == (1, 3)
 
@@ -85,10 +87,10 @@ def test_ten_seconds_without_a_link_are_an_interruption_of_ten_seconds(lab_store
     cancel_second(lab_store)
     start_third(lab_store, 10)
     with lab_store.read() as tx:
-        known = chains.list_links(tx, CHAIN)
+        known = chains.list_links(tx, 1, CHAIN)
         (listed,) = chains.list_handovers(tx, 1)
         (paged,) = chains.list_handover_page(tx, 1, HandoverFilter())
-        timeline = build_timeline(tx, chain(lab_store), known)
+        timeline = build_timeline(tx, 1, chain(lab_store), known)
         modes = read_modes(tx, 1)
     shown = serializers.serialize_chain(
         chain(lab_store), known, Freshness(as_of=None, stale=False), modes

@@ -97,7 +97,7 @@ def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(
 ) -> None:
     told(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
-        moved = replace(chains.list_links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
+        moved = replace(chains.list_links(tx, 1, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=Forecast(p50_s=1.0))
         handover_forecasts.record_forecast(tx, 1, row)
@@ -113,7 +113,7 @@ def test_a_paused_chain_is_at_no_risk(store_of_50: Store) -> None:
     told(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     found = twice(store_of_50, running(1), standby(2, reason="JobHeldUser"))
     assert found == (ChainState.PAUSED, "", "paused by alice")
@@ -151,7 +151,7 @@ def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store_of_50: Stor
 def test_what_was_seen_and_resumed_does_not_pause_again(store_of_50: Store) -> None:
     test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store_of_50)
     with store_of_50.begin() as tx:
-        found = chains.get_chain(tx, CHAIN)
+        found = chains.get_chain(tx, 1, CHAIN)
         chain_service.request_state(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
     assert told(store_of_50, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
 
@@ -189,7 +189,7 @@ def test_a_pause_that_its_owner_asked_for_no_link_ends(store_of_50: Store) -> No
     told(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     asked = (ChainState.PAUSED, "", "paused by alice")
     assert told(store_of_50, running(1), standby(2), now=NOW + 3000) == asked
@@ -201,7 +201,7 @@ def test_an_owner_may_ask_for_the_pause_that_was_concluded(store_of_50: Store) -
     told(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     with store_of_50.begin() as tx:
         found = chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
         assert (found.state, describe_chain(found)) == (ChainState.PAUSED, "paused by alice")
         assert (
@@ -264,7 +264,7 @@ def test_a_chain_that_its_owner_takes_up_again_is_not_over(store_of_50: Store) -
     assert told(store_of_50, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
     assert told(store_of_50, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
     with store_of_50.read() as tx:
-        (entry,) = audit.list_entries(tx, chain_id=CHAIN, event="taken up again")
+        (entry,) = audit.list_entries(tx, 1, chain_id=CHAIN, event="taken up again")
     assert entry.detail == {"link": 2, "was": "finished"}
 
 
@@ -346,7 +346,7 @@ def test_what_an_owner_paused_no_new_link_resumes(store_of_50: Store) -> None:
     told(store_of_50, run(1, JobState.TIMEOUT, 900), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     found = told(store_of_50, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
     assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")

@@ -120,7 +120,7 @@ def test_a_job_of_an_unknown_uid_is_nobodys(lab_store: Store) -> None:
     gone = record(1, JobState.RUNNING, start=NOW - 60, uid=None)
     sync(lab_store, gone, accounting=True)
     with lab_store.read() as tx, pytest.raises(NotFound):
-        chains.get_chain(tx, CHAIN)
+        chains.get_chain(tx, 1, CHAIN)
 
 
 def test_a_link_whose_comment_is_rewritten_stays_what_it_is(lab_store: Store) -> None:

@@ -185,7 +185,7 @@ def test_an_intention_for_a_standby_since_replaced_has_failed(acting_store: Stor
     cluster.at += 60
     tick(acting_store, cluster)
     with acting_store.read() as tx:
-        (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
+        (row,) = decisions.list_decisions(tx, 1, chain_id=CHAIN)
     assert (row.effect, links(acting_store)[2].freed_at) == (Effect.FAILED, None)
 
 
@@ -256,6 +256,6 @@ def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
     cluster.shown, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
     tick(acting_store, cluster)
     with acting_store.read() as tx:
-        (row,) = decisions.list_decisions(tx, chain_id=CHAIN)
+        (row,) = decisions.list_decisions(tx, 1, chain_id=CHAIN)
     assert row.effect == effect
     assert links(acting_store)[2].freed_at == (NOW if effect == "done" else None)

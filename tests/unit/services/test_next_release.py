@@ -63,7 +63,7 @@ def asked(
         return plan_next_release(
             tx,
             1,
-            chains.get_chain(tx, CHAIN),
+            chains.get_chain(tx, 1, CHAIN),
             index=index,
             default="auto",
             limits=Limits(**limits),
@@ -131,7 +131,7 @@ def test_where_the_service_does_not_act_nothing_is_planned(
 )
 def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, Any]) -> None:
     with acting_chain_store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), **fields))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), **fields))
     shows(acting_chain_store, runs())
     assert asked(acting_chain_store).lead_s is None
 
@@ -159,7 +159,7 @@ def test_a_link_that_will_be_asked_to_end_works_for_its_floor_first(
 ) -> None:
     """Whatever others have waited; start-up of ten minutes is none of its work."""
     with acting_chain_store.begin() as tx:
-        chain = replace(chains.get_chain(tx, CHAIN), style=style, overlap_price=0.01)
+        chain = replace(chains.get_chain(tx, 1, CHAIN), style=style, overlap_price=0.01)
         chains.save_chain(tx, 1, replace(chain, max_overlap_s=48 * HOUR, **fields))
     shows(acting_chain_store, runs(), waits("Priority"), waited_h=30.0)
     told = asked(acting_chain_store, max_lead_s=48 * HOUR).lead_s
@@ -181,7 +181,7 @@ def test_while_nobody_waits_a_link_that_would_be_asked_to_end_plans_nothing(
     acting_chain_store: Store, style: Style, rows: list[str], is_planned: bool
 ) -> None:
     with acting_chain_store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), style=style))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), style=style))
     shows(acting_chain_store, runs(), *map(waits, rows))
     assert (asked(acting_chain_store).lead_s is not None) is is_planned
     assert asked(acting_chain_store, now=NOW + 601).lead_s is not None, "an old look says nothing"
@@ -189,7 +189,7 @@ def test_while_nobody_waits_a_link_that_would_be_asked_to_end_plans_nothing(
 
 def test_where_jobs_are_hidden_nobody_can_say_that_none_waits(acting_chain_store: Store) -> None:
     with acting_chain_store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), style=Style.SWITCH))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), style=Style.SWITCH))
     shows(acting_chain_store, runs())
     assert asked(acting_chain_store, partial=True).lead_s is not None
 

@@ -201,7 +201,7 @@ def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(lab_store: St
     ]
     assert site.states() == [NoticeState.GIVEN_UP]
     with lab_store.read() as tx:
-        (entry,) = audit.list_entries(tx, event="notice given up")
+        (entry,) = audit.list_entries(tx, 1, event="notice given up")
     assert entry.chain_id == FIRST
 
 

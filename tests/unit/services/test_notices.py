@@ -39,7 +39,7 @@ def events(store: Store) -> list[str]:
 
 def at_risk(store: Store, of: ChainRisk | None) -> None:
     with store.begin() as tx:
-        chain = chains.get_chain(tx, CHAIN)
+        chain = chains.get_chain(tx, 1, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=of))
         WATCH.record_news(tx, 1, NOW)
 
@@ -80,7 +80,7 @@ def test_a_vanished_standby_has_a_word_of_its_own(chain_store: Store) -> None:
 def test_what_a_user_asked_for_is_told_at_the_next_look(chain_store: Store) -> None:
     look(chain_store, running(1), standby(2))
     with chain_store.begin() as tx:
-        chain = chains.get_chain(tx, CHAIN)
+        chain = chains.get_chain(tx, 1, CHAIN)
         chain_service.request_state(tx, 1, chain, ChainState.PAUSED, now=NOW, actor="root")
     look(chain_store, running(1), standby(2), now=NOW + 60)
     assert told(chain_store) == [("paused", "the chain is paused: paused by root")]
@@ -109,7 +109,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(chain_store: Store)
     look(chain_store, running(1), standby(2), watch=Watch(channels=()))
     with chain_store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
-        chain = chains.get_chain(tx, CHAIN)
+        chain = chains.get_chain(tx, 1, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=ChainRisk(of=Risk.NO_STANDBY, link=1)))
         WATCH.record_news(tx, 1, late)
     assert told(chain_store) == []
@@ -117,7 +117,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(chain_store: Store)
 
 def test_a_chain_that_came_and_went_between_two_looks_is_told_of(chain_store: Store) -> None:
     with chain_store.begin() as tx:
-        chain = chains.get_chain(tx, CHAIN)
+        chain = chains.get_chain(tx, 1, CHAIN)
         cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
         WATCH.record_news(tx, 1, NOW)

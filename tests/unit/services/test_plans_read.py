@@ -88,7 +88,9 @@ def test_that_slurm_released_it_is_written_down_once(lab_store: Store, by: Plann
     began(lab_store, by)
     with lab_store.read() as tx:
         told = [
-            row for row in audit.list_entries(tx, chain_id=CHAIN) if row.event == "released by plan"
+            row
+            for row in audit.list_entries(tx, 1, chain_id=CHAIN)
+            if row.event == "released by plan"
         ]
     assert [row.detail for row in told] == [{"link": 2, "at": ELIGIBLE, "by": by.value}]
 

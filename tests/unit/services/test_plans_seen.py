@@ -84,7 +84,7 @@ def planned_by(store: Store, by: Planner) -> None:
     """As after a move of the service, or a first look."""
     looked(store, runs() + stands(PLAN.format(45)))
     with store.begin() as tx:
-        found = chains.list_links(tx, ChainId(CHAIN))[1]
+        found = chains.list_links(tx, 1, ChainId(CHAIN))[1]
         chains.save_link(tx, 1, replace(found, planned_by=by))
 
 

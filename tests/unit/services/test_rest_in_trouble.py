@@ -49,7 +49,7 @@ class Site:
 
     def wait_for_answers(self, timeout_s: float) -> None:
         http = RestHttp(self.restd.url, timeout_s=timeout_s)
-        submit = build_submitter(self.store, Slurmrestd(http, user_token=self.token).submit_job)
+        submit = build_submitter(self.store, 1, Slurmrestd(http, user_token=self.token).submit_job)
         self.rules = Rules(policy=Always, default="always", submit=submit)
 
     def token(self, user: str) -> RestToken:
@@ -60,7 +60,7 @@ class Site:
         """What became of the last decision."""
         tick(self.store, running(1, **MINE), *jobs, now=now, rules=self.rules)
         with self.store.read() as tx:
-            last = decisions.find_last_decision(tx, CHAIN, 2)
+            last = decisions.find_last_decision(tx, 1, CHAIN, 2)
         assert last is not None
         return last.effect, last.error
 

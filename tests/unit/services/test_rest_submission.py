@@ -48,7 +48,7 @@ class Taken(list[tuple[Submission, str]]):
 def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(lab_store: Store) -> None:
     register(lab_store)
     taken = Taken()
-    assert build_submitter(lab_store, taken)(LINK)
+    assert build_submitter(lab_store, 1, taken)(LINK)
     ((job, user),) = taken
     assert user == "nobody"
     assert job.script.splitlines()[2:] == [
@@ -65,7 +65,7 @@ def test_what_is_submitted_names_the_owners_file_and_holds_nothing_else(lab_stor
 def test_a_chain_that_left_nothing_is_left_to_its_link(lab_store: Store) -> None:
     register(lab_store, None)
     taken = Taken()
-    assert not build_submitter(lab_store, taken)(LINK)
+    assert not build_submitter(lab_store, 1, taken)(LINK)
     assert taken == []
 
 
@@ -74,7 +74,7 @@ def test_what_slurmrestd_cannot_be_told_is_left_to_the_link(lab_store: Store) ->
         raise InputError(f"slurmrestd is not told sbatch's --signal of {job.name} for {user}")
 
     register(lab_store)
-    assert not build_submitter(lab_store, refuse)(LINK)
+    assert not build_submitter(lab_store, 1, refuse)(LINK)
 
 
 def test_no_answer_is_no_success(lab_store: Store) -> None:
@@ -83,7 +83,7 @@ def test_no_answer_is_no_success(lab_store: Store) -> None:
 
     register(lab_store)
     with pytest.raises(ClusterUnavailable):
-        build_submitter(lab_store, silent)(LINK)
+        build_submitter(lab_store, 1, silent)(LINK)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_nothing_is_submitted_for_anybody_else(lab_store: Store, link: NextLink)
     register(lab_store)
     taken = Taken()
     try:
-        assert not build_submitter(lab_store, taken)(link)
+        assert not build_submitter(lab_store, 1, taken)(link)
     except InputError as error:
         assert "on this host" in str(error)  # noqa: PT017 - either answer is a no
     assert taken == []
@@ -111,7 +111,7 @@ def test_root_has_no_chains_here(lab_store: Store) -> None:
         chain_service.register_chain(tx, 1, new, uid=0, user="root", now=NOW)
     taken = Taken()
     with pytest.raises(InputError):
-        build_submitter(lab_store, taken)(replace(LINK, uid=0, user="root"))
+        build_submitter(lab_store, 1, taken)(replace(LINK, uid=0, user="root"))
     assert taken == []
 
 
@@ -119,19 +119,19 @@ def test_it_is_forgotten_with_the_chain_and_where_the_chain_is_anothers(lab_stor
     for change in ({"state": ChainState.CANCELLED}, {"uid": 4711}):
         register(lab_store)
         with lab_store.begin() as tx:
-            chain = chains.get_chain(tx, CHAIN)
+            chain = chains.get_chain(tx, 1, CHAIN)
             chain_service.advance_chains(tx, 1, NOW)
-            assert recipes.find_recipe(tx, CHAIN) is not None
+            assert recipes.find_recipe(tx, 1, CHAIN) is not None
             chains.save_chain(tx, 1, replace(chain, **change))
             chain_service.advance_chains(tx, 1, NOW)
-            assert recipes.find_recipe(tx, CHAIN) is None
+            assert recipes.find_recipe(tx, 1, CHAIN) is None
             chains.save_chain(tx, 1, chain)
 
 
 def test_only_chains_without_standing_jobs_leave_one(lab_store: Store) -> None:
     register(lab_store, mode=ChainMode.STANDBY)
     with lab_store.read() as tx:
-        assert recipes.find_recipe(tx, CHAIN) is None
+        assert recipes.find_recipe(tx, 1, CHAIN) is None
 
 
 @pytest.mark.parametrize(

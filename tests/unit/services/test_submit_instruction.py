@@ -66,7 +66,7 @@ def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Writ
 
 def asked(store: Store, now: int = NOW) -> SubmitInstruction:
     with store.read() as tx:
-        return get_submit_instruction(tx, chains.get_chain(tx, CHAIN), now, TICK_S)
+        return get_submit_instruction(tx, 1, chains.get_chain(tx, 1, CHAIN), now, TICK_S)
 
 
 def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
@@ -112,9 +112,9 @@ def test_what_the_link_put_behind_itself_is_not_the_move(submit_store: Store) ->
 
 def decisions_of(store: Store) -> list[tuple[Action, Effect]]:
     with store.read() as tx:
-        return [(row.action, row.effect) for row in decisions.list_decisions(tx, chain_id=CHAIN)][
-            ::-1
-        ]
+        return [
+            (row.action, row.effect) for row in decisions.list_decisions(tx, 1, chain_id=CHAIN)
+        ][::-1]
 
 
 def test_nobody_submits_in_shadow(submit_store: Store) -> None:
@@ -153,7 +153,7 @@ def test_a_paused_chain_submits_nothing(submit_store: Store) -> None:
     tick(submit_store, running(1))
     with submit_store.begin() as tx:
         chain_service.request_state(
-            tx, 1, chains.get_chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+            tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     assert not asked(submit_store).submit_now
 

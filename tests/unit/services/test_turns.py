@@ -133,7 +133,7 @@ def test_failing_fast_counts_from_the_scripts_first_line(turns_store: Store) -> 
 
 def test_the_wait_is_not_in_the_chains_total(turns_store: Store) -> None:
     with turns_store.begin() as tx:
-        chains.save_chain(tx, 1, replace(chains.get_chain(tx, CHAIN), total_s=2 * HOUR))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), total_s=2 * HOUR))
     first = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
     second = ended(2, JobState.COMPLETED, NOW - HOUR // 2, NOW + HOUR // 2)
     outcome = told(turns_store, first, second, now=NOW + HOUR)

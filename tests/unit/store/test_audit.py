@@ -23,7 +23,10 @@ def test_entries_come_back_newest_first(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         first = audit.write_entry(tx, cluster_id, ADOPTED)
         second = audit.write_entry(tx, cluster_id, MODE)
-        assert audit.list_entries(tx) == [replace(MODE, id=second), replace(ADOPTED, id=first)]
+        assert audit.list_entries(tx, cluster_id) == [
+            replace(MODE, id=second),
+            replace(ADOPTED, id=first),
+        ]
 
 
 def test_entries_are_filtered_and_paged(store: Store, cluster_id: int) -> None:
@@ -31,6 +34,6 @@ def test_entries_are_filtered_and_paged(store: Store, cluster_id: int) -> None:
         ids = [audit.write_entry(tx, cluster_id, e) for e in (ADOPTED, MODE, ADOPTED)]
         of_chain = audit.list_entries(tx, cluster_id, chain_id=ChainId("abcdefgh"))
         assert [e.id for e in of_chain] == [ids[2], ids[0]]
-        assert [e.id for e in audit.list_entries(tx, event="mode set")] == [ids[1]]
-        assert [e.id for e in audit.list_entries(tx, after=ids[2], limit=1)] == [ids[1]]
+        assert [e.id for e in audit.list_entries(tx, cluster_id, event="mode set")] == [ids[1]]
+        assert [e.id for e in audit.list_entries(tx, cluster_id, after=ids[2], limit=1)] == [ids[1]]
         assert audit.list_entries(tx, cluster_id + 1) == []

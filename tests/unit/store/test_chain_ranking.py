@@ -89,7 +89,7 @@ def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
 def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
-        (first,) = chains.list_links(tx, chain_id)
+        (first,) = chains.list_links(tx, cluster_id, chain_id)
         for index, limit_s in ((2, 500), (3, None)):
             running = {"state": LinkState.RUNNING, "start": 10, "time_limit_s": limit_s}
             link = make_link(chain_id, index, index, **running)
@@ -102,11 +102,15 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
 def test_what_was_suspended_ends_later(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
-        (link,) = chains.list_links(tx, chain_id)
+        (link,) = chains.list_links(tx, cluster_id, chain_id)
         for expected, ends in ((5100, 5100), (20, 100)):  # the latter is being preempted
             chains.save_link(tx, cluster_id, replace(link, expected_end=expected))
             (place,) = chain_ranking.list_by_risk(tx, cluster_id, ALL, limit=10)
-            assert place.ends == chains.list_links(tx, chain_id)[0].get_planned_end() == ends
+            assert (
+                place.ends
+                == chains.list_links(tx, cluster_id, chain_id)[0].get_planned_end()
+                == ends
+            )
 
 
 def test_somebody_s_own_are_counted_and_listed_alone(store: Store, cluster_id: int) -> None:

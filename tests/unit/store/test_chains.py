@@ -91,7 +91,7 @@ def pair(
 def test_chain_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, FULL)
     with store.read() as tx:
-        assert chains.get_chain(tx, FULL.chain_id) == FULL
+        assert chains.get_chain(tx, cluster_id, FULL.chain_id) == FULL
 
 
 def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
@@ -99,12 +99,12 @@ def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
     resumed = FULL.move_to(ChainState.ACTIVE)
     put(store, cluster_id, resumed)
     with store.read() as tx:
-        assert chains.list_chains(tx) == [resumed]
+        assert chains.list_chains(tx, cluster_id) == [resumed]
 
 
 def test_unknown_chain_is_not_found(store: Store) -> None:
     with store.read() as tx, pytest.raises(NotFound, match="there is no chain nowhere1"):
-        chains.get_chain(tx, ChainId("nowhere1"))
+        chains.get_chain(tx, 1, ChainId("nowhere1"))
 
 
 def test_live_chains_are_those_not_over(store: Store, cluster_id: int) -> None:
@@ -125,10 +125,10 @@ def test_chains_are_filtered(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, chain_named("b", state=ChainState.FINISHED))
     put(store, other, chain_named("c"))
     with store.read() as tx:
-        assert [c.chain_id for c in chains.list_chains(tx)] == ["c", "b", "a"]
+        assert [c.chain_id for c in chains.list_chains(tx, cluster_id)] == ["c", "b", "a"]
         assert [c.chain_id for c in chains.list_chains(tx, cluster_id)] == ["b", "a"]
-        assert [c.chain_id for c in chains.list_chains(tx, uid=0)] == ["a"]
-        finished = chains.list_chains(tx, state=ChainState.FINISHED)
+        assert [c.chain_id for c in chains.list_chains(tx, cluster_id, uid=0)] == ["a"]
+        finished = chains.list_chains(tx, cluster_id, state=ChainState.FINISHED)
         assert [c.chain_id for c in finished] == ["b"]
 
 
@@ -137,7 +137,7 @@ def test_pages_of_chains_follow_each_other(store: Store, cluster_id: int) -> Non
         put(store, cluster_id, chain_named(name, created_at=created_at))
     seen: list[ChainId] = []
     with store.read() as tx:
-        while page := chains.list_chains(tx, after=seen[-1] if seen else None, limit=2):
+        while page := chains.list_chains(tx, cluster_id, after=seen[-1] if seen else None, limit=2):
             seen += [c.chain_id for c in page]
     assert seen == ["d", "c", "b", "a", "e"]
 
@@ -146,7 +146,7 @@ def test_link_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
     bare = Link(chain_id=FULL.chain_id, index=2, job_id=JobId(12), submit=101)
     put(store, cluster_id, FULL, bare, ENDED)
     with store.read() as tx:
-        assert chains.list_links(tx, FULL.chain_id) == [ENDED, bare]
+        assert chains.list_links(tx, cluster_id, FULL.chain_id) == [ENDED, bare]
         assert chains.find_link_of_job(tx, cluster_id, JobId(12), 101) == bare
         assert chains.find_link_of_job(tx, cluster_id, JobId(12), 102) is None
 
@@ -156,7 +156,7 @@ def test_replaced_standby_takes_the_row_over(store: Store, cluster_id: int) -> N
     replaced = replace(ENDED, job_id=JobId(99), submit=400)
     put(store, cluster_id, FULL, replaced)
     with store.read() as tx:
-        assert chains.list_links(tx, FULL.chain_id) == [replaced]
+        assert chains.list_links(tx, cluster_id, FULL.chain_id) == [replaced]
 
 
 def test_job_is_a_link_of_one_chain_only(store: Store, cluster_id: int) -> None:
@@ -175,8 +175,8 @@ def test_links_of_many_chains_at_once(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, chain_named("bare"))
     ids = [FULL.chain_id, ChainId("bare"), ChainId("unknown")]
     with store.read() as tx:
-        found = chains.list_links_by_chain(tx, ids)
-        assert chains.list_links_by_chain(tx, []) == {}
+        found = chains.list_links_by_chain(tx, cluster_id, ids)
+        assert chains.list_links_by_chain(tx, cluster_id, []) == {}
     assert [link.index for link in found[FULL.chain_id]] == [1, 10]
     assert found[ChainId("bare")] == found[ChainId("unknown")] == []
 

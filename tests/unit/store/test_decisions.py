@@ -44,7 +44,7 @@ def record_decisions(store: Store, cluster_id: int, *new: NewDecision) -> list[i
 def rows(store: Store) -> list[DecisionRow]:
     """Oldest first."""
     with store.read() as tx:
-        return decisions.list_decisions(tx)[::-1]
+        return decisions.list_decisions(tx, 1)[::-1]
 
 
 FREE = saying(WAIT, action=Action.FREE, reason="5.2 h left, less than 6.0 h")
@@ -101,8 +101,8 @@ def test_settled_intention_is_one_no_more(store: Store, cluster_id: int) -> None
     first, second = record_decisions(store, cluster_id, FREE, FREE)
     with store.begin() as tx:
         assert [d.id for d in decisions.list_intended(tx, cluster_id)] == [first, second]
-        decisions.settle_decision(tx, first, Effect.DONE)
-        decisions.settle_decision(tx, second, Effect.REFUSED, "Invalid user id")
+        decisions.settle_decision(tx, cluster_id, first, Effect.DONE)
+        decisions.settle_decision(tx, cluster_id, second, Effect.REFUSED, "Invalid user id")
         assert decisions.list_intended(tx, cluster_id) == []
     assert [(d.effect, d.error) for d in rows(store)] == [
         (Effect.DONE, ""),
@@ -112,7 +112,7 @@ def test_settled_intention_is_one_no_more(store: Store, cluster_id: int) -> None
 
 def test_settling_what_is_not_there(store: Store) -> None:
     with store.begin() as tx, pytest.raises(NotFound):
-        decisions.settle_decision(tx, 99, Effect.DONE)
+        decisions.settle_decision(tx, 1, 99, Effect.DONE)
 
 
 def test_repeated_wait_is_counted_and_shows_its_newest_numbers(
@@ -177,10 +177,10 @@ def test_wait_after_a_move_is_a_row_of_its_own(store: Store, cluster_id: int) ->
 def test_last_is_the_links_newest(store: Store, cluster_id: int) -> None:
     record_decisions(store, cluster_id, WAIT, replace(FREE, at=1060), replace(WAIT, index=3))
     with store.read() as tx:
-        found = decisions.find_last_decision(tx, CHAIN.chain_id, 2)
+        found = decisions.find_last_decision(tx, cluster_id, CHAIN.chain_id, 2)
         assert found is not None
         assert found.action is Action.FREE
-        assert decisions.find_last_decision(tx, CHAIN.chain_id, 4) is None
+        assert decisions.find_last_decision(tx, cluster_id, CHAIN.chain_id, 4) is None
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
@@ -191,5 +191,5 @@ def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
             tx, cluster_id, chain_id=CHAIN.chain_id, after=seen[-1] if seen else None, limit=2
         ):
             seen += [d.id for d in page]
-        assert decisions.list_decisions(tx, chain_id=ChainId("other")) == []
+        assert decisions.list_decisions(tx, cluster_id, chain_id=ChainId("other")) == []
     assert seen == ids[::-1]

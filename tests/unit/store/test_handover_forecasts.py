@@ -31,7 +31,7 @@ def test_newest_forecast_of_a_source_stands(store: Store, cluster_id: int) -> No
         handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=100, p50_s=60.0))
         handover_forecasts.record_forecast(tx, cluster_id, newest)
         found = handover_forecasts.find_newest_forecasts(
-            tx, [(CHAIN.chain_id, 2), (CHAIN.chain_id, 3)]
+            tx, cluster_id, [(CHAIN.chain_id, 2), (CHAIN.chain_id, 3)]
         )
         assert found == {(CHAIN.chain_id, 2): newest}
         assert tx.scalar(select(func.count()).select_from(forecasts)) == 1
@@ -43,9 +43,9 @@ def test_error_is_signed_and_of_the_forecast_in_force(store: Store, cluster_id: 
             tx, cluster_id, forecast(2, at=100, p50_s=500.0, source="quantile")
         )
         handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=200, p50_s=60.0))
-        handover_forecasts.settle_forecast(tx, CHAIN.chain_id, 2, 90)
+        handover_forecasts.settle_forecast(tx, cluster_id, CHAIN.chain_id, 2, 90)
         handover_forecasts.record_forecast(tx, cluster_id, forecast(3, at=300, p50_s=60.5))
-        handover_forecasts.settle_forecast(tx, CHAIN.chain_id, 3, 0)
+        handover_forecasts.settle_forecast(tx, cluster_id, CHAIN.chain_id, 3, 0)
         handover_forecasts.record_forecast(tx, cluster_id, forecast(4, at=400, p50_s=1.0))
         assert handover_forecasts.list_errors(tx, cluster_id, last=100) == [-30.0, 60.5]
         assert handover_forecasts.list_errors(tx, cluster_id, last=1) == [60.5]
@@ -54,5 +54,5 @@ def test_error_is_signed_and_of_the_forecast_in_force(store: Store, cluster_id: 
 
 def test_settling_without_a_forecast_does_nothing(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        handover_forecasts.settle_forecast(tx, CHAIN.chain_id, 2, 90)
+        handover_forecasts.settle_forecast(tx, cluster_id, CHAIN.chain_id, 2, 90)
         assert handover_forecasts.list_errors(tx, cluster_id, last=100) == []

@@ -10,35 +10,35 @@ DIGEST = "sha256:abc"
 
 
 def claimed(tx: Transaction, key: str = "key", *, now: int, uid: int = 1000) -> bool:
-    return idempotency.claim_key(tx, uid, key, fingerprint=DIGEST, now=now)
+    return idempotency.claim_key(tx, 1, uid, key, fingerprint=DIGEST, now=now)
 
 
 def known(tx: Transaction, uid: int, *, now: int) -> int:
     """How many of a user's keys stand for something."""
     keys = ["key", *map(str, range(3 * OF_ONE))]
-    return sum(idempotency.find_fingerprint(tx, uid, key, now=now) is not None for key in keys)
+    return sum(idempotency.find_fingerprint(tx, 1, uid, key, now=now) is not None for key in keys)
 
 
 def test_a_repeat_is_known(store: Store) -> None:
     with store.begin() as tx:
-        assert idempotency.find_fingerprint(tx, 1000, "key", now=5) is None
+        assert idempotency.find_fingerprint(tx, 1, 1000, "key", now=5) is None
         assert claimed(tx, now=5)
-        assert not idempotency.claim_key(tx, 1000, "key", fingerprint="sha256:def", now=6)
-        assert idempotency.find_fingerprint(tx, 1000, "key", now=6) == DIGEST
+        assert not idempotency.claim_key(tx, 1, 1000, "key", fingerprint="sha256:def", now=6)
+        assert idempotency.find_fingerprint(tx, 1, 1000, "key", now=6) == DIGEST
 
 
 def test_keys_are_each_callers_own(store: Store) -> None:
     with store.begin() as tx:
         claimed(tx, now=5)
-        assert idempotency.find_fingerprint(tx, 1001, "key", now=5) is None
+        assert idempotency.find_fingerprint(tx, 1, 1001, "key", now=5) is None
         assert claimed(tx, uid=1001, now=5)
 
 
 def test_it_is_forgotten_after_a_day(store: Store) -> None:
     with store.begin() as tx:
         claimed(tx, now=0)
-        assert idempotency.find_fingerprint(tx, 1000, "key", now=KEEP_S - 1) == DIGEST
-        assert idempotency.find_fingerprint(tx, 1000, "key", now=KEEP_S) is None
+        assert idempotency.find_fingerprint(tx, 1, 1000, "key", now=KEEP_S - 1) == DIGEST
+        assert idempotency.find_fingerprint(tx, 1, 1000, "key", now=KEEP_S) is None
         assert claimed(tx, now=KEEP_S)
 
 
@@ -48,8 +48,10 @@ def test_of_one_user_the_newest_are_kept(store: Store) -> None:
         for number in range(2 * OF_ONE):
             assert claimed(tx, str(number), now=number)
         assert known(tx, 1000, now=2 * OF_ONE) == OF_ONE
-        assert idempotency.find_fingerprint(tx, 1000, str(2 * OF_ONE - 1), now=2 * OF_ONE) == DIGEST
-        assert idempotency.find_fingerprint(tx, 1001, "key", now=2 * OF_ONE) == DIGEST, (
+        assert (
+            idempotency.find_fingerprint(tx, 1, 1000, str(2 * OF_ONE - 1), now=2 * OF_ONE) == DIGEST
+        )
+        assert idempotency.find_fingerprint(tx, 1, 1001, "key", now=2 * OF_ONE) == DIGEST, (
             "no other loses any"
         )
 

@@ -57,7 +57,7 @@ def test_what_is_settled_is_not_due_and_is_forgotten_in_time(store: Store) -> No
     posted(store, notice())
     with store.begin() as tx:
         (one,) = outbox.claim_notices(tx, 1, "owner", CHAIN, now=NOW, until=NOW + 300)
-        outbox.settle_notices(tx, [one.id], NoticeState.SENT, sent_at=NOW + 5)
+        outbox.settle_notices(tx, 1, [one.id], NoticeState.SENT, sent_at=NOW + 5)
     with store.begin() as tx:
         assert outbox.list_due_deliveries(tx, 1, NOW + 10_000) == []
         assert outbox.read_last_sent_at(tx, 1, "owner", CHAIN) == NOW + 5
@@ -71,7 +71,9 @@ def test_notices_that_went_together_count_as_one_digest(store: Store) -> None:
     with store.begin() as tx:
         for chain_id in (CHAIN, OTHER):
             found = outbox.claim_notices(tx, 1, "owner", chain_id, now=NOW, until=NOW + 300)
-            outbox.settle_notices(tx, [one.id for one in found], NoticeState.SENT, sent_at=NOW + 5)
+            outbox.settle_notices(
+                tx, 1, [one.id for one in found], NoticeState.SENT, sent_at=NOW + 5
+            )
         assert outbox.count_digests_since(tx, 1, NOW) == {("owner", "alice"): 2}
         assert outbox.count_digests_since(tx, 1, NOW + 5) == {}
 

@@ -29,7 +29,7 @@ def wrote(tx: Transaction, cluster_id: int, event: str, **more: Any) -> None:
 
 def left(tx: Transaction) -> list[str]:
     """Oldest first."""
-    return [entry.event for entry in audit.list_entries(tx, limit=500)][::-1]
+    return [entry.event for entry in audit.list_entries(tx, 1, limit=500)][::-1]
 
 
 def test_a_chains_routine_goes_and_all_else_stays(store: Store, cluster_id: int) -> None:
@@ -103,11 +103,11 @@ def test_a_chain_that_never_had_a_job_goes(
     )
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, chain)
-        recipes.save_recipe(tx, chain.chain_id, 1, recipe)
+        recipes.save_recipe(tx, cluster_id, chain.chain_id, 1, recipe)
         outbox.save_situations(tx, cluster_id, [(chain.chain_id, Situation())])
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 100) == goes
     with store.read() as tx:
-        assert len(chains.list_chains(tx)) == (not goes)
+        assert len(chains.list_chains(tx, cluster_id)) == (not goes)
 
 
 def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) -> None:
@@ -118,7 +118,7 @@ def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) ->
         chains.save_link(tx, cluster_id, make_link("overover2", job_id=7, submit=1))
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 2
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 2) == 1
-        assert [chain.chain_id for chain in chains.list_chains(tx)] == ["overover2"]
+        assert [chain.chain_id for chain in chains.list_chains(tx, cluster_id)] == ["overover2"]
 
 
 def test_chains_of_one_user_are_counted_since_then(store: Store, cluster_id: int) -> None:
