@@ -6,7 +6,6 @@ call of these submits anything: none has a script.
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -15,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from tests.support.paths import PLUGIN
 
 pytestmark = pytest.mark.slurm
 
@@ -37,12 +34,6 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.setenv("SLURM_CONF", str(conf))
     return found
-
-
-@pytest.fixture
-def wrapper(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    monkeypatch.syspath_prepend(PLUGIN)
-    return importlib.import_module
 
 
 def _kind(real: str, name: str) -> str | None:
@@ -68,9 +59,9 @@ def _said(real: str, word: str) -> str:
 
 
 def test_each_option_is_read_as_this_sbatch_reads_it(
-    real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
+    real: str, plugin: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    options, ask = wrapper("mirage_wrapper.options"), wrapper("mirage_wrapper.discovery")
+    options, ask = plugin("mirage_wrapper.options"), plugin("mirage_wrapper.discovery")
     known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     assert known is not options.TABLE, "it did not answer"
     names = [name for name in sorted(known.names) if "help" not in name]
@@ -87,9 +78,9 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
 
 
 def test_each_abbreviation_is_read_as_this_sbatch_reads_it(
-    real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
+    real: str, plugin: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    ask = wrapper("mirage_wrapper.discovery")
+    ask = plugin("mirage_wrapper.discovery")
     known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     short = {name[:length] for name in known.names for length in range(2, len(name))}
     wrong = []

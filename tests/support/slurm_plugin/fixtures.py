@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,13 @@ def chain_dir(tmp_path: Path) -> Path:
     (path / "ends").mkdir(mode=0o700, parents=True)
     path.chmod(0o700)
     return path
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Import a module of the plugin by its name."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    return importlib.import_module
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import ArrayTasks, Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
 from tests.support.jobs import make_job
@@ -20,6 +20,7 @@ _BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(),
     bool: st.booleans(),
     JobState: st.sampled_from(JobState),
+    ArrayTasks | None: st.none(),  # of logs alone
 }
 JOBS = st.builds(Job, **{name: _BY_KIND[kind] for name, kind in get_type_hints(Job).items()})
 """With any value in every field that a Job has, or will have."""

@@ -5,7 +5,6 @@ The service and the links' own plans have these rules each: both answer one tabl
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +13,8 @@ import pytest
 
 from mirage.policy.rules.overlap_bound import compute_work_floor_s
 from mirage.slurm.text.wait_explanations import classify_reason, waits_for_nodes
-from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, OWN, Planning
-
-
-@pytest.fixture
-def plugin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    monkeypatch.syspath_prepend(PLUGIN)
-    return importlib.import_module
 
 
 @pytest.mark.parametrize(

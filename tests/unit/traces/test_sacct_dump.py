@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import ArrayTasks, Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import UnknownFormat
 from mirage.traces.formats.trace_file import TraceFile, open_trace
@@ -68,6 +68,7 @@ def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:
             node_list="gpu[01-02]",
             comment="mirage:abcdefgh:2",
             submit_line="sbatch job.sh",
+            tasks=ArrayTasks(JobId(70)),
         )
     ]
     assert found[0].job_id == 73
