@@ -212,10 +212,8 @@ def _build_submitter(service: Service) -> dict[str, Any]:
     """
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        submit_link = rest_submission.build_submitter(
-            service.store, service.cluster_id, cluster.submit_job
-        )
-        return {"submit": submit_link}
+        build = rest_submission.build_submitter
+        return {"submit": build(service.store, service.cluster_id, cluster.submit_job)}
     link = settings.submit.sudo
     if link is None:
         return {}

@@ -73,7 +73,8 @@ def sync_links(
     a job in it that has no mark.
     """
     jobs = list(jobs)
-    known = _read_open_marks(tx, cluster_id) if accounting else {}
+    ours = list_open_links(tx, cluster_id) if accounting else []
+    known = {link.job_id: Mark(link.chain_id, link.index) for link in ours}
     found = sorted(parse_marks(jobs, known), key=_order_by_link)
     chain_ids = {mark.chain_id for mark, _ in found}
     owned = chains.find_chains(tx, cluster_id, chain_ids)
@@ -167,10 +168,6 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         ended = replace(ended, held_at=None)
         chains.save_link(tx, cluster_id, ended)
         _write_audit(tx, cluster_id, ended, FORGOTTEN, now, {})
-
-
-def _read_open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
-    return {li.job_id: Mark(li.chain_id, li.index) for li in list_open_links(tx, cluster_id)}
 
 
 def _order_by_link(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:

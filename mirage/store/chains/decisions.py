@@ -106,10 +106,7 @@ class DecisionFilter:
 
 
 def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
-    """Store the decision, as `intended` if Slurm is to be told.
-
-    Returns its id for `settle_decision`.
-    """
+    """Store the decision, as `intended` if Slurm is to be told. Returns its id."""
     return record_decisions(tx, cluster_id, [new])[0]
 
 
@@ -174,8 +171,7 @@ def settle_decision(
 
 
 def mark_submitted(tx: Transaction, cluster_id: int, decision_id: int, at: int) -> None:
-    """Record that Slurm took the submission. The decision is settled once the queue shows the
-    job."""
+    """Record that Slurm took the submission; it is settled once the queue shows the job."""
     mine = (decisions.c.cluster_id == cluster_id, decisions.c.id == decision_id)
     tx.execute(update(decisions).where(*mine).values(submitted_at=at, error=""))
 
@@ -196,19 +192,20 @@ def find_last_decisions(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> dict[LinkKey, DecisionRow]:
     """Return the newest decision of each of these links that has one."""
-    if not links:
-        return {}
-    query = _select_last_decisions(tx.dialect.name)
-    found = tx.execute(query, _build_asked(cluster_id, links)).mappings()
-    rows = (_build_decision(row) for row in found)
-    return {(row.chain_id, row.index): row for row in rows}
+    return _find_newest(tx, cluster_id, links)
 
 
 def find_settled_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> dict[LinkKey, DecisionRow]:
     """Return the newest move of each of these links whose result is known."""
-    query = _select_last_decisions(tx.dialect.name, Effect.DONE, Effect.REFUSED, Effect.FAILED)
+    return _find_newest(tx, cluster_id, links, Effect.DONE, Effect.REFUSED, Effect.FAILED)
+
+
+def _find_newest(
+    tx: Transaction, cluster_id: int, links: Sequence[LinkKey], *effects: Effect
+) -> dict[LinkKey, DecisionRow]:
+    query = _select_last_decisions(tx.dialect.name, *effects)
     found = tx.execute(query, _build_asked(cluster_id, links)).mappings() if links else ()
     return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
 
@@ -222,8 +219,7 @@ def _select_last_decisions(dialect: str, *effects: Effect) -> Select[Any]:
 
 
 def _match_decisions(dialect: str) -> ColumnElement[bool]:
-    these = match_links(dialect, decisions.c.chain_id, decisions.c.index)
-    return _OF_CLUSTER & these
+    return _OF_CLUSTER & match_links(dialect, decisions.c.chain_id, decisions.c.index)
 
 
 def _build_asked(cluster_id: int, links: Sequence[LinkKey]) -> dict[str, Any]:
@@ -237,8 +233,7 @@ def find_last_moves(
     """Return the newest decisions of these links that are moves Slurm took at `since` or later."""
     asked = _build_asked(cluster_id, links) | {"since": since}
     found = tx.execute(_select_last_moves(tx.dialect.name), asked).mappings()
-    rows = (_build_decision(row) for row in found)
-    return {(row.chain_id, row.index): row for row in rows}
+    return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
 
 
 @cache
@@ -274,8 +269,7 @@ def list_refused_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> set[tuple[ChainId, int, Action]]:
     """Return the moves (chain, index, action) that Slurm has ever refused for these links."""
-    query = _select_refused_moves(tx.dialect.name)
-    rows = tx.execute(query, _build_asked(cluster_id, links))
+    rows = tx.execute(_select_refused_moves(tx.dialect.name), _build_asked(cluster_id, links))
     return {(ChainId(chain_id), index, Action(action)) for chain_id, index, action in rows}
 
 
@@ -319,8 +313,8 @@ def list_link_decisions(
     tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, *, last: int
 ) -> list[DecisionRow]:
     """List the newest decisions on one link, oldest first."""
-    of_link = (decisions.c.chain_id == chain_id, decisions.c.index == index)
-    query = select(decisions).where(decisions.c.cluster_id == cluster_id, *of_link)
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "index": index}
+    query = select(decisions).where(*(decisions.c[n] == v for n, v in equal.items()))
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
     return [_build_decision(r) for r in rows][::-1]
 
