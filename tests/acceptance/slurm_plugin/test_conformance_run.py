@@ -99,7 +99,7 @@ CALLS = [
 TELLING = [i for i, made in enumerate(CALLS) if not {"see.awk", "/dev/zero"} & {*made.words}]
 """Those that write their environment down."""
 A_LINK_HAS = {"CHAIN_ID", "LINK", "LINKS", "PREV_JOBID", "PREV_STATE", "RESUME", "DIR", "DEADLINE"}
-A_LINK_HAS = {f"MIRAGE_{name}" for name in A_LINK_HAS | {"STYLE"}}
+A_LINK_HAS = {f"MIRAGE_{name}" for name in A_LINK_HAS | {"FLOOR", "STYLE"}}
 # The carrier's shell gives them to who had none, as a script's own shell would.
 OF_A_SHELL = {"PWD", "SHLVL", "_"}
 # The job of a script on standard input has a name, but its program is not told.

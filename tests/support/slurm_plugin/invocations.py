@@ -163,7 +163,7 @@ _OPTIONS = [
     *(["-t", "5"], ["--time=0-1:00"], ["--time-min=2"], ["-J", "a 'b' $c"], ["--job-name=é"]),
     *(["-p", "gpu,debug"], ["--parti=debug"], ["-A", "research"], ["--qos=normal"]),
     *(["-o", "out-%j"], ["--output=/dev/null"], ["-e", "err"], ["-i", "/dev/null"]),
-    *(["--open-mode=append"], ["-H"], ["--begin=2037-01-01T00:00"], ["-d", "singleton"]),
+    *(["--open-mode=append"], ["-H"], ["--begin=2037-01-01T00:00"], ["-d", "afterany:1"]),
     *(["--requeue"], ["--no-requeue"], ["--mail-type=NONE"], ["--signal=USR1"]),
     *(["--export=NONE"], ["--export=ALL,Z=1"], ["--nice"], ["--nice=5"], ["-k"], ["-kQ"]),
     *(["--contiguous"], ["-w", "gpu01"], ["-x", "gpu02"], ["-C", "nofeature"]),
