@@ -32,6 +32,7 @@ def test_a_chain_runs_in_order_with_no_service(alice: Alice) -> None:
         *[f"link 1 of 3 job {jobs[0]} after none", "end 1"],
         *[f"link 2 of 3 job {jobs[1]} after {jobs[0]}", "end 2"],
         *[f"link 3 of 3 job {jobs[2]} after {jobs[1]}", "end 3"],
+        "mirage: all 3 links have run; nobody said that the work is done",
     ]
     for index, job in enumerate(jobs, 1):
         shown = alice.testbed.job(job)
@@ -84,7 +85,8 @@ def test_a_heterogeneous_job_is_a_chain_too(alice: Alice) -> None:
     assert alice.sbatch("--mirage-chain=2", "-N1", ":", "-N1", "chain.sh").returncode == 0
     alice.await_empty_queue(60)
     assert [line.split(" job")[0] for line in alice.output()] == [
-        *["link 1 of 2", "end 1", "link 2 of 2", "end 2"]
+        *["link 1 of 2", "end 1", "link 2 of 2", "end 2"],
+        "mirage: all 2 links have run; nobody said that the work is done",
     ]
 
 
