@@ -94,6 +94,21 @@ def test_every_tick_reads_the_others_beside_the_odd_jobs_of_one_user(
     assert found[JobId(101)].gpus is None, "its GPUs are not known, and not 0"
 
 
+def test_the_first_window_of_a_new_database_is_passed_as_well(
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store
+) -> None:
+    rows = [{"JobIDRaw": str(n), "JobID": str(n), "NCPUS": "x", "UID": str(n)} for n in range(9)]
+    commands.answers("squeue", text(plain_rows(3)))
+    commands.answers("sacct", records(*rows), helpformat=HELPFORMAT, texts=TEXTS)
+    loop = worker(sqlite_store, cluster)
+    for _ in range(WINDOW_TRIES):
+        loop.run_tick()
+        cluster.at += 1300
+    with sqlite_store.read() as tx:
+        assert PASSED in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert clusters.read_history_until(tx, 1) is not None
+
+
 def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
     commands: FakeCommands, cluster: Clocked, sqlite_store: Store
 ) -> None:
