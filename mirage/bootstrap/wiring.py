@@ -172,11 +172,12 @@ def build_rules(service: Service) -> Rules:
 
 def build_limits(settings: Settings) -> Limits:
     """Return the configured limits; an admin may have set others since (`limit_overrides`)."""
-    provision = settings.provision
+    provision, user_h = settings.provision, settings.provision.user_overlap_node_h
+    shared_h = min(provision.account_overlap_node_h, provision.cluster_overlap_node_h)
     return Limits(
         max_lead_s=round(provision.max_lead_h * HOUR_S),
         min_gain_s=provision.min_gain_s,
-        user_overlap_node_h=provision.user_overlap_node_h,
+        user_overlap_node_h=shared_h / 2 if user_h is None else user_h,
         account_overlap_node_h=provision.account_overlap_node_h,
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
         replan_gain_h=provision.replan_gain,

@@ -227,9 +227,9 @@ class ProvisionSettings(_Section):
     """Mirage makes no move for a forecast wait shorter than this; seconds."""
     replan_gain: _Hours = 0.1
     """Mirage moves a release planned in Slurm if the expected cost saved exceeds this; hours."""
-    user_overlap_node_h: _Hours = 250.0
-    """The overlap that one user's chains may spend in 24 h; node-hours. Keep it below the next two,
-    of which one user can use up no more."""
+    user_overlap_node_h: _Hours | None = None
+    """The overlap that one user's chains may spend in 24 h; node-hours. One user can use up no more
+    of the next two. Unset: half of the smaller of them."""
     account_overlap_node_h: _Hours = 500.0
     """The overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0

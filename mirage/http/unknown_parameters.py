@@ -1,5 +1,6 @@
-"""Refuses query parameters that a route does not have: ignored, they would answer everything."""
+"""Refuses query parameters that a route would ignore: the answer would be about something else."""
 
+from collections import Counter
 from difflib import get_close_matches
 
 from fastapi import Request
@@ -10,12 +11,21 @@ from mirage.http.problems import INVALID, Fault, ProblemError
 
 
 def reject_unknown_parameters(request: Request) -> None:
-    """Raise a problem that names each unknown parameter of the query, and the nearest known one."""
+    """Raise a problem that names each unknown parameter of the query, and the nearest known one.
+
+    It names what the query has twice as well: no route takes a list, and the last would count.
+    """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
         return
     known = _collect_parameters(route.dependant)
-    faults = [_build_fault(name, known) for name in request.query_params if name not in known]
+    times = Counter(name for name, _ in request.query_params.multi_items())
+    faults = [_build_fault(name, known) for name in times if name not in known]
+    faults += [
+        Fault(f"the query has it {many} times, and it takes one value", parameter=name)
+        for name, many in times.items()
+        if name in known and many > 1
+    ]
     if faults:
         detail = "; ".join(f"{fault.parameter}: {fault.detail}" for fault in faults)
         raise ProblemError(INVALID, detail, faults)

@@ -61,7 +61,8 @@ PROMOTED = "promoted"
 PROMOTIONS = "promotions.jsonl"
 """A file beside it with a JSON object per line: each promotion and its reason."""
 
-_WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
+"""It names a folder, and no file system takes a longer name."""
 _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 

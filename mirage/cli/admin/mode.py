@@ -113,6 +113,8 @@ def _fetch_modes() -> dict[str, str] | None:
         typer.echo(
             "note: the kill switch is pulled: Mirage changes nothing in Slurm by itself", err=True
         )
+    for says in found["demoted"]:
+        typer.echo(f"note: {says}", err=True)
     return {"": found["mode"], **found["partitions"]}
 
 

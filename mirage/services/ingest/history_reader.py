@@ -50,12 +50,12 @@ class HistoryReader:
             return
         if self._until is None:
             with self._store.read() as tx:
-                self._until = clusters.read_history_until(tx, self._cluster_id)
-        since = now - FIRST_WINDOW_S if self._until is None else self._until
-        if self._until is not None and now < since + self._every_s:
+                known = clusters.read_history_until(tx, self._cluster_id)
+            self._until = now - FIRST_WINDOW_S if known is None else known
+        if now < self._until + self._every_s:
             return
         try:
-            for window in split_history(since, now):
+            for window in split_history(self._until, now):
                 try:
                     self._read_window(window, now)
                 except UnreadableAnswer as error:

@@ -13,17 +13,20 @@ from mirage.services.provision.decision_context import DecisionContext, Rules
 from mirage.services.provision.preconditions import is_left_behind
 from mirage.services.provision.provision_tick import execute_moves, record_decisions
 from mirage.store.database.engine import Store, Transaction
-from mirage.store.operations import clusters
+from mirage.store.operations.modes_in_force import read_modes
 
 
 def list_retreats(tx: Transaction, cluster_id: int) -> list[OpenHandover]:
     """List the hand-overs whose standby is to be put back, as the mode there is no longer act."""
-    modes = clusters.list_modes(tx, cluster_id)
+    modes = read_modes(tx, cluster_id)
+    left = filter(
+        is_left_behind,
+        list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED),
+    )
     return [
-        handover
-        for handover in list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
-        if is_left_behind(handover)
-        and clusters.resolve_mode(modes, handover.standby.partition) is not Mode.ACT
+        one
+        for one in left
+        if modes.get_chain_mode(one.chain, one.standby.partition, one.standby.nodes) is not Mode.ACT
     ]
 
 

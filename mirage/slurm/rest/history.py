@@ -106,7 +106,7 @@ def _parse_job(payload: Payload) -> Job:
         time_limit_s=_find_limit_s(times.get("limit"), start),
         nodes=_count_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu") or requested.get("cpu") or 0,
-        gpus=_count_job_gpus(allocated) or _count_job_gpus(requested),
+        gpus=_count_job_gpus(allocated, requested),
         memory_mib=allocated.get("mem") or requested.get("mem") or 0,
         exit_code=_format_exit_code(expect_mapping(payload.get("exit_code")), state),
         node_list=node_list,
@@ -154,14 +154,15 @@ def _parse_tres(payload: Payload, which: str) -> _Counts:
     return found
 
 
-def _count_job_gpus(counts: _Counts) -> int | None:
-    """Count the GPUs; None: a number of them is not set."""
-    known = {name: count for name, count in counts.items() if count is not None}
-    return (
-        None
-        if len(known) < len(counts) and tres.names_gpus(counts.keys() - known)
-        else (tres.count_gpus(known))
-    )
+def _count_job_gpus(*counts: _Counts) -> int | None:
+    """Count the GPUs. The first list that names any decides; None: a number of them is not set."""
+    for named in counts:
+        known = {name: count for name, count in named.items() if count is not None}
+        if tres.names_gpus(named.keys() - known):
+            return None
+        if found := tres.count_gpus(known):
+            return found
+    return 0
 
 
 def _find_limit_s(value: Any, start: int | None) -> int | None:

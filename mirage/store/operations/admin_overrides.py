@@ -8,6 +8,8 @@ from sqlalchemy import bindparam, delete, select
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import kill_switches, limits
 from mirage.store.database.upsert import put_row, put_row_if_absent
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
 
 _SELECT_PULLED = (
     select(kill_switches)
@@ -46,12 +48,14 @@ def pull_switch(tx: Transaction, cluster_id: int, new: PulledSwitch) -> None:
         "pulled_at": new.at,
         "stopped": list(new.stopped),
     }
-    put_row_if_absent(tx, kill_switches, values, key=["cluster_id", "way"])
+    if put_row_if_absent(tx, kill_switches, values, key=["cluster_id", "way"]):
+        changes.record_change(tx, cluster_id, Topic.MODE)
 
 
 def release_switches(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> None:
     mine = kill_switches.c.cluster_id == cluster_id
     tx.execute(delete(kill_switches).where(mine, kill_switches.c.way.in_(list(ways))))
+    changes.record_change(tx, cluster_id, Topic.MODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,3 +152,19 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     with pytest.raises(ConfigError) as caught:
         wiring.check_path_security(settings)
     assert caught.value.faults == [told.format(state=state, link=link, file=file)]
+
+
+@pytest.mark.parametrize(
+    ("given", "user_h"),
+    [
+        ({}, 250.0),
+        ({"account_overlap_node_h": 100.0}, 50.0),
+        ({"cluster_overlap_node_h": 80.0}, 40.0),
+        ({"cluster_overlap_node_h": 80.0, "user_overlap_node_h": 80.0}, 80.0),
+    ],
+)
+def test_one_user_cannot_use_up_budgets_that_were_set_before_there_was_a_users_own(
+    given: dict[str, float], user_h: float
+) -> None:
+    settings = Settings.model_validate({"provision": given})
+    assert wiring.build_limits(settings).user_overlap_node_h == user_h

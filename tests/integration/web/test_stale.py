@@ -103,3 +103,9 @@ def test_the_mode_and_the_kill_switch_are_on_every_page(
         assert "kill switch pulled</span>" in page
         assert "Mirage changes nothing in Slurm" in page
         assert "mode act in gpu" not in page
+        with site.store.begin() as tx:
+            kill_switch.release_switch(tx, site.cluster_id, now=LOOKED_AT, actor="root")
+        assert "mode shadow</span>" in read(site, path), "between two looks at the queue"
+        with site.store.begin() as tx:
+            kill_switch.pull_switch(tx, site.cluster_id, way, now=LOOKED_AT, actor="root")
+        assert "kill switch pulled</span>" in read(site, path), "though nothing acted"

@@ -69,6 +69,13 @@ def test_the_nearest_parameter_is_named(client: Client) -> None:
     assert client.get(f"{API}/chains?user=alice&limit=5").status_code == 200
 
 
+def test_a_parameter_that_is_there_twice_is_refused(client: Client) -> None:
+    refused = client.get(f"{API}/chains?user=alice&limit=5&user=bob")
+    assert refused.status_code == 422
+    (fault,) = refused.json()["errors"]
+    assert fault["parameter"] == "user"
+
+
 NEW = {"chain_id": "anotherchain", "job_id": 101, "links": 8}
 
 

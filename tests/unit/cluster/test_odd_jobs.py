@@ -1,5 +1,8 @@
 """One user's odd jobs blind nobody: each tick reads everybody else, and acts on what it reads."""
 
+from collections.abc import Callable
+from dataclasses import asdict
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -15,7 +18,8 @@ from mirage.slurm.commands import squeue
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.store.jobs import job_history
-from mirage.store.operations import clusters
+from mirage.store.operations import clusters, reports
+from mirage.store.operations.demotions import Demotion, find_place
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.queue_texts import cells, text
@@ -94,6 +98,21 @@ def test_every_tick_reads_the_others_beside_the_odd_jobs_of_one_user(
     assert found[JobId(101)].gpus is None, "its GPUs are not known, and not 0"
 
 
+def test_the_first_window_of_a_new_database_is_passed_as_well(
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store
+) -> None:
+    rows = [{"JobIDRaw": str(n), "JobID": str(n), "NCPUS": "x", "UID": str(n)} for n in range(9)]
+    commands.answers("squeue", text(plain_rows(3)))
+    commands.answers("sacct", records(*rows), helpformat=HELPFORMAT, texts=TEXTS)
+    loop = worker(sqlite_store, cluster)
+    for _ in range(WINDOW_TRIES):
+        loop.run_tick()
+        cluster.at += 1300
+    with sqlite_store.read() as tx:
+        assert PASSED in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert clusters.read_history_until(tx, 1) is not None
+
+
 def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
     commands: FakeCommands, cluster: Clocked, sqlite_store: Store
 ) -> None:
@@ -156,8 +175,18 @@ class Planned:
         (self.plan,) = self.moves()
         self.dependency = self.plan.removeprefix("Dependency=")
         self.tick(60)
-        with store.begin() as tx:
-            kill_switch.pull_switch(tx, cluster_id, Way.REST, now=now, actor="root")
+
+    def stop(self) -> None:
+        with self.store.begin() as tx:
+            now = self.cluster.read_clock()
+            kill_switch.pull_switch(tx, 1, Way.REST, now=now, actor="root")
+
+    def demote(self) -> None:
+        until = self.cluster.read_clock() + 3600
+        place = find_place(1001, "gpu", 1)
+        found = Demotion(place=place, user="alice", error_s=1e5, bound_s=43200, until=until)
+        with self.store.begin() as tx:
+            reports.put_report(tx, 1, reports.DEMOTIONS, {"places": [asdict(found)]}, at=until)
 
     def rows(self, **standby: str) -> str:
         mark = "mirage:style=concurrent,max-overlap=4:00:00 mirage:abcd1234:"
@@ -185,10 +214,12 @@ class Planned:
         return [word for argv in calls for word in argv if word.startswith("Dependency=")]
 
 
+@pytest.mark.parametrize("end", [Planned.stop, Planned.demote])
 def test_a_plan_is_taken_back_though_the_queue_does_not_read(
-    commands: FakeCommands, cluster: Clocked, sqlite_store: Store
+    commands: FakeCommands, cluster: Clocked, sqlite_store: Store, end: Callable[[Planned], None]
 ) -> None:
     chain = Planned(commands, cluster, sqlite_store)
+    end(chain)
     assert "after:11+" in chain.plan
     chain.tick(60, queue="slurm has another form now|\n" * 30)
     assert chain.moves() == [chain.plan, "Dependency=afterany:11"]
@@ -206,5 +237,6 @@ def test_a_standby_that_is_not_as_it_was_is_left_alone(
     commands: FakeCommands, cluster: Clocked, sqlite_store: Store, standby: dict[str, str]
 ) -> None:
     chain = Planned(commands, cluster, sqlite_store)
+    chain.stop()
     chain.tick(60, queue="slurm has another form now|\n" * 30, **standby)
     assert chain.moves() == [chain.plan]

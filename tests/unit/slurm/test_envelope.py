@@ -203,8 +203,9 @@ def test_gpus_of_a_job_are_counted_from_what_its_record_has_or_are_not_known(
 
 def test_a_record_of_accounting_with_a_number_of_gpus_that_is_none_costs_that_number() -> None:
     asked = {"type": "gres", "name": "gpu", "count": 10995115178248372224}
-    record = {"job_id": 7, "time": {"submission": 5}, "tres": {"requested": [asked]}}
-    assert [job.gpus for job in history.parse_records({"jobs": [record]}, Unread())] == [None]
+    for lists in ({"requested": [asked]}, {"allocated": [asked], "requested": []}):
+        record = {"job_id": 7, "time": {"submission": 5}, "tres": lists}
+        assert [job.gpus for job in history.parse_records({"jobs": [record]}, Unread())] == [None]
 
 
 @pytest.mark.parametrize(
