@@ -109,11 +109,11 @@ def _fetch_modes() -> dict[str, str] | None:
         found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:
         return None
-    if found["kill_switch"]:
+    if found.get("kill_switch"):
         typer.echo(
             "note: the kill switch is pulled: Mirage changes nothing in Slurm by itself", err=True
         )
-    for says in found["demoted"]:
+    for says in found.get("demoted", ()):
         typer.echo(f"note: {says}", err=True)
     return {"": found["mode"], **found["partitions"]}
 
