@@ -52,7 +52,9 @@ def _build_upsert(
     changes = {name: statement.excluded[name] for name in names if name not in key}
     owner = changes.get("cluster_id")
     mine = None if owner is None else table.c.cluster_id == owner
-    return statement.on_conflict_do_update(index_elements=key, set_=changes, where=mine)
+    statement = statement.on_conflict_do_update(index_elements=key, set_=changes, where=mine)
+    # Without it SQLAlchemy keeps the number of rows of an UPDATE or DELETE only.
+    return statement.execution_options(preserve_rowcount=True)
 
 
 def put_row_if_absent(
@@ -60,4 +62,4 @@ def put_row_if_absent(
 ) -> bool:
     """Insert the row if it is absent; return whether it was."""
     statement = build_insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key)
-    return tx.execute(statement).rowcount > 0
+    return tx.execute(statement.execution_options(preserve_rowcount=True)).rowcount > 0
