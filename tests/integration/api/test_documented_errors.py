@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl, urlencode
 
 import httpx
 import pytest
@@ -46,13 +47,20 @@ class Operation:
     name: str
     method: str
     path: str
+    document_path: str = ""
+    """Its path in the document, where `path` has another."""
+
+    def takes(self, parameter: str) -> bool:
+        operation = DOCUMENT["paths"][self.document_path or self.path][self.method.lower()]
+        return any(one["name"] == parameter for one in operation.get("parameters", ()))
 
     def address(self, query: str = "") -> str:
         path = self.path.replace("{chain_id}", CHAIN)
         if "/models/" in path:
             path = path.replace("{name}", "ensemble-ls6").replace("{version}", VERSION)
         path = path.replace("{name}", "max_touches" if "/limits/" in path else "not-found")
-        return f"{path}?" + "&".join(filter(None, (QUERIES.get(self.name, ""), query)))
+        usual = parse_qsl(QUERIES.get(self.name, ""))
+        return f"{path}?" + urlencode(dict(usual) | dict(parse_qsl(query)))
 
     def ask(
         self, client: Client, query: str = "", *, body: bytes | None = None, **headers: str
@@ -120,9 +128,16 @@ def of_somebody_else(scene: Scene, operation: Operation) -> httpx.Response:
 
 def nothing_there(scene: Scene, operation: Operation) -> httpx.Response:
     path = operation.path.replace("{chain_id}", "nosuchchain").replace("{name}", "nosuchthing")
-    elsewhere = replace(operation, path=path.replace("{version}", "1"))
+    path = path.replace("{version}", "1")
+    elsewhere = replace(operation, path=path, document_path=operation.path)
+    query = "partition=nowhere" if elsewhere.takes("partition") else ""
     with scene.serving() as client:
-        return elsewhere.ask(client, "partition=nowhere", Authorization="MUNGE root")
+        return elsewhere.ask(client, query, Authorization="MUNGE root")
+
+
+def of_another_content(scene: Scene, operation: Operation) -> httpx.Response:
+    with scene.serving() as client:
+        return operation.ask(client, Authorization="MUNGE root", If_Match='"another"')
 
 
 def refused_by_slurm(scene: Scene, operation: Operation) -> httpx.Response:
@@ -149,7 +164,8 @@ def too_much(scene: Scene, operation: Operation) -> httpx.Response:
     scene.patch.setattr(change_feed, "MOST", 0)
     scene.patch.setattr(quota, "FORECASTS_AT_ONCE", 0)
     with scene.serving(quotas=Quotas(exports=0, writes_burst=0)) as client:
-        return operation.ask(client, "format=csv", Authorization="MUNGE alice")
+        query = "format=csv" if operation.takes("format") else ""
+        return operation.ask(client, query, Authorization="MUNGE alice")
 
 
 def a_mistake(scene: Scene, operation: Operation) -> httpx.Response:
@@ -199,6 +215,7 @@ PROVOKED: dict[int, How] = {
     403: of_somebody_else,
     404: nothing_there,
     409: refused_by_slurm,
+    412: of_another_content,
     413: too_large,
     415: not_said_to_be_json,
     422: a_nul,
