@@ -168,7 +168,7 @@ mirage_mind() { # the script's parent, deaf to all that the script and Slurm may
 }
 
 mirage_take_values() { # what scripts of earlier links have handed on by the environment of a call of sbatch
-    # (mirage_wrapper/state.py), for the script alone
+    # (mirage_wrapper/state.py), for the script alone; and what it then starts with
     mirage_k=1
     while [ "$mirage_k" -lt "$mirage_index" ]; do
         mirage_k=$((mirage_k + 1))
@@ -177,6 +177,8 @@ mirage_take_values() { # what scripts of earlier links have handed on by the env
             . "$mirage_dir/values/$mirage_k"
         fi
     done
+    (umask 077 && cd "$mirage_dir" && env -0 >"start.$mirage_index.new" &&
+        mv -f "start.$mirage_index.new" "start.$mirage_index") 2>/dev/null
 }
 
 mirage_pass_on() { # a signal, to the script

@@ -28,8 +28,11 @@ mirage_submit() { # submit the next link with this dependency: mirage_submit [DE
         return 1
     fi
     mirage_new=$(printf '%s\n' "$mirage_said" | mirage_find_id)
-    # Of a site's banner between the lines Slurm knows better than we.
-    [ -n "$mirage_new" ] || mirage_new=$(mirage_standing)
+    # Beside other lines, of a site's banner, Slurm knows better than we which number is the job's.
+    if [ -z "$mirage_new" ] || [ "$(printf '%s\n' "$mirage_said" | grep -c .)" -gt 1 ]; then
+        mirage_n=$(mirage_standing)
+        mirage_new=${mirage_n:-$mirage_new}
+    fi
     [ -n "$mirage_new" ] || mirage_error="sbatch ended with 0 and printed no job id, and squeue lists no such job"
     [ -n "$mirage_new" ]
 }

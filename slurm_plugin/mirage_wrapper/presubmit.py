@@ -38,7 +38,7 @@ def _submit_link(chain, link, jobs, environ):
     words = before + [word for word in own if word] + after
     words += [chain.get_carrier_path(), chain.format_tag(link)] + chain.get_arguments()
     code, said, complaint = process.run_silently(chain.call.real, words, environ)
-    job = (process.parse_job_id(said) or process.ask_queue(chain, link)) if code == 0 else None
+    job = process.find_job_id(said, chain, link) if code == 0 else None
     why = complaint.decode("utf-8", "replace").strip().split("\n")[0]
     return job, why or "sbatch ended with %d and printed no job id" % (code,)
 

@@ -111,11 +111,18 @@ def run_silently(real, words, environ):
     return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + status,) + said
 
 
-def ask_queue(chain, link):
-    """The id of the job of a link; None if unknown.
+def find_job_id(said, chain, link):
+    """The id of the job of a link by sbatch's output `said`; None if unknown.
 
-    sbatch keeps the id back under --quiet, and a banner of the site may hide it.
+    sbatch keeps the id back under --quiet, and a banner of the site may hide it or look like it.
     """
+    job = parse_job_id(said)
+    is_alone = len(said.strip().split(b"\n")) == 1
+    return job if job and is_alone else ask_queue(chain, link) or job
+
+
+def ask_queue(chain, link):
+    """The id of the job of a link, by squeue; None if unknown."""
     import _signal
 
     squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")

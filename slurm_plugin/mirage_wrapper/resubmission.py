@@ -75,11 +75,19 @@ def submit_inside(call, link, head):
     if own and _is_next_link(call, link):
         _take_word_back(link)
         job, standing = _find_next_job(link)
-        changes = state.find_changes(call) if standing.startswith(NEXT) else {}
+        changes = state.find_changes(call, link) if standing.startswith(NEXT) else {}
         if changes and not any(state.READS_VALUES in text for text in link.read_carriers()):
             standing += ", with the environment of the first submission"  # an older release's
             changes = {}
-        why = state.hand_on(link, changes) if changes else None
+        try:
+            why = state.hand_on(link, changes) if changes else None
+        except OSError as error:  # a plain job would do this step beside the next link
+            call.code = 1
+            invocation.print_error(
+                "mirage: link %d of this chain cannot have %s of this call (%s): nothing was submitted"
+                % (link.index + 1, state.format_names(changes), error.strerror)
+            )
+            return call.code
         if why is None:
             _note_handed(link, job)
             return _print_next_job(call, job, standing, changes)

@@ -14,15 +14,15 @@ NOISE = frozenset("IFS OLDPWD PWD SHLVL _".split())  # of every shell
 NAMED = 5
 
 
-def find_changes(call):
+def find_changes(call, link):
     """Find what the job of this call would have beyond this link's script: values by name.
 
     None is the value of a variable that is gone. Only names that a shell can set are told.
     """
-    start, now = _filter(_read_start()), _filter(call.environ)
+    start, now = _filter(_read_start(link)), _filter(call.environ)
     items = _list_exported(call)
     plain = {item for item in items if "=" not in item}
-    if plain & {"ALL", "all"}:
+    if "ALL" in map(str.upper, plain):
         wanted = start.keys() | now.keys()
     else:  # the environment of a login, and the names alone
         wanted = plain & now.keys()
@@ -37,7 +37,8 @@ def find_changes(call):
 def hand_on(link, changes):
     """Write the changes down for the next link: None, or why the next link cannot have them.
 
-    A second call with other changes is another step of the script than the next link.
+    A second call with other changes is another step of the script than the next link. Raises OSError
+    where the directory takes no file.
     """
     later = str(link.index + 1)
     folder = os.path.join(link.directory, "values")
@@ -48,12 +49,9 @@ def hand_on(link, changes):
     if link.read_first_line("values", later) == _render_head(link):
         is_same = link.read_file("values", later) == text
         return None if is_same else "link %s of this chain has other values" % (later,)
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        carrier.write_file("%s.new.%d" % (path, os.getpid()), text)
-        os.rename("%s.new.%d" % (path, os.getpid()), path)
-    except OSError as error:
-        return "link %s of this chain cannot have these values (%s)" % (later, error.strerror)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    carrier.write_file("%s.new.%d" % (path, os.getpid()), text)
+    os.rename("%s.new.%d" % (path, os.getpid()), path)
     if _has_begun(link, later):
         os.unlink(path)
         return "link %s of this chain has begun meanwhile" % (later,)
@@ -123,18 +121,29 @@ def _split_items(told):
     return [item for item in items if item]
 
 
-def _read_start():
-    """The environment that this link's script was started with: of the eldest process that has it."""
+def _read_start(link):
+    """The environment that this link's script was started with: its carrier has written it down.
+
+    In a directory that takes no file it is that of the eldest process that has the link's number.
+    """
+    try:
+        return _parse_environ(link.read_file("start.%d" % (link.index,)))
+    except OSError:
+        pass
     start, pid = dict(os.environ), os.getppid()
     while pid > 1:
         try:
             with open("/proc/%d/environ" % (pid,), "rb") as pairs:
-                entries = [entry.partition(b"=") for entry in pairs.read().split(b"\0")]
+                environ = _parse_environ(pairs.read())
             with open("/proc/%d/stat" % (pid,), "rb") as stat:
                 pid = int(stat.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError):
             return start
-        environ = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
         if environ.get("MIRAGE_LINK"):
             start = environ
     return start
+
+
+def _parse_environ(text):
+    entries = [entry.partition(b"=") for entry in text.split(b"\0")]
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}

@@ -33,7 +33,7 @@ def submit_chain(call, settings):
     if call.code != 0:
         carrier.remove_directory(chain)
         return call.code
-    job = process.parse_job_id(said_by_sbatch) or process.ask_queue(chain, 1)
+    job = process.find_job_id(said_by_sbatch, chain, 1)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 

@@ -9,6 +9,8 @@ import re
 from mirage.domain.job import ArrayTasks, JobId
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_MOST_TASKS = 4_000_001
+"""slurm.conf(5): the largest MaxArraySize."""
 _LIMIT = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -20,8 +22,9 @@ def parse_array_tasks(array_id: JobId, text: str) -> ArrayTasks:
     limit = int(most) if _LIMIT.fullmatch(most) else 0
     matches = [_RANGE.fullmatch(term) for term in listed.split(",")]
     counts = [None if match is None else _count_range(match) for match in matches]
-    known = [count for count in counts if count]
-    return ArrayTasks(array_id, sum(known) if len(known) == len(counts) else None, limit)
+    known = [count for count in counts if count and count > 0]
+    is_known = len(known) == len(counts) and sum(known) <= _MOST_TASKS
+    return ArrayTasks(array_id, sum(known) if is_known else None, limit)
 
 
 def _count_range(match: re.Match[str]) -> int:

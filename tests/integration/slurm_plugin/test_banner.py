@@ -18,12 +18,13 @@ BANNERS = [
     "Submitted batch job 55",
     "Submitted batch job 55 is yours",
     "0",
+    "7 jobs\n7\nwelcome \\c",
 ]
-"""The last line but one and its neighbours look like sbatch's own answer, wholly or in part."""
+"""Some look like sbatch's own answer, wholly or in part; the last one's line does not end."""
 
 
 def print_banner(slurm: FakeSlurm, banner: str, *, behind: bool) -> None:
-    said = f"echo '{banner}'\n"
+    said = f"printf '%b\\n' '{banner}'\n"
     slurm.command("sbatch", SBATCH.replace(ANSWER, ANSWER + said if behind else said + ANSWER))
 
 

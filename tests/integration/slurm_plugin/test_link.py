@@ -139,6 +139,7 @@ def test_the_guard_believes_slurm_first_and_the_file_second(
         (link.chain / "ends" / "1").write_text(f"{written}\n")
     if slurm_says is not None:
         link.slurm.job_is(101, slurm_says, end=int(time.time()) + 600)
+    (link.slurm.root / "count").write_text("2\n")  # the next job is 103, and not link 2 itself
     done = link.run(2)
     assert done.returncode == 0
     assert bool(done.stdout) is runs

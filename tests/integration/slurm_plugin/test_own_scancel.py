@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.once import Queue
 
@@ -91,6 +92,40 @@ def test_a_script_that_submits_again_after_its_scancel_has_a_next_link(slurm: Fa
     assert not (chain / "done").exists()
     assert len(slurm.calls()) == 3
     assert f"--comment=mirage:{chain.name}:2" in slurm.calls()[2].argv
+
+
+def test_a_scancel_of_other_jobs_asks_nothing(slurm: FakeSlurm) -> None:
+    """Somebody else may cancel the standby just then."""
+    slurm.command(
+        "scancel", "#!/bin/sh\necho $* >>{home}/scancelled\necho CANCELLED >{home}/state.102\n"
+    )
+    queue, chain = submit(slurm, "scancel 900 901,902\n")
+    step(queue, 1)
+    assert (slurm.root / "scancelled").read_text() == "900 901,902\n"
+    assert not (chain / "done").exists()
+
+
+@pytest.mark.parametrize("path", ["{0}:{1}:{0}", "{1}:{0}", "{0}:{2}:{1}:{0}"])
+def test_the_real_one_is_found_wherever_path_has_it(slurm: FakeSlurm, path: str) -> None:
+    """On a host without /usr/bin/scancel, and with another copy of the plugin."""
+    other = slurm.root / "other"
+    other.mkdir()
+    text = (PLUGIN / "scancel").read_text().replace("/usr/bin/scancel", "/nowhere/scancel")
+    for folder in (other, slurm.root / "own"):
+        folder.mkdir(exist_ok=True)
+        (folder / "scancel").write_text(text)
+        (folder / "scancel").chmod(0o755)
+        (folder / "mirage-link").touch()
+    real = slurm.root / "real"
+    real.mkdir()
+    (real / "scancel").write_text("#!/bin/sh\necho real $*\n")
+    (real / "scancel").chmod(0o755)
+    own = slurm.root / "own"
+    env = slurm.environ | {"PATH": path.format(own, real, other)}
+    done = subprocess.run(
+        [own / "scancel", "7"], env=env, capture_output=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"real 7\n", b"")
 
 
 @pytest.mark.parametrize("words", [[], ["-u", "alice"], ["--signal=USR1", "7"], ["a  b", ""]])

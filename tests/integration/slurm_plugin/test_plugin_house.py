@@ -20,12 +20,14 @@ SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.rglob("*.py"))]
 SHELL = [
     *sorted(PLUGIN.glob("carrier*.sh")),
     PLUGIN / "mirage-link",
+    PLUGIN / "scancel",
     PLUGIN / "hooks" / "mirage-push",
 ]
 OWN = {path.stem for path in PLUGIN.glob("*.py")} | {"mirage_wrapper"}
 MOST_MODULES = 18
 FROZEN = [
     "sbatch",
+    "scancel",
     "mirage-link",
     "mirage-handover",
     "mirage_next.py",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 
 import pytest
 
-from tests.support.slurm_plugin.fakes import FakeSlurm
+from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 from tests.support.slurm_plugin.once import Queue, is_carrier
+from tests.support.slurm_plugin.unwritable import build_namespace
 
 HEAD = "#!/bin/bash\n#SBATCH --time=60\n"
 COUNTS = """part=${PART:-1}
@@ -17,6 +19,8 @@ BY_CALL = {
     "export": "sbatch --export=ALL,PART=$((part + 1)) -d afterany:$SLURM_JOB_ID job.sh\n",
     "export alone": "sbatch --export=PART=$((part + 1)) job.sh\n",
     "changed": "{ export PART=$((part + 1)); sbatch job.sh; }\n",
+    "changed before exec": "{ export PART=$((part + 1)); exec sbatch job.sh; }\n",
+    "in any case": "{ export PART=$((part + 1)); sbatch --export=All,OTHER=1 job.sh; }\n",
     "for one command": 'PART=$((part + 1)) sbatch "$0"\n',
     "named": "{ export PART=$((part + 1)); sbatch --export=PART,HOME job.sh; }\n",
     "from a program": (
@@ -50,7 +54,8 @@ def test_each_link_has_the_values_that_the_one_before_it_handed_on(
     assert parts(slurm) == ["part 1", "part 2", "part 3"]
     (said,) = lines(queue.done[0])
     assert "link 2 of this chain is job 102 already: nothing was submitted" in said
-    assert "the link gets PART of this call" in said
+    assert "; the link gets " in said
+    assert "PART of this call" in said
 
 
 def test_links_that_all_stand_already_have_them_too(slurm: FakeSlurm) -> None:
@@ -103,6 +108,19 @@ def test_a_name_of_the_carriers_own_is_none_of_the_scripts(slurm: FakeSlurm) -> 
     queue = submit(slurm, body, "--mirage-chain=2")
     assert queue.run() == 2
     assert [done.stdout.split()[-2:] for done in queue.done] == [[b"1", b"2"], [b"2", b"2"]]
+
+
+def test_a_step_that_cannot_be_written_down_runs_nowhere(
+    slurm: FakeSlurm, shell: list[str]
+) -> None:
+    """As a plain job it would run beside the next link, which begins the old step once more."""
+    slurm.script(HEAD + "mount -o remount,ro,bind $MIRAGE_DIR\nPART=2 sbatch job.sh; echo rc $?\n")
+    link = Link.submitted(slurm, shell, "--mirage-chain=3", "job.sh")
+    words = [*build_namespace(link.chain, "writable"), *shell]
+    done = dataclasses.replace(link, shell=words).run()
+    assert done.stdout == b"rc 1\n"
+    assert b"cannot have PART of this call (Read-only file system): nothing" in done.stderr
+    assert len(slurm.calls()) == 2
 
 
 def test_a_carrier_of_an_older_release_is_said_to_know_no_values(slurm: FakeSlurm) -> None:

@@ -112,3 +112,15 @@ def test_a_taken_back_link_is_no_standby(make: Callable[..., Link]) -> None:
     (link.slurm.root / "slurm.down").touch()
     status = run_status(link, link.chain.name)
     assert "link 2\tjob 102\tstandby\n" in status, "nobody knows better"
+
+
+def test_a_chain_without_its_carrier_is_listed_without_an_error(
+    make: Callable[..., Link],
+) -> None:
+    link = make()
+    link.carrier.unlink()
+    done = subprocess.run(
+        [PLUGIN / "mirage-link", "status"], check=True, capture_output=True, env=link.slurm.environ
+    )
+    assert done.stdout.decode() == f"{link.chain.name}\t?\tlink 0 of ?\tstandby\n"
+    assert done.stderr == b""

@@ -102,6 +102,25 @@ def test_steps_are_skipped_and_counted(tmp_path: Path) -> None:
     assert not trace.tally.refused
 
 
+@pytest.mark.parametrize(
+    ("listed", "count", "limit"),
+    [
+        ("[1,3,7-9:2%2]", 4, 2),
+        ("[0-4000000]", 4_000_001, 0),
+        ("[0-999999999]", None, 0),
+        ("[1-5,9-7]", None, 0),
+        ("[1-3,5,...%4]", None, 4),
+    ],
+)
+def test_no_row_stands_for_more_tasks_than_slurm_has(
+    tmp_path: Path, listed: str, count: int | None, limit: int
+) -> None:
+    """Else one row would fill the memory with jobs."""
+    row = f"700|700_{listed}|1700000000|PENDING"
+    (job,) = read_jobs(dump(tmp_path, "JobIDRaw|JobID|Submit|State", row))
+    assert job.tasks == ArrayTasks(JobId(700), count, limit)
+
+
 def test_array_tasks_need_their_raw_id(tmp_path: Path) -> None:
     trace = dump(
         tmp_path,
