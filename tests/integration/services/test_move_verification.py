@@ -39,7 +39,7 @@ def shows(
     mine = {"JobID": "12", "State": second, "Dependency": dependency}
     mine |= {"UserID": str(ALICE), "Comment": f"mirage:{CHAIN}:2"}
     mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
-    asked = f"12|{ALICE}||{second}|Dependency|5|\n"
+    asked = f"12|{ALICE}||{second}|Dependency|5|{dependency}|\n"
     queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
 
@@ -75,6 +75,7 @@ def test_a_move_that_is_not_kept_is_made_again_once(
         "registered",
         "free: done",
         "reconciled free: failed",
+        "at risk",
         "free: done",
         "reconciled free: refused",
     ]

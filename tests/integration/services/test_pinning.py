@@ -273,9 +273,9 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
     made = Scene(store, policies=lambda _: registry.get_policy("pin"))
     pin = made.cluster.pin_standby
 
-    def silent(standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def silent(standby: JobId, **pinned: Any) -> None:
         if heard:
-            pin(standby, owner=owner, dependency=dependency, node_list=node_list)
+            pin(standby, **pinned)
         raise ClusterUnavailable("no answer")
 
     with monkeypatch.context() as patched:

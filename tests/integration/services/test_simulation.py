@@ -67,6 +67,7 @@ def test_whole_nodes_among_shared_ones_count_as_the_partitions_smallest(tmp_path
     )
     names = ("shared", "whole", "large")
     rows = [print_row(i, SUBMIT, partition=name) for i, name in enumerate(names, start=1)]
+    rows[2] = print_row(3, SUBMIT, partition="large", tres="cpu=2,node=2,gres/gpu=1")
     _, out = replayed(tmp_path, params, *rows)
     assert given(out) == [(2, 0, 0), (16, 0, 0), (64, 0, 8)]
 
