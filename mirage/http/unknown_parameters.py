@@ -1,11 +1,14 @@
 """Refuses query parameters that a route would ignore: the answer would be about something else."""
 
 from collections import Counter
+from collections.abc import Collection
 from difflib import get_close_matches
+from typing import get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic.fields import FieldInfo
 
 from mirage.http.problems import INVALID, Fault, ProblemError
 
@@ -13,7 +16,7 @@ from mirage.http.problems import INVALID, Fault, ProblemError
 def reject_unknown_parameters(request: Request) -> None:
     """Raise a problem that names each unknown parameter of the query, and the nearest known one.
 
-    It names what the query has twice as well: no route takes a list, and the last would count.
+    It names as well what the query has twice, unless it is a list: the last would count.
     """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
@@ -24,19 +27,27 @@ def reject_unknown_parameters(request: Request) -> None:
     faults += [
         Fault(f"the query has it {many} times, and it takes one value", parameter=name)
         for name, many in times.items()
-        if name in known and many > 1
+        if many > 1 and not known.get(name, True)
     ]
     if faults:
         detail = "; ".join(f"{fault.parameter}: {fault.detail}" for fault in faults)
         raise ProblemError(INVALID, detail, faults)
 
 
-def _collect_parameters(dependant: Dependant) -> set[str]:
-    found = {field.alias for field in dependant.query_params}
-    return found.union(*(_collect_parameters(each) for each in dependant.dependencies))
+def _collect_parameters(dependant: Dependant) -> dict[str, bool]:
+    """Return whether each parameter is a list, by its name."""
+    found = {field.alias: _is_list(field.field_info) for field in dependant.query_params}
+    for each in dependant.dependencies:
+        found |= _collect_parameters(each)
+    return found
 
 
-def _build_fault(name: str, known: set[str]) -> Fault:
+def _is_list(parameter: FieldInfo) -> bool:
+    annotation = parameter.annotation
+    return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))
+
+
+def _build_fault(name: str, known: Collection[str]) -> Fault:
     shown = name[:64]
     near = get_close_matches(shown, known, n=1, cutoff=0.5)
     if near:
