@@ -208,8 +208,8 @@ def test_who_shows_nothing_is_asked_and_not_written_down(client: Client, store: 
 
 def test_a_hostile_path_is_one_line_in_the_audit(client: Client, store: Store) -> None:
     """Of an address that is none nobody is asked who they are: one that is, with a long query."""
-    path = f"{CHAINS}/{CHAIN}/pause?x=%0aroot%20did%20it%1b[2J"
-    client.raw("POST", path, headers={"Authorization": "MUNGE a\tb"})
+    path = f"{CHAINS}?user=%0aroot%20did%20it%1b[2J"
+    client.raw("GET", path, headers={"Authorization": "MUNGE a\tb"})
     (entry,) = refusals(store)
     assert all(str(value).isprintable() for value in entry.detail.values())
 
