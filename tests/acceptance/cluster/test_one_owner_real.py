@@ -11,8 +11,7 @@ from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import ChainId, Mark
 from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import JobId
-from mirage.domain.snapshot import Snapshot
-from mirage.policy.rules.lead_rules import Reactive
+from mirage.domain.snapshot import Queue, Snapshot
 from mirage.services.chains import link_sync
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
@@ -29,6 +28,7 @@ pytestmark = pytest.mark.slurm
 
 SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
 SMALL = ("-N1", "-n1", "--mem=50M", "-t", "60")
+WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
 ALL_NODES = ("-N2", "--exclusive", "-t", "60")
 
 
@@ -51,7 +51,8 @@ class Site:
     def submit_chain(
         self, name: str, user: str, standby: tuple[str, ...] = SMALL, after: str = "afterany:{0}"
     ) -> tuple[JobId, JobId]:
-        """A link that runs on one CPU, and its standby."""
+        """A link that runs on one CPU, and its standby. Slurm still shows jobs of earlier tests, so
+        each chain has a name of its own."""
         mark = f"{SETTINGS} {Mark(ChainId(name), 1)}"
         first = self.testbed.sbatch(*SMALL, f"--comment={mark}", user=user)
         self.testbed.wait_until(lambda: self.testbed.state(first) == "RUNNING", 60, f"{first} runs")
@@ -59,11 +60,18 @@ class Site:
         words = (f"--comment={mark}", f"--dependency={after.format(first)}")
         return JobId(first), JobId(self.testbed.sbatch(*standby, *words, user=user))
 
-    def tick(self, rules: Rules = FREES) -> None:
+    def look(self) -> Queue:
+        """Read the queue, and what became of the links."""
         queue = self.cluster.fetch_queue()
         with self.store.begin() as tx:
             marked = link_sync.list_marked_jobs(queue)
             link_sync.sync_links(tx, 1, marked, queue.taken_at, queue=queue)
+        return queue
+
+    def tick(self, rules: Rules = FREES) -> None:
+        self.provision(self.look(), rules)
+
+    def provision(self, queue: Queue, rules: Rules = FREES) -> None:
         provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
 
     def is_eligible(self, job_id: JobId) -> bool:
@@ -82,14 +90,14 @@ def site(slurm_rig: SlurmRig, acting_store: Store) -> Site:
 
 
 def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) -> None:
-    """They ask for all nodes, beside a long job of alice's own."""
-    hers = [site.submit_chain(f"alices{number:06}", "alice", ALL_NODES) for number in (1, 2)]
+    """They ask for all of the node that a long job of alice's own has left."""
+    hers = [site.submit_chain(f"alices{number:06}", "alice", WHOLE_NODE) for number in (1, 2)]
     his = site.submit_chain("bobs00000001", "bob")
     site.tick()
     assert all(site.is_eligible(standby) for _, standby in [*hers, his])
     freed = time.time()
     site.testbed.wait_until(lambda: time.time() > freed + 4, 60, "a wait beyond the bound")
-    busy = [site.rig.predecessor, *his, *(first for first, _ in hers)]
+    busy = [*his, *(first for first, _ in hers)]
     site.testbed.run(["scancel", *map(str, busy)])
     for _, standby in hers:
         site.await_run(standby)
@@ -98,7 +106,7 @@ def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) 
     site.tick()
     with site.store.read() as tx:
         assert clusters.get_mode(tx, 1) is Mode.ACT
-    again = site.submit_chain("alices000003", "alice", ALL_NODES)
+    again = site.submit_chain("alices000003", "alice", WHOLE_NODE)
     bobs = site.submit_chain("bobs00000002", "bob")
     site.tick()
     assert (site.is_eligible(again[1]), site.is_eligible(bobs[1])) == (False, True)
@@ -112,36 +120,33 @@ def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) 
 def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(site: Site) -> None:
     """Each of alice's could cost two node-hours, bob's release one, and the cluster has three."""
     limits = Limits(cluster_overlap_node_h=3.0, account_overlap_node_h=3.0)
-    waits = Rules(policy=lambda _: Reactive(), default="reactive", limits=limits)
     plan = "afterany:{0}?after:{0}+1"
+    _, standby = site.submit_chain("bobs00000003", "bob")
     hers = [
-        site.submit_chain(f"alices{number:06}", "alice", ALL_NODES, plan)[1] for number in (1, 2)
+        site.submit_chain(f"wides{number:07}", "alice", ALL_NODES, plan)[1] for number in (1, 2)
     ]
-    site.tick(waits)
+    site.look()
     site.testbed.wait_until(
         lambda: all(map(site.is_eligible, hers)), 180, "Slurm to carry out her plans"
     )
-    _, standby = site.submit_chain("bobs00000001", "bob")
     site.tick(Rules(policy=AtOnce, default="always", limits=limits))
     with site.store.read() as tx:
-        links = [chains.list_links(tx, 1, ChainId(f"alices{n:06}"))[-1] for n in (1, 2)]
+        row = decisions.find_last_decision(tx, 1, ChainId("bobs00000003"), 2)
+        links = [chains.list_links(tx, 1, ChainId(f"wides{n:07}"))[-1] for n in (1, 2)]
     assert all(link.freed_at is not None for link in links)
-    assert site.is_eligible(standby)
+    assert site.is_eligible(standby), row
 
 
 def test_a_term_that_the_owner_adds_after_the_look_is_kept(site: Site) -> None:
-    first, standby = site.submit_chain("alices000001", "alice")
-    queue = site.cluster.fetch_queue()
-    with site.store.begin() as tx:
-        marked = link_sync.list_marked_jobs(queue)
-        link_sync.sync_links(tx, 1, marked, queue.taken_at, queue=queue)
+    first, standby = site.submit_chain("alices000004", "alice")
+    queue = site.look()
     own = f"afterok:{site.rig.predecessor}"
     update = ["scontrol", "update", f"JobId={standby}", f"Dependency=afterany:{first},{own}"]
     site.testbed.run(update, user="alice")
-    provision_handovers(site.store, site.cluster, 1, Snapshot(queue=queue, nodes=()), FREES)
+    site.provision(queue)
     assert own in site.testbed.job(standby)["Dependency"]
     with site.store.read() as tx:
-        row = decisions.find_last_decision(tx, 1, ChainId("alices000001"), 2)
+        row = decisions.find_last_decision(tx, 1, ChainId("alices000004"), 2)
     assert row is not None
     assert row.effect is Effect.FAILED
     assert own in row.error
