@@ -48,11 +48,15 @@ def update_demotions(
     if Mode.ACT not in modes.values() and not known:
         return
     since = max(clusters.read_demoted_at(tx, cluster_id) or 0, now - _WINDOW_S)
-    errors = handover_forecasts.list_errors_by_owner(
-        tx, cluster_id, source, since=since, last=_DEPTH * limits.demote_after
-    )
+    errors: Sequence[OwnedError] = ()
+    if handover_forecasts.has_error_above(
+        tx, cluster_id, source, since=since, bound_s=limits.demote_error_s
+    ):
+        errors = handover_forecasts.list_errors_by_owner(
+            tx, cluster_id, source, since=since, last=_DEPTH * limits.demote_after
+        )
     if _demote_partitions(tx, cluster_id, now, limits, _sort_by_mode(errors, modes)):
-        errors = []
+        errors = ()
     found = {one.place: one for one in _find_demotions(errors, now, limits)}
     _record_demotions(tx, cluster_id, now, known, found)
 
