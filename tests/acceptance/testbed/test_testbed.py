@@ -94,7 +94,6 @@ def test_a_failed_command_says_what_it_said(testbed: Testbed) -> None:
         testbed.job(999_999)
 
 
-@testbed_with(FAST)
 def test_a_command_that_slurm_puts_off_runs_again(testbed: Testbed, tmp_path: Path) -> None:
     later = "Job update not available right now, the DB index is being set, try again in a bit"
     script = tmp_path / "scontrol"
@@ -107,6 +106,7 @@ def test_a_command_that_slurm_puts_off_runs_again(testbed: Testbed, tmp_path: Pa
     assert (tmp_path / "runs").read_text() == "run\n" * 3
 
 
+@testbed_with(FAST)
 def test_fast_time_is_fast_for_daemons_clients_and_jobs(testbed: Testbed) -> None:
     began, really_began = testbed.now(), time.monotonic()
     job_id = testbed.sbatch("-t", "30", "--export=NONE", run="sleep 600")
