@@ -198,25 +198,27 @@ MEMORY = Params(nodes=4, memory_mib_per_node=1000, select_type=SelectType.CONS_T
 
 
 def test_on_nodes_whose_memory_counts_jobs_ask_for_theirs_per_node(tmp_path: Path) -> None:
-    taken = read(tmp_path, {"memory_mib": 1501}, params=MEMORY)
+    taken = read(tmp_path, {"memory_mib": 1501, "cpus": 2}, params=MEMORY)
     assert (only(taken).memory_mib, taken.assumed) == (751, {})
     exclusive = replace(MEMORY, partitions=(Partition(exclusive=True),))
-    assert only(read(tmp_path, {"memory_mib": 1501}, params=exclusive)).memory_mib == 751
-    large = read(tmp_path, {"memory_mib": 2001}, params=MEMORY)
+    assert only(read(tmp_path, {"memory_mib": 1501, "cpus": 2}, params=exclusive)).memory_mib == 751
+    large = read(tmp_path, {"memory_mib": 2001, "cpus": 2}, params=MEMORY)
     assert list(large.refused) == ["more per node than enough nodes of the partition have"]
 
 
 def test_where_memory_counts_a_row_without_it_is_counted(tmp_path: Path) -> None:
-    taken = read(tmp_path, {}, params=MEMORY)
+    taken = read(tmp_path, {"cpus": 2}, params=MEMORY)
     assert (only(taken).memory_mib, taken.named) == (0, {asked_resources.NO_MEMORY: [12]})
     limited = Params(select_type=SelectType.CONS_TRES, qos=(Qos(max_memory_mib_pu=9),))
-    assert read(tmp_path, {}, params=limited).assumed == {asked_resources.NO_MEMORY: 1}
+    assert read(tmp_path, {"cpus": 2}, params=limited).assumed == {asked_resources.NO_MEMORY: 1}
 
 
 def test_memory_is_not_asked_for_where_it_does_not_count(tmp_path: Path) -> None:
     uncounted = replace(MEMORY, memory_mib_per_node=0)
     for params in (PARAMS, uncounted, replace(MEMORY, select_type=SelectType.LINEAR)):
-        taken = read(tmp_path, {"memory_mib": 1501}, {"job_id": "13"}, params=params)
+        taken = read(
+            tmp_path, {"memory_mib": 1501, "cpus": 2}, {"job_id": "13", "cpus": 2}, params=params
+        )
         assert [job.memory_mib for job in taken.workload.jobs] == [0, 0]
         assert taken.assumed == {}
 
