@@ -104,12 +104,13 @@ def parse_nodes(answer: str) -> tuple[NodeRecord, ...]:
 
 def _parse_node(record: Mapping[str, str]) -> NodeRecord:
     name = record["NodeName"]
-    if "CPUTot" not in record:
+    cpus = _parse_number(record, "CPUEfctv", 0) or _parse_number(record, "CPUTot", 0)
+    if cpus < 1:  # no node has none
         raise MalformedText(f"node {name} without CPUTot: half an answer")
     memory = _parse_number(record, "RealMemory", 0) - _parse_number(record, "MemSpecLimit", 0)
     return NodeRecord(
         name=name,
-        cpus=_parse_number(record, "CPUEfctv", 0) or _parse_number(record, "CPUTot", 0),
+        cpus=cpus,
         memory_mib=max(memory, 0),
         gpus=count_gpus(record.get("Gres", "")),
         state=record.get("State", "").upper(),
