@@ -132,16 +132,21 @@ def _running(n: int, now: int) -> str:
 
 
 def _standby(n: int, now: int, *, free: bool) -> str:
-    waits = {"Reason": "Dependency", "Dependency": f"afterany:{10_000 + n}(unfulfilled)"}
+    waits = {"Reason": "Dependency", "Dependency": _standby_dependency(n)}
     state = {"Reason": "Priority", "EligibleTime": now} if free else waits
     times = {"SubmitTime": now, "EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
     return _row(**_of_chain(n, 2) | times | state, State="PENDING")
 
 
+def _standby_dependency(n: int) -> str:
+    return f"afterany:{10_000 + n}(unfulfilled)"
+
+
 def _before_a_move(n: int) -> str:
     """What is looked at of a standby right before it is moved."""
     said = _of_chain(n, 2)
-    return f"{said['JobID']}|{said['UserID']}||PENDING|Dependency|100|\n"
+    behind = _standby_dependency(n)
+    return f"{said['JobID']}|{said['UserID']}||PENDING|Dependency|100|{behind}|\n"
 
 
 def _ended(n: int, now: int) -> Job:

@@ -45,15 +45,15 @@ def describe_decision(decision: DecisionRow) -> str:
         return f"{does} the planned release: Slurm makes the next link eligible {format_day(at)}"
     if decision.mode is not Mode.ACT:
         return _WOULD[decision.action]
-    match decision.effect:
-        case Effect.DONE:
-            return _DID[decision.action]
-        case Effect.REFUSED:
-            return f"asked Slurm to change the next link ({decision.action}), and Slurm refused"
-        case Effect.FAILED:
-            asked = f"asked Slurm to change the next link ({decision.action})"
-            return f"{asked}, and Slurm did not answer"
-    return _DOES[decision.action]
+    asked = f"asked Slurm to change the next link ({decision.action})"
+    results = {
+        Effect.DONE: _DID[decision.action],
+        Effect.REFUSED: f"{asked}, and Slurm refused",
+        Effect.FAILED: f"{asked}, and Slurm did not answer",
+        Effect.GIVEN_UP: "left the next link as it is: the job had changed since Mirage's look at "
+        "the queue",
+    }
+    return results.get(decision.effect, _DOES[decision.action])
 
 
 def describe_position(standby: Link) -> str:

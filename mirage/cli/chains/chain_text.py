@@ -50,8 +50,11 @@ _DONE = {
     "none": "",
     "intended": "Mirage is telling Slurm.",
     "done": "Slurm did it.",
+}
+_NOT_DONE = {
     "refused": "Slurm refused",
     "failed": "Slurm did not do it",
+    "given_up": "the standby had changed since Mirage's look at the queue",
 }
 _MODES = {
     "act": "Mirage moves the next links",
@@ -255,8 +258,10 @@ def _describe_action(row: Mapping[str, Any]) -> str:
             f"Would have {action}: mode {row['mode']} changes nothing in Slurm."
             f"{_describe_repeats(row)}"
         )
-    told = _DONE[row["effect"]]
     error = f": {row['error']}" if row["error"] else ""
+    if row["effect"] in _NOT_DONE:
+        return f"Would have {action}, but {_NOT_DONE[row['effect']]}{error}{_describe_repeats(row)}"
+    told = _DONE[row["effect"]]
     return f"{action[:1].upper()}{action[1:]}. {told}{error}".rstrip() + _describe_repeats(row)
 
 

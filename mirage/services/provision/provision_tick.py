@@ -253,7 +253,7 @@ def _send_move(
             return (Effect.DONE if there else Effect.INTENDED), ""
         _move_standby(cluster, handover, decision, snapshot)
     except JobChanged as error:
-        return Effect.FAILED, str(error)
+        return Effect.GIVEN_UP, str(error)
     except ClusterRefused as error:
         job = snapshot.queue.find_job(handover.standby.job_id)
         text = "" if job is None else job.dependency

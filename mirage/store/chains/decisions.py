@@ -44,8 +44,10 @@ class Effect(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
-    """Slurm gave no answer, and the queue did not show the move later; or the standby had changed
-    since the look, and was left alone. It is decided anew."""
+    """Slurm gave no answer, and the queue did not show the move later. It is decided anew."""
+    GIVEN_UP = "given_up"
+    """The standby had changed since the look: Slurm was not told, and the standby was left alone.
+    It is decided anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +200,8 @@ def find_last_decisions(
 def find_settled_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> dict[LinkKey, DecisionRow]:
-    """Return the newest move of each of these links whose result is known."""
+    """Return the newest move of each of these links that Slurm was told, and whose result is
+    known."""
     return _find_newest(tx, cluster_id, links, Effect.DONE, Effect.REFUSED, Effect.FAILED)
 
 

@@ -12,13 +12,12 @@ from mirage.services.chains.explanations import explain_unregistered
 from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.services.control.limits import Limits
 from mirage.services.provision.decision_context import Rules
-from mirage.slurm.text import delimited_rows
 from mirage.store.chains import chains, decisions
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from mirage.worker import Worker
 from tests.support.cluster.commands import FakeCommands
-from tests.support.services.printed import printed
+from tests.support.services.printed import show_two_links
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW, chain
 
@@ -53,29 +52,7 @@ def look(
     rules: Rules = FREES,
 ) -> list[Action]:
     """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
-    words = f"{comment} " if comment else ""
-    mine = {"UserID": str(ALICE)}
-    first = printed(
-        **mine,
-        State="RUNNING",
-        Reason="None",
-        StartTime=str(NOW - 300),
-        EndTime=str(NOW + 3300),
-        NodeList="gpu01",
-        Comment=f"{words}mirage:{CHAIN}:1",
-    )
-    second = printed(
-        **mine,
-        JobID="12",
-        Reason="Dependency",
-        StartTime="N/A",
-        EndTime="N/A",
-        Dependency=dependency,
-        Comment=f"{words}mirage:{CHAIN}:2",
-    )
-    queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
-    asked = f"12|{ALICE}||PENDING|Dependency|5|{dependency}|\n"
-    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+    show_two_links(commands, comment, dependency)
     Worker(store, Clock(), 1, rules=rules).run_tick()
     with store.read() as tx:
         return [row.action for row in decisions.list_link_decisions(tx, 1, CHAIN, 2, last=9)]

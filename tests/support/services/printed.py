@@ -6,7 +6,8 @@ from mirage.services.chains.lifecycle import advance_chains
 from mirage.slurm.commands import squeue
 from mirage.slurm.text import delimited_rows
 from mirage.store.database.engine import Store
-from tests.support.services.slurm_jobs import CHAIN, NOW
+from tests.support.cluster.commands import FakeCommands
+from tests.support.services.slurm_jobs import ALICE, CHAIN, NOW
 from tests.support.slurm.printed_jobs import JobValues, print_queue
 
 ROW = JobValues(
@@ -36,3 +37,37 @@ def looked(store: Store, answer: str, now: int = NOW) -> Queue:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now, queue=queue)
         advance_chains(tx, 1, now)
     return queue
+
+
+def show_two_links(
+    commands: FakeCommands, comment: str, dependency: str, before_the_move: str | None = None
+) -> None:
+    """Have squeue print a link with 55 minutes left and its standby.
+
+    `before_the_move`: the standby's dependency when squeue is asked about that job alone; None: as
+    in the queue.
+    """
+    words = f"{comment} " if comment else ""
+    mine = {"UserID": str(ALICE)}
+    first = printed(
+        **mine,
+        State="RUNNING",
+        Reason="None",
+        StartTime=str(NOW - 300),
+        EndTime=str(NOW + 3300),
+        NodeList="gpu01",
+        Comment=f"{words}mirage:{CHAIN}:1",
+    )
+    second = printed(
+        **mine,
+        JobID="12",
+        Reason="Dependency",
+        StartTime="N/A",
+        EndTime="N/A",
+        Dependency=dependency,
+        Comment=f"{words}mirage:{CHAIN}:2",
+    )
+    text = (first + second).replace(delimited_rows.SEPARATOR, "|")
+    newest = dependency if before_the_move is None else before_the_move
+    alone = f"12|{ALICE}||PENDING|Dependency|5|{newest}|\n"
+    commands.answers("squeue", text, asked={"--jobs=12": alone})

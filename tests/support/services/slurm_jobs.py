@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy import select
 
-from mirage.domain.chain import Chain, ChainId, Link, Mark
+from mirage.domain.chain import Chain, ChainId, ChainState, Link, Mark
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.lifecycle import Registration, register_chain
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow
@@ -237,3 +238,10 @@ def contents(store: Store) -> dict[str, list[Any]]:
             for table in metadata.sorted_tables
             if table.name != "ticks"  # when it was, and how long it took
         }
+
+
+def follow(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
+    """One look; the chain's state, what it is at risk of, and its note."""
+    followed = advance_chain(store, *jobs, now=now)
+    risk = followed.at_risk.word if followed.at_risk else ""
+    return followed.state, risk, describe_chain(followed)

@@ -6,8 +6,7 @@ import pytest
 
 from mirage.domain.chain import ChainState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
-from mirage.domain.job import Job, JobId, JobState
-from mirage.services.chains.explanations import describe_chain
+from mirage.domain.job import JobId, JobState
 from mirage.services.reports.overview import build_overview
 from mirage.store.chains import chain_counts, chains, decisions
 from mirage.store.chains.chain_ranking import RankingFilter
@@ -19,9 +18,9 @@ from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
     NOW,
-    advance_chain,
     ended,
     events,
+    follow,
     job,
     register,
     running,
@@ -33,12 +32,6 @@ from tests.support.services.slurm_jobs import (
 def store_of_50(lab_store: Store) -> Store:
     register(lab_store, links=50, now=NOW - HOUR)
     return lab_store
-
-
-def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
-    """State, what it is at risk of, and the note."""
-    found = advance_chain(store, *jobs, now=now)
-    return found.state, found.at_risk.word if found.at_risk else "", describe_chain(found)
 
 
 def decide(
@@ -74,11 +67,11 @@ def counted(store: Store) -> tuple[int, dict[str, int]]:
 def test_a_link_whose_p10_lies_after_its_predecessors_end_is_at_risk(
     store_of_50: Store, p10_h: float
 ) -> None:
-    told(store_of_50, running(1), standby(2))  # ends in 59 min
+    follow(store_of_50, running(1), standby(2))  # ends in 59 min
     waits = Forecast(p10_s=p10_h * HOUR, p50_s=2 * HOUR, p90_s=3 * HOUR)
     decide(store_of_50, Action.WAIT, waits)
     late = p10_h > 1
-    state, risk, note = told(store_of_50, running(1), standby(2), now=NOW + 60)
+    state, risk, note = follow(store_of_50, running(1), standby(2), now=NOW + 60)
     assert (state, risk) == (ChainState.ACTIVE, "LateByForecast" if late else "")
     assert counted(store_of_50) == (int(late), {"LateByForecast": 1} if late else {})
     if late:
@@ -92,29 +85,29 @@ def test_a_link_whose_p10_lies_after_its_predecessors_end_is_at_risk(
 def test_a_link_that_was_freed_too_late_is_at_risk_by_the_forecast_of_its_move(
     store_of_50: Store,
 ) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         moved = replace(chains.list_links(tx, 1, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         made = Forecast(p10_s=1.0 * HOUR, p50_s=2.0 * HOUR, p90_s=3.0 * HOUR)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=made)
         handover_forecasts.record_forecast(tx, 1, row)
-    assert told(store_of_50, running(1), job(2, reason="Priority"), now=NOW + 60)[1] == (
+    assert follow(store_of_50, running(1), job(2, reason="Priority"), now=NOW + 60)[1] == (
         "LateByForecast"
     )
     over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 3540)
     begun = running(2, start=NOW + 2 * HOUR)
-    assert told(store_of_50, over, begun, now=NOW + 2 * HOUR)[1] == ""
+    assert follow(store_of_50, over, begun, now=NOW + 2 * HOUR)[1] == ""
 
 
 def test_a_forecast_at_the_edge_is_news_once(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     for step, p10_s in enumerate([1.1 * HOUR, 0.5 * HOUR, 1.1 * HOUR, 0.5 * HOUR]):
         at = NOW + 60 * step
         decide(store_of_50, Action.WAIT, Forecast(p10_s=p10_s, p50_s=2.0 * HOUR), at)
-        assert told(store_of_50, running(1), standby(2), now=at + 30)[1] == "LateByForecast"
+        assert follow(store_of_50, running(1), standby(2), now=at + 30)[1] == "LateByForecast"
     decide(store_of_50, Action.WAIT, Forecast(p10_s=60.0, p50_s=600.0), NOW + 300)
-    assert told(store_of_50, running(1), standby(2), now=NOW + 330)[1] == ""
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 330)[1] == ""
     assert events(store_of_50).count("at risk") == 1
 
 
@@ -126,30 +119,43 @@ def test_a_forecast_at_the_edge_is_news_once(store_of_50: Store) -> None:
 def test_a_move_that_slurm_did_not_make_puts_its_chain_at_risk(
     store_of_50: Store, action: Action, effect: Effect, error: str
 ) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     settle(store_of_50, decide(store_of_50, action), effect, error)
     decide(store_of_50, Action.WAIT, at=NOW + 30)  # what is decided until the next try
-    state, risk, note = told(store_of_50, running(1), standby(2), now=NOW + 60)
+    state, risk, note = follow(store_of_50, running(1), standby(2), now=NOW + 60)
     assert (state, risk) == (ChainState.ACTIVE, "MoveRefused")
     assert note == f"at risk: Slurm did not move link 2 (job 12): {error}"
     assert counted(store_of_50) == (1, {"MoveRefused": 1})
     again = decide(store_of_50, Action.FREE, at=NOW + 90)
-    assert told(store_of_50, running(1), standby(2), now=NOW + 95)[1] == "MoveRefused"
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 95)[1] == "MoveRefused"
     settle(store_of_50, again, Effect.DONE)
-    assert told(store_of_50, running(1), standby(2), now=NOW + 120)[1] == ""
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 120)[1] == ""
+
+
+def test_a_move_given_up_for_a_newer_dependency_is_no_risk_and_hides_no_refusal(
+    store_of_50: Store,
+) -> None:
+    follow(store_of_50, running(1), standby(2))
+    changed = "job 12 is not moved: its dependency was changed"
+    settle(store_of_50, decide(store_of_50, Action.FREE), Effect.GIVEN_UP, changed)
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 60)[1] == ""
+    assert counted(store_of_50) == (0, {})
+    settle(store_of_50, decide(store_of_50, Action.FREE, at=NOW + 65), Effect.REFUSED, "no")
+    settle(store_of_50, decide(store_of_50, Action.FREE, at=NOW + 70), Effect.GIVEN_UP, changed)
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 80)[1] == "MoveRefused"
 
 
 def test_a_refusal_is_no_risk_of_another_job_nor_of_a_link_that_is_free(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     settle(store_of_50, decide(store_of_50, Action.FREE), Effect.REFUSED, "no")
     gone = ended(2, JobState.CANCELLED, None, NOW)
     replaced = standby(2, job_id=JobId(19), submit=NOW)
-    assert told(store_of_50, running(1), gone, replaced, now=NOW + 60)[1] == ""
+    assert follow(store_of_50, running(1), gone, replaced, now=NOW + 60)[1] == ""
 
 
 def test_what_slurm_says_of_the_wait_comes_before_what_mirage_foresees(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     settle(store_of_50, decide(store_of_50, Action.FREE), Effect.REFUSED, "no")
     held = standby(2, reason="JobHeldAdmin")
-    told(store_of_50, running(1), held)
-    assert told(store_of_50, running(1), held, now=NOW + 60)[1] == "JobHeldAdmin"
+    follow(store_of_50, running(1), held)
+    assert follow(store_of_50, running(1), held, now=NOW + 60)[1] == "JobHeldAdmin"

@@ -21,9 +21,9 @@ from tests.support.services.slurm_jobs import (
     CHAIN,
     HOUR,
     NOW,
-    advance_chain,
     ended,
     events,
+    follow,
     job,
     links,
     register,
@@ -44,15 +44,9 @@ def register_50(store: Store, **more: Any) -> None:
     register(store, links=50, now=NOW - HOUR, **more)
 
 
-def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
-    """State, what it is at risk of, and the note."""
-    found = advance_chain(store, *jobs, now=now)
-    return found.state, found.at_risk.word if found.at_risk else "", describe_chain(found)
-
-
 def twice(store: Store, *jobs: Job) -> tuple[ChainState, str, str]:
-    told(store, *jobs)
-    return told(store, *jobs, now=NOW + 60)
+    follow(store, *jobs)
+    return follow(store, *jobs, now=NOW + 60)
 
 
 def freed(reason: str) -> Job:
@@ -61,8 +55,8 @@ def freed(reason: str) -> Job:
 
 def test_one_look_at_a_wait_says_nothing_and_two_looks_do(store_of_50: Store) -> None:
     """Slurm says ReqNodeNotAvail of many a job while backfill is at work."""
-    assert told(store_of_50, running(1), freed(reason=DOWN))[1] == ""
-    state, risk, note = told(store_of_50, running(1), freed(reason=DOWN), now=NOW + 60)
+    assert follow(store_of_50, running(1), freed(reason=DOWN))[1] == ""
+    state, risk, note = follow(store_of_50, running(1), freed(reason=DOWN), now=NOW + 60)
     assert (state, risk) == (ChainState.ACTIVE, "ReqNodeNotAvail")
     assert note == (
         "at risk: link 2 (job 12) waits: nodes that it could run on, or that it asks for by name, "
@@ -73,7 +67,7 @@ def test_one_look_at_a_wait_says_nothing_and_two_looks_do(store_of_50: Store) ->
 
 def test_what_is_over_is_no_risk_and_stays_on_the_link(store_of_50: Store) -> None:
     twice(store_of_50, running(1), freed(reason=DOWN))
-    assert told(store_of_50, running(1), freed(reason="Priority"), now=NOW + 120)[1:] == (
+    assert follow(store_of_50, running(1), freed(reason="Priority"), now=NOW + 120)[1:] == (
         "",
         "",
     )
@@ -88,14 +82,14 @@ def test_a_limit_that_the_predecessor_takes_up_is_said_and_is_no_risk(
     assert risk == ""
     assert note.endswith("it cannot start beside its predecessor")
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW)
-    found = told(store_of_50, over, freed(reason="QOSMaxJobsPerUserLimit"), now=NOW + 120)
+    found = follow(store_of_50, over, freed(reason="QOSMaxJobsPerUserLimit"), now=NOW + 120)
     assert found[1] == "QOSMaxJobsPerUserLimit"
 
 
 def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(
     store_of_50: Store,
 ) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         moved = replace(chains.list_links(tx, 1, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
@@ -103,14 +97,14 @@ def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(
         handover_forecasts.record_forecast(tx, 1, row)
     twice(store_of_50, running(1), freed(reason="JobHeldAdmin"))
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
-    told(store_of_50, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
+    follow(store_of_50, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
     with store_of_50.read() as tx:
         assert handover_forecasts.list_errors(tx, 1, 10) == []
         assert len(chains.read_handover_waits(tx, 1, nodes=1, last=10)) == 0
 
 
 def test_a_paused_chain_is_at_no_risk(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
@@ -127,8 +121,8 @@ def vanished(job_id: int = 12, state: JobState = JobState.CANCELLED, **fields: A
 def test_a_standby_that_vanished_is_noticed_at_the_next_look(
     store_of_50: Store, state: JobState
 ) -> None:
-    told(store_of_50, running(1), standby(2), now=NOW - 60)
-    found = told(store_of_50, running(1), vanished(state=state))
+    follow(store_of_50, running(1), standby(2), now=NOW - 60)
+    found = follow(store_of_50, running(1), vanished(state=state))
     assert found == (
         ChainState.ACTIVE,
         "StandbyVanished",
@@ -137,10 +131,10 @@ def test_a_standby_that_vanished_is_noticed_at_the_next_look(
 
 
 def test_a_replaced_standby_that_vanishes_too_pauses_the_chain(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2), now=NOW - 60)
-    told(store_of_50, running(1), vanished())
-    assert told(store_of_50, running(1), vanished(), standby(2, job_id=JobId(19)))[1] == ""
-    found = told(store_of_50, running(1), vanished(), vanished(19), now=NOW + 60)
+    follow(store_of_50, running(1), standby(2), now=NOW - 60)
+    follow(store_of_50, running(1), vanished())
+    assert follow(store_of_50, running(1), vanished(), standby(2, job_id=JobId(19)))[1] == ""
+    found = follow(store_of_50, running(1), vanished(), vanished(19), now=NOW + 60)
     assert found == (
         ChainState.PAUSED,
         "",
@@ -153,7 +147,7 @@ def test_what_was_seen_and_resumed_does_not_pause_again(store_of_50: Store) -> N
     with store_of_50.begin() as tx:
         found = chains.get_chain(tx, 1, CHAIN)
         chain_service.request_state(tx, 1, found, ChainState.ACTIVE, now=NOW + 90, actor="alice")
-    assert told(store_of_50, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, running(1), vanished(19), now=NOW + 120)[0] is ChainState.ACTIVE
 
 
 def run(index: int, state: JobState, seconds: int) -> Job:
@@ -165,9 +159,9 @@ def run(index: int, state: JobState, seconds: int) -> Job:
 def test_links_that_fail_fast_in_a_row_pause_the_chain(store_of_50: Store) -> None:
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES)]
     next_one = standby(FAST_FAILURES)
-    assert told(store_of_50, *jobs, next_one, now=NOW + 5000)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, *jobs, next_one, now=NOW + 5000)[0] is ChainState.ACTIVE
     jobs.append(run(FAST_FAILURES, JobState.FAILED, 60))
-    found = told(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    found = follow(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.PAUSED
     why = f"{FAST_FAILURES} links in a row failed within 10 minutes"
     assert found[2] == f"paused: {why}; mend the cause, then run `mirage chain resume {CHAIN}`"
@@ -177,28 +171,28 @@ def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(store_of_50: S
     """In `shadow` nothing keeps it from starting."""
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
     at, index = NOW + 5000, FAST_FAILURES + 1
-    paused = told(store_of_50, *jobs, standby(index), now=at)
+    paused = follow(store_of_50, *jobs, standby(index), now=at)
     assert paused[0] is ChainState.PAUSED
     begun = (running(index, start=at), standby(index + 1))
-    assert told(store_of_50, *begun, now=at + 599) == paused
-    assert told(store_of_50, *begun, now=at + 600) == (ChainState.ACTIVE, "", "")
-    assert told(store_of_50, *begun, now=at + 660) == (ChainState.ACTIVE, "", "")
+    assert follow(store_of_50, *begun, now=at + 599) == paused
+    assert follow(store_of_50, *begun, now=at + 600) == (ChainState.ACTIVE, "", "")
+    assert follow(store_of_50, *begun, now=at + 660) == (ChainState.ACTIVE, "", "")
 
 
 def test_a_pause_that_its_owner_asked_for_no_link_ends(store_of_50: Store) -> None:
-    told(store_of_50, running(1), standby(2))
+    follow(store_of_50, running(1), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
     asked = (ChainState.PAUSED, "", "paused by alice")
-    assert told(store_of_50, running(1), standby(2), now=NOW + 3000) == asked
+    assert follow(store_of_50, running(1), standby(2), now=NOW + 3000) == asked
 
 
 def test_an_owner_may_ask_for_the_pause_that_was_concluded(store_of_50: Store) -> None:
     """It is carried out then, also in `shadow`."""
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
-    told(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    follow(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     with store_of_50.begin() as tx:
         found = chain_service.request_state(
             tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
@@ -214,10 +208,10 @@ def test_an_owner_may_ask_for_the_pause_that_was_concluded(store_of_50: Store) -
 def test_what_is_fast_is_the_chains_own_word(store_of_50: Store) -> None:
     jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
     register_50(store_of_50, min_runtime_s=60)
-    found = told(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    found = follow(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.ACTIVE
     register_50(store_of_50, min_runtime_s=61)
-    found = told(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    found = follow(store_of_50, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     why = f"{FAST_FAILURES} links in a row failed within 61 s"
     assert found[2] == f"paused: {why}; mend the cause, then run `mirage chain resume {CHAIN}`"
 
@@ -225,12 +219,12 @@ def test_what_is_fast_is_the_chains_own_word(store_of_50: Store) -> None:
 def test_a_link_that_worked_in_between_is_no_row_of_failures(store_of_50: Store) -> None:
     ends = [JobState.FAILED, JobState.FAILED, JobState.TIMEOUT, JobState.FAILED]
     jobs = [run(i, state, 590) for i, state in enumerate(ends, start=1)]
-    assert told(store_of_50, *jobs, standby(5), now=NOW + 5000)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, *jobs, standby(5), now=NOW + 5000)[0] is ChainState.ACTIVE
 
 
 def test_failures_are_not_fast_after_ten_minutes(store_of_50: Store) -> None:
     jobs = [run(i, JobState.FAILED, 600) for i in range(1, 6)]
-    assert told(store_of_50, *jobs, standby(6), now=NOW + 9000)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, *jobs, standby(6), now=NOW + 9000)[0] is ChainState.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -242,7 +236,7 @@ def test_links_that_do_nothing_are_a_loop(
 ) -> None:
     register_50(store_of_50, presubmit=presubmit)
     jobs = [run(i, JobState.COMPLETED, 2) for i in range(1, BLINKS + 1)]
-    assert told(store_of_50, *jobs, standby(BLINKS + 1), now=NOW + 9000)[0] is state
+    assert follow(store_of_50, *jobs, standby(BLINKS + 1), now=NOW + 9000)[0] is state
 
 
 def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link(
@@ -251,9 +245,12 @@ def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link
     register_50(store_of_50, total_s=2 * HOUR)
     first = ended(1, JobState.TIMEOUT, NOW - 2 * HOUR, NOW - HOUR)
     last = running(2, start=NOW - HOUR)
-    assert told(store_of_50, first, last, now=NOW - 60)[:2] == (ChainState.ACTIVE, "")
+    assert follow(store_of_50, first, last, now=NOW - 60)[:2] == (
+        ChainState.ACTIVE,
+        "",
+    )
     over = ended(2, JobState.TIMEOUT, NOW - HOUR, NOW)
-    found = told(store_of_50, first, over, now=NOW + GRACE_S + 1)
+    found = follow(store_of_50, first, over, now=NOW + GRACE_S + 1)
     assert found[0] is ChainState.FINISHED
     assert found[2] == "its links ran for 2.0 h in total"
 
@@ -261,8 +258,8 @@ def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link
 def test_a_chain_that_its_owner_takes_up_again_is_not_over(store_of_50: Store) -> None:
     """A link's guard had paused it, which looks like an end from here."""
     over = ended(1, JobState.COMPLETED, NOW - HOUR, NOW)
-    assert told(store_of_50, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
-    assert told(store_of_50, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
+    assert follow(store_of_50, over, now=NOW + GRACE_S + 1)[0] is ChainState.FINISHED
+    assert follow(store_of_50, over, running(2, start=NOW + HOUR))[0] is ChainState.ACTIVE
     with store_of_50.read() as tx:
         (entry,) = audit.list_entries(tx, 1, chain_id=CHAIN, event="taken up again")
     assert entry.detail == {"link": 2, "was": "finished"}
@@ -274,24 +271,25 @@ def stepped_back(start: int = NOW) -> Job:
 
 
 def test_a_link_that_was_sent_back_is_followed_as_its_new_job(store_of_50: Store) -> None:
-    told(store_of_50, running(1), running(2, start=NOW))
+    follow(store_of_50, running(1), running(2, start=NOW))
     again = standby(2, job_id=JobId(19), submit=NOW + 2)
-    state, risk, note = told(store_of_50, running(1), stepped_back(), again, now=NOW + 60)
+    state, risk, note = follow(store_of_50, running(1), stepped_back(), again, now=NOW + 60)
     assert (state, risk, note) == (ChainState.ACTIVE, "", "")
     link = links(store_of_50)[2]
     assert (link.job_id, link.position, link.hindered) == (19, Position.HELD, "SentBack")
     assert (
-        told(store_of_50, running(1), stepped_back(), again, now=NOW + 120)[0] is ChainState.ACTIVE
+        follow(store_of_50, running(1), stepped_back(), again, now=NOW + 120)[0]
+        is ChainState.ACTIVE
     )
     assert links(store_of_50)[2].job_id == 19, "its first job, still in the queue, changes nothing"
     assert events(store_of_50)[-1] == "begins anew"
 
 
 def test_a_standby_that_was_sent_back_has_not_vanished_before(store_of_50: Store) -> None:
-    told(store_of_50, running(1), running(2, start=NOW))
-    told(store_of_50, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
+    follow(store_of_50, running(1), running(2, start=NOW))
+    follow(store_of_50, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
     gone = vanished(19, submit=NOW + 2)
-    found = told(store_of_50, running(1), gone, now=NOW + 60)
+    found = follow(store_of_50, running(1), gone, now=NOW + 60)
     assert found[:2] == (ChainState.ACTIVE, "StandbyVanished")
 
 
@@ -300,17 +298,17 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
 ) -> None:
     """The pause is a file of the owner's: from here it is a link that ends at once."""
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60), run(3, JobState.COMPLETED, 2)]
-    state, _, note = told(store_of_50, *jobs, now=NOW + 5000)
+    state, _, note = follow(store_of_50, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
     assert note == (
         "paused: its last links ended soon after their start; mend the cause, then run "
         f"`mirage-link resume {CHAIN}`"
     )
-    assert told(store_of_50, *jobs, now=NOW + 9000) == (state, "", note)
+    assert follow(store_of_50, *jobs, now=NOW + 9000) == (state, "", note)
     placed = job(3, job_id=JobId(19), submit=NOW + 6000)
-    assert told(store_of_50, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
     begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
-    assert told(store_of_50, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
 
 
 @pytest.mark.parametrize("run_s", [2, 75])
@@ -320,15 +318,15 @@ def test_brief_links_that_paused_their_chain_are_believed_and_their_owner_resume
     """They count their script's time alone, and have taken their standby back."""
     jobs = [run(i, JobState.COMPLETED, run_s) for i in range(1, BLINKS + 1)]
     gone = vanished(10 + BLINKS + 1)
-    state, _, note = told(store_of_50, *jobs, gone, now=NOW + 9000)
+    state, _, note = follow(store_of_50, *jobs, gone, now=NOW + 9000)
     assert (state, "ended soon after their start" in note) == (ChainState.PAUSED, True)
     assert f"`mirage-link resume {CHAIN}`" in note
     after = BLINKS + 1
     placed = job(after, job_id=JobId(99), submit=NOW + 9500)
-    assert told(store_of_50, *jobs, placed, now=NOW + 9600)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, *jobs, placed, now=NOW + 9600)[0] is ChainState.ACTIVE
     brief = ended(after, JobState.COMPLETED, NOW + 9700, NOW + 9700 + run_s, job_id=JobId(99),
                   submit=NOW + 9500)  # fmt: skip
-    found = told(store_of_50, *jobs, brief, standby(after + 1), now=NOW + 9800)
+    found = follow(store_of_50, *jobs, brief, standby(after + 1), now=NOW + 9800)
     assert found[0] is ChainState.ACTIVE, "counted anew"
 
 
@@ -336,34 +334,34 @@ def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain
     store_of_50: Store,
 ) -> None:
     jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60)]
-    told(store_of_50, *jobs, now=NOW + 5000)
-    assert told(store_of_50, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
+    follow(store_of_50, *jobs, now=NOW + 5000)
+    assert follow(store_of_50, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
     last = ended(3, JobState.COMPLETED, NOW + 6000, NOW + 6002, submit=NOW + 5500)
-    assert told(store_of_50, last, now=NOW + 9000)[0] is ChainState.FINISHED
+    assert follow(store_of_50, last, now=NOW + 9000)[0] is ChainState.FINISHED
 
 
 def test_what_an_owner_paused_no_new_link_resumes(store_of_50: Store) -> None:
-    told(store_of_50, run(1, JobState.TIMEOUT, 900), standby(2))
+    follow(store_of_50, run(1, JobState.TIMEOUT, 900), standby(2))
     with store_of_50.begin() as tx:
         chain_service.request_state(
             tx, 1, chains.get_chain(tx, 1, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
         )
-    found = told(store_of_50, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
+    found = follow(store_of_50, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
     assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")
 
 
 def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(
     store_of_50: Store,
 ) -> None:
-    told(
+    follow(
         store_of_50,
         ended(1, JobState.FAILED, NOW - HOUR, NOW - 60),
         stepped_back(),
         now=NOW + 10,
     )
-    assert told(store_of_50, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
+    assert follow(store_of_50, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
     placed = job(2, job_id=JobId(19), submit=NOW + HOUR)
-    assert told(store_of_50, placed, now=NOW + HOUR + 60)[0] is ChainState.ACTIVE
+    assert follow(store_of_50, placed, now=NOW + HOUR + 60)[0] is ChainState.ACTIVE
     assert (links(store_of_50)[2].job_id, links(store_of_50)[2].hindered) == (19, "")
 
 
@@ -377,11 +375,11 @@ def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(
     ids=["it ran", "it failed", "submitted before it began"],
 )
 def test_nothing_else_takes_the_place_of_a_link_that_ran(store_of_50: Store, before: Job) -> None:
-    told(store_of_50, running(1), before)
-    told(store_of_50, running(1), standby(2, job_id=JobId(19), submit=NOW + 2), now=NOW + 60)
+    follow(store_of_50, running(1), before)
+    follow(store_of_50, running(1), standby(2, job_id=JobId(19), submit=NOW + 2), now=NOW + 60)
     assert links(store_of_50)[2].job_id == 12
 
 
 def test_a_chain_that_was_cancelled_stays_so(store_of_50: Store) -> None:
-    told(store_of_50, ended(1, JobState.CANCELLED, NOW - HOUR, NOW))
-    assert told(store_of_50, running(2, start=NOW + HOUR))[0] is ChainState.CANCELLED
+    follow(store_of_50, ended(1, JobState.CANCELLED, NOW - HOUR, NOW))
+    assert follow(store_of_50, running(2, start=NOW + HOUR))[0] is ChainState.CANCELLED
