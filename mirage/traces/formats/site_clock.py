@@ -31,7 +31,7 @@ def describe_zone(zone: tzinfo | None) -> str:
         return str(zone)
     link = str(Path("/etc/localtime").resolve())
     named = os.environ.get("TZ", "").lstrip(":") or link.partition("/zoneinfo/")[2]
-    return f"this host's, {named or '/'.join(dict.fromkeys(time.tzname))}"
+    return f"this host ({named or '/'.join(dict.fromkeys(time.tzname))})"
 
 
 class SiteClock:

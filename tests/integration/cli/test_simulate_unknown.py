@@ -130,8 +130,8 @@ JobIDRaw|User|Partition|State|Submit|Start|End|TimelimitRaw|NNodes|NCPUS
 @pytest.mark.parametrize(
     ("zone", "words", "run_s", "named"),
     [
-        ("UTC", (), 10_800, "this host's, UTC"),
-        ("America/Chicago", (), 7200, "this host's, America/Chicago"),
+        ("UTC", (), 10_800, "this host (UTC)"),
+        ("America/Chicago", (), 7200, "this host (America/Chicago)"),
         ("UTC", ("--timezone", "America/Chicago"), 7200, "America/Chicago"),
     ],
 )
@@ -140,7 +140,7 @@ def test_the_zone_of_times_that_name_none_is_said(
 ) -> None:
     told = simulated(tmp_path, LOCAL, *words, zone=zone)
     assert told.run_s(1) == run_s
-    assert f"were read in the zone {named}" in told.err
+    assert f"read as local times of {named} (--tim" in told.err
 
 
 def test_nothing_is_said_of_zones_where_all_times_are_instants(tmp_path: Path) -> None:
