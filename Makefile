@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
+CHECK_STAMP := $(VENV)/.installed-check
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # requirements/ is complete: pip adds nothing to it, and refuses what has another hash.
 PINNED := $(PIP) --require-hashes --no-deps
@@ -119,16 +120,16 @@ lint-ansible:  ## the Ansible role, by Ansible's own linter
 check: style  ## the style, and which module may import which
 	$(BIN)/lint-imports
 
-style: $(STAMP)  ## lint and format, the plugin's shell, Lua and C, spelling, types
+style: $(CHECK_STAMP)  ## lint and format, the plugin's shell, Lua and C, spelling, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tests.static
 	$(IDLE) $(BIN)/mypy
 
-test-first: $(STAMP)  ## the first tier of tests alone: no root, no Slurm, no compilation
+test-first: $(CHECK_STAMP)  ## the first tier of tests alone: no root, no Slurm, no compilation
 	$(BIN)/python -m pytest -q
 
-hooks: $(STAMP)  ## git checks each commit by .pre-commit-config.yaml from now on
+hooks: $(CHECK_STAMP)  ## git checks each commit by .pre-commit-config.yaml from now on
 	$(BIN)/pre-commit install
 
 # What serves, with the extras postgres and jwt, and what builds Mirage: no torch, nothing of the tests.
@@ -138,11 +139,16 @@ $(SERVE_STAMP): pyproject.toml requirements/serve.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
+# A pull request is checked in a minute: no torch, no training.
+$(CHECK_STAMP): $(SERVE_STAMP) requirements/check.txt
+	$(PINNED) -r requirements/check.txt
+	touch $@
+
 # torch last: all that it needs is there by then, in the version that is pinned.
 $(STAMP): $(SERVE_STAMP) requirements/dev.txt requirements/torch.txt
 	$(PINNED) -r requirements/dev.txt
 	$(PIP) -r requirements/torch.txt
-	touch $@
+	touch $(CHECK_STAMP) $@
 
 # The newest releases that pyproject.toml admits. dev.txt first: the others are parts of it.
 UV := build/uv/bin/uv --quiet --config-file requirements/uv.toml pip compile --upgrade --group build
@@ -153,6 +159,7 @@ requirements:  ## requirements/ anew: exact versions and hashes of what pyprojec
 	$(UV) --extra dev --constraints requirements/torch.txt pyproject.toml -o requirements/dev.txt
 	$(UV) $(SERVING) --constraints requirements/dev.txt pyproject.toml -o requirements/serve.txt
 	$(UV) $(SERVING) --extra test --constraints requirements/dev.txt pyproject.toml -o requirements/test.txt
+	$(UV) --extra check --constraints requirements/dev.txt pyproject.toml -o requirements/check.txt
 
 # What is committed and made from the code: a test fails where it is not up to date.
 generated: $(STAMP)

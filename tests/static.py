@@ -160,12 +160,12 @@ def _begins(path: Path, line: re.Pattern[bytes]) -> bool:
         return line.match(file.readline(200)) is not None
 
 
-_DEV = "the extra dev: make .venv/.installed-dev"
+_EXTRA = "the extra check: make .venv/.installed-check"
 CHECKS = {
-    "shell": Check("shellcheck", _DEV, complaints_of_shell),
+    "shell": Check("shellcheck", _EXTRA, complaints_of_shell),
     "lua": Check("luacheck", "Debian's package lua-check", complaints_of_lua),
     "c": Check("cc", "Debian's packages gcc and libc6-dev", complaints_of_c),
-    "spelling": Check("codespell", _DEV, complaints_of_spelling),
+    "spelling": Check("codespell", _EXTRA, complaints_of_spelling),
 }
 
 
