@@ -14,7 +14,7 @@ from tests.support.paths import CHECKOUT, PLUGIN
 def test_ruff_looks_at_all_of_the_plugin_s_programs() -> None:
     ruff = static.find_program("ruff")
     if ruff is None:
-        needed.absent("ruff is not installed (the extra dev)")
+        needed.absent("ruff is not installed (the extra check)")
     told = subprocess.run(
         [ruff, "check", "--show-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
@@ -42,7 +42,7 @@ def test_a_fault_in_a_piece_of_the_carrier_is_told_by_piece_and_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if static.find_program("shellcheck") is None:
-        needed.absent("shellcheck is not installed (the extra dev)")
+        needed.absent("shellcheck is not installed (the extra check)")
     shutil.copytree(PLUGIN, tmp_path / "plugin")
     piece = tmp_path / "plugin" / "carrier_loops.sh"
     piece.write_text(f"{piece.read_text()}mirage_faulty() {{\n    rm -r $mirage_dir/x\n}}\n")
