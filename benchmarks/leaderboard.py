@@ -56,9 +56,7 @@ NOTES = {
     "thetagpu": "Job records of ThetaGPU, published by the Argonne Leadership Computing Facility.",
     "theta": "Job records of Theta, published by the Argonne Leadership Computing Facility.",
 }
-TREES = ("forest", "xgboost", "ensemble")
-AGENTS = ("dqn", "policy-gradient")
-FAMILIES = (*TREES, *AGENTS)
+FAMILIES = ("forest", "xgboost", "ensemble", "dqn", "policy-gradient")
 SHIPPED = "ensemble"
 """The family that `auto` is given: two like models made it change its mind at a cost once
 (docs/research/validation-reads.md)."""
