@@ -1,15 +1,13 @@
 """How many whole episode tables a second one core makes: every instant, forks, observations.
 
-`python -m benchmarks.episodes [--count 24] [--nodes 1] [--profile]`: Lonestar6's developers'
+`python -m benchmarks.episodes [--count 24] [--nodes 1]`: Lonestar6's developers'
 trace, 48 h pairs, 289 instants, start points spread evenly from 7 November 2022 to 24 February
 2023, so that light and heavy weeks count alike. The replay up to the first start point and between
 them is part of the time; reading the trace and compiling are not.
 """
 
 import argparse
-import cProfile
 import json
-import pstats
 import sys
 import time
 from collections.abc import Sequence
@@ -54,7 +52,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--profile", action="store_true", help="where the time goes")
     words = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"episodes: the traces are not there: {SHARED}")
@@ -63,12 +60,8 @@ def main() -> None:
     warm_up(params, jobs)
     settings = spread(words.count, words.nodes)
     builder = EpisodeBuilder(params, jobs, settings)
-    profile = cProfile.Profile()
     begun, cpu = time.perf_counter(), time.process_time()
-    if words.profile:
-        profile.enable()
     table = builder.build_table(settings.start_points, describe_table(params, settings))
-    profile.disable()
     wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
     print(
         json.dumps(
@@ -82,8 +75,6 @@ def main() -> None:
             }
         )
     )
-    if words.profile:
-        pstats.Stats(profile).sort_stats("cumulative").print_stats(35)
 
 
 if __name__ == "__main__":

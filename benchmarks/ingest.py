@@ -1,17 +1,15 @@
 """Rows a second and peak memory of `mirage ingest`, on SQLite and PostgreSQL, against a floor.
 
-    python -m benchmarks.ingest [TRACE.parquet] [--against CHECKOUT] [--repeat N] [--json]
+    python -m benchmarks.ingest [TRACE.parquet] [--repeat N] [--json]
 
 The trace is ingested twice into a fresh database: the first time every row is new, the second time
 none is. The floor is the plainest thing that stores the same rows: one executemany of INSERT, in
 one transaction, into the same table, from tuples that are in memory already. Each measurement is a
-process of its own; times are the median over the repeats, memory the largest. `--against` ingests
-with another checkout as well, in turns, and tells how many times its seconds this one takes.
+process of its own; times are the median over the repeats, memory the largest.
 """
 
 import argparse
 import json
-import os
 import random
 import resource
 import sqlite3
@@ -41,8 +39,6 @@ TRACE = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
 GENERATED_ROWS = 17_300
 """As many as the Lonestar6 trace has."""
 
-_AGAINST = "-against"
-
 Measured = dict[str, float]
 
 
@@ -60,33 +56,22 @@ def main() -> None:
         result: dict[str, object] = {"trace": trace.name, "repeat": options.repeat}
         for name, databases in (("sqlite", _sqlite), ("postgresql", _postgresql)):
             with databases(Path(folder)) as fresh_url:
-                result[name] = _measured(trace, fresh_url, options.repeat, options.against)
+                result[name] = _measured(trace, fresh_url, options.repeat)
     print(json.dumps(result, indent=2) if options.json else _text(result))
 
 
-def _measured(
-    trace: Path, fresh_url: Callable[[], str], repeat: int, against: Path | None
-) -> dict[str, Measured]:
-    checkouts = {"": ROOT} | ({_AGAINST: against} if against else {})
+def _measured(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Measured]:
     runs: dict[str, list[Measured]] = {"floor": [], "first": [], "second": []}
-    runs |= {f"{which}{_AGAINST}": [] for which in ("first", "second") if against}
-    for turn in range(repeat):
-        runs["floor"].append(_child("floor", _made(ROOT, fresh_url()), trace))
-        # By turns: whoever comes second finds the disk's cache warm.
-        for whose, checkout in list(checkouts.items())[:: -1 if turn % 2 else 1]:
-            url = _made(checkout, fresh_url())
-            for which in ("first", "second"):
-                runs[which + whose].append(_child("ingest", url, trace, checkout))
-    found = {name: _summary(several) for name, several in runs.items()}
-    for which in ("first", "second") if against else ():
-        other = found[which + _AGAINST]["seconds"]
-        found[which]["ratio"] = round(found[which]["seconds"] / other, 3)
-    return found
+    for _ in range(repeat):
+        runs["floor"].append(_child("floor", _make_database(fresh_url()), trace))
+        url = _make_database(fresh_url())
+        for which in ("first", "second"):
+            runs[which].append(_child("ingest", url, trace))
+    return {name: _summary(several) for name, several in runs.items()}
 
 
-def _made(checkout: Path, url: str) -> str:
-    """The database with the schema of that checkout."""
-    _child("upgrade", url, Path(), checkout)
+def _make_database(url: str) -> str:
+    schema_migrations.upgrade_schema(url, ROOT / "migrations")
     return url
 
 
@@ -100,13 +85,9 @@ def _summary(runs: Sequence[Measured]) -> Measured:
     }
 
 
-def _child(step: str, url: str, trace: Path, checkout: Path = ROOT) -> Measured:
-    """This file, on the packages of the checkout."""
-    argv = [sys.executable, __file__, str(trace), "--one", step, url]
-    environment = os.environ | {"PYTHONPATH": str(checkout)}
-    done = subprocess.run(
-        argv, cwd=checkout, check=True, stdout=subprocess.PIPE, text=True, env=environment
-    )
+def _child(step: str, url: str, trace: Path) -> Measured:
+    argv = [sys.executable, "-m", "benchmarks.ingest", str(trace), "--one", step, url]
+    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     measured: Measured = json.loads(done.stdout)
     return measured
 
@@ -131,16 +112,7 @@ def _floor(url: str, trace: Path) -> Measured:
     return _figures(len(rows), time.perf_counter() - began)
 
 
-def _upgrade(url: str, _trace: Path) -> Measured:
-    schema_migrations.upgrade_schema(url, Path.cwd() / "migrations")
-    return {}
-
-
-_STEPS: dict[str, Callable[[str, Path], Measured]] = {
-    "ingest": _ingest,
-    "floor": _floor,
-    "upgrade": _upgrade,
-}
+_STEPS: dict[str, Callable[[str, Path], Measured]] = {"ingest": _ingest, "floor": _floor}
 
 
 def _row(job: Job) -> dict[str, object]:
@@ -221,20 +193,16 @@ def _text(result: dict[str, object]) -> str:
         f"{header}{'of floor':>10}{'added':>8}",
     ]
     names = {"floor": "plain INSERTs", "first": "first ingest", "second": "second ingest"}
-    names |= {f"{which}{_AGAINST}": f"{which}, the other" for which in ("first", "second")}
     for database in ("sqlite", "postgresql"):
         runs = result[database]
         assert isinstance(runs, dict)  # noqa: S101 - for the type checker
         for which, name in names.items():
-            if which not in runs:
-                continue
             run = runs[which]
-            ratio = f"{run['ratio']:8.2f} of the other's time" if "ratio" in run else ""
             share = run["rows_per_s"] / runs["floor"]["rows_per_s"]
             lines.append(
                 f"{database + ' ' + name:24}{run['rows']:8}{run['seconds']:9.3f}"
                 f"{run['rows_per_s']:9}{run['peak_rss_mib']:10}{share:10.0%}"
-                f"{run.get('added', run['rows']):8}{ratio}"
+                f"{run.get('added', run['rows']):8}"
             )
     return "\n".join(lines)
 
@@ -242,7 +210,6 @@ def _text(result: dict[str, object]) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("trace", nargs="?", default=str(TRACE))
-    parser.add_argument("--against", type=Path, help="another checkout of the project")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("STEP", "URL"), help=argparse.SUPPRESS)

@@ -17,7 +17,33 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.validation_windows import SHARED, WINDOWS, Window
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One row of the table in shared/clusters/README.md, for one width of the pair."""
+
+    trace: str
+    cluster: str
+    nodes: int
+    hours: int
+    every_h: int
+    since: str
+    until: str
+
+
+_LS6 = ("tacc-ls6-a100.parquet", "ls6.toml")
+_THETAGPU = ("alcf-thetagpu-2023.parquet", "thetagpu.toml")
+_THETA = ("alcf-theta-2023.parquet", "theta.toml")
+WINDOWS = {
+    "ls6-1": Window(*_LS6, 1, 48, 4, "2023-02-13", "2023-02-24"),
+    "ls6-8": Window(*_LS6, 8, 48, 4, "2023-02-13", "2023-02-24"),
+    "thetagpu-1": Window(*_THETAGPU, 1, 12, 2, "2023-05-01", "2023-05-29"),
+    "thetagpu-4": Window(*_THETAGPU, 4, 12, 2, "2023-05-01", "2023-05-29"),
+    "theta-128": Window(*_THETA, 128, 24, 4, "2023-05-01", "2023-05-27"),
+    "theta-512": Window(*_THETA, 512, 24, 4, "2023-05-01", "2023-05-27"),
+}
 
 TRAINED = {
     "ls6": ("2022-11-07", "2023-02-07"),
@@ -30,9 +56,7 @@ NOTES = {
     "thetagpu": "Job records of ThetaGPU, published by the Argonne Leadership Computing Facility.",
     "theta": "Job records of Theta, published by the Argonne Leadership Computing Facility.",
 }
-TREES = ("forest", "xgboost", "ensemble")
-AGENTS = ("dqn", "policy-gradient")
-FAMILIES = (*TREES, *AGENTS)
+FAMILIES = ("forest", "xgboost", "ensemble", "dqn", "policy-gradient")
 SHIPPED = "ensemble"
 """The family that `auto` is given: two like models made it change its mind at a cost once
 (docs/research/validation-reads.md)."""
@@ -58,7 +82,7 @@ class Board:
         days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
         if not path.exists():
             self._mirage(
-                "episodes", *build_episode_words(asked, days), "--twin", "--out", path.name
+                "episodes", *_build_episode_words(asked, days), "--twin", "--out", path.name
             )
         return path
 
@@ -68,7 +92,7 @@ class Board:
         if not path.exists():
             asked = WINDOWS[window]
             sparse = replace(asked, every_h=3 * asked.every_h)
-            words = build_episode_words(sparse, TRAINED[_cluster(window)])
+            words = _build_episode_words(sparse, TRAINED[_cluster(window)])
             self._mirage("episodes", *words, "--load", str(load), "--twin", "--out", path.name)
         return path
 
@@ -111,7 +135,7 @@ class Board:
         subprocess.run(command, cwd=self.folder, stdout=sys.stderr, check=True)
 
 
-def build_episode_words(asked: Window, days: tuple[str, str]) -> list[str]:
+def _build_episode_words(asked: Window, days: tuple[str, str]) -> list[str]:
     """Return the words of `mirage episodes` for a window's pairs that begin on these days."""
     words = [str(SHARED / "traces" / asked.trace)]
     words += ["--cluster", str(SHARED / "clusters" / asked.cluster)]

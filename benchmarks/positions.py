@@ -3,8 +3,7 @@
 `python -m benchmarks.positions [--json] [--out DIR] [--every-h 12]`: Lonestar6's log, the
 developers' training weeks (7 November 2022 to 7 February 2023). First pairs of 48 h, one hand-over
 at a time; then chains of 7 links among the log's jobs. Finished parts are kept in DIR, and the same
-command goes on where it was interrupted. 12 minutes of CPU. `--trials`: instead of all that, how
-soon a pinned standby is best freed.
+command goes on where it was interrupted. 12 minutes of CPU.
 """
 
 import argparse
@@ -23,7 +22,6 @@ from mirage.cli.ui.progress import show_progress
 
 Part = Pairs | Load
 SIZES = (1, 8)
-_TRIED = ("age", "fair share, own user", "fair share, heaviest user")
 _LOADED = ("age", "fair share, own user")
 
 
@@ -37,12 +35,6 @@ def parts(every_h: int) -> Iterator[Part]:
             for early in (False, True):
                 for policy in POLICIES:
                     yield Load(regime, per_cent, early, policy.name)
-
-
-def trials(every_h: int) -> Iterator[Part]:
-    for regime in (r for r in REGIMES if r.name in _TRIED):
-        for nodes in SIZES:
-            yield Pairs(regime, nodes, every_h, trials=True)
 
 
 def measured(part: Part, folder: Path) -> dict[str, Any]:
@@ -133,13 +125,12 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(tempfile.gettempdir()) / "mirage-positions"
     )
-    parser.add_argument("--trials", action="store_true", help="how soon to free what is pinned")
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"positions: the traces are not there: {SHARED}")
     words.out.mkdir(parents=True, exist_ok=True)
-    wanted = list((trials if words.trials else parts)(words.every_h))
+    wanted = list(parts(words.every_h))
     found: list[tuple[Part, dict[str, Any]]] = []
     with show_progress("positions", len(wanted)) as told:
         for part in wanted:

@@ -26,11 +26,6 @@ Ints = NDArray[np.int64]
 POLICIES: tuple[Policy, ...] = (Reactive(), Average(), Pin(), PinThenFree())
 AFTERWARDS = ("fixed-lead", "best lead", "oracle")
 """Read off the table of one-move outcomes; the last two are known only afterwards."""
-TRIALS = tuple(
-    PinThenFree(share=minutes * 60 / LIMIT_S, name=f"last {minutes} min")
-    for minutes in (15, 30, 60, 120, 240)
-)
-"""How soon a pinned standby is freed where its plan is late."""
 ONE_MOVE = ("reactive", "average", "fixed-lead", "best lead")
 EVERY = 3
 """The oracle and the constant lead know every third of the ten-minute instants."""
@@ -43,17 +38,10 @@ class Pairs:
     regime: Regime
     nodes: int
     every_h: int
-    trials: bool = False
-    """TRIALS beside the rules."""
 
     @property
     def name(self) -> str:
-        trials = ", trials" * self.trials
-        return f"{self.regime.name}, {self.nodes} node{'s' * (self.nodes > 1)}{trials}"
-
-    @property
-    def policies(self) -> tuple[Policy, ...]:
-        return (*POLICIES, *TRIALS) if self.trials else POLICIES
+        return f"{self.regime.name}, {self.nodes} node{'s' * (self.nodes > 1)}"
 
     def measured(self) -> dict[str, Any]:
         """Of every policy: outcome in hours and touches of each hand-over, by start point."""
@@ -73,12 +61,12 @@ class Pairs:
         points: list[int] = []
         table: list[Floats] = []
         starts: list[int] = []
-        moved: dict[str, list[tuple[float, int]]] = {p.name: [] for p in self.policies}
+        moved: dict[str, list[tuple[float, int]]] = {p.name: [] for p in POLICIES}
         instants = np.append(settings.instant_s[:-1:EVERY], settings.instant_s[-1])
         for point, world in _worlds(worlds, settings):
             points.append(point)
             starts.append(world.start)
-            for policy in self.policies:
+            for policy in POLICIES:
                 standby = _standby(world, worlds)
                 done = run_handover(
                     world.sim.fork(),

@@ -47,11 +47,6 @@ class Table:
     def __len__(self) -> int:
         return len(self.submit)
 
-    def bytes(self) -> bytes:
-        """What the C peer reads."""
-        columns = (self.submit, self.nodes, self.limit_s, self.run_s, self.partition)
-        return b"".join(c.tobytes() for c in columns)
-
 
 def whole_nodes(
     count: int, load: float, *, seed: int = 0, nodes: int = NODES, widest: int = NODES

@@ -22,7 +22,6 @@ from mirage.domain.decision import Waits
 from mirage.episodes.generation.event_history import EventHistory
 from mirage.episodes.generation.replay_fork import ReplayFork, fork_handover
 from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
-from mirage.features.futures.future_sampler import Resampling
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.policy.rules.lead_rules import select_like_waits
@@ -238,16 +237,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--every-h", type=int, default=20)
     parser.add_argument("--samples", type=int, default=100)
-    parser.add_argument("--days", type=int, default=Resampling().days)
-    parser.add_argument("--together", type=float, default=Resampling().together)
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"twin: the traces are not there: {SHARED}")
     params = load_cluster_params(SHARED / "clusters/ls6.toml")
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
-    how = Resampling(days=words.days, together=words.together)
-    twin = Twin(samples=words.samples, how=how, clock=time.process_time)
+    twin = Twin(samples=words.samples, clock=time.process_time)
     begun = time.perf_counter()
     found = report(all_asked(params, jobs, words.every_h, twin))
     found["wall_s"] = time.perf_counter() - begun

@@ -76,12 +76,12 @@ def decode_nodes(observations: NDArray[np.float32]) -> Ints:
     return np.rint(np.expm1(observations[..., _NODES].astype(np.float64))).astype(np.int64)
 
 
-def compute_shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) -> Floats:
+def compute_shift(residuals: Floats, start_point: Ints) -> Floats:
     """Compute the shifts [Q] from the newest hand-overs whose waits are known. residuals: [E, D,
     Q]. The result is zero if there are too few."""
     if len(start_point) < FEWEST:
         return np.zeros(len(LEVELS))
-    recent = start_point > start_point.max() - window_days * DAY_S
+    recent = start_point > start_point.max() - WINDOW_DAYS * DAY_S
     days = len(np.unique(start_point[recent] // DAY_S))
     return compute_residual_quantiles(residuals[recent].reshape(-1, len(LEVELS)), days)
 
@@ -93,27 +93,6 @@ def compute_residual_quantiles(
     given number of days."""
     pairs = zip(residuals.T, _adjust_levels(days, levels), strict=True)
     return np.array([np.quantile(column, level) for column, level in pairs])
-
-
-def compute_rolling_shifts(
-    residuals: Floats,
-    start_point: Ints,
-    known_at: Ints,
-    at: Ints,
-    window_days: int = WINDOW_DAYS,
-) -> Floats:
-    """Compute the shifts [..., Q] at each instant `at`, from the hand-overs whose every wait was
-    known by then.
-
-    residuals: [E, D, Q]; `known_at`: [E]. All instants are epoch seconds.
-    """
-    order = np.argsort(known_at, kind="stable")
-    counts = np.searchsorted(known_at[order], at, side="right")
-    found = np.zeros((*at.shape, len(LEVELS)))
-    for count in np.unique(counts).tolist():
-        seen = order[:count]
-        found[counts == count] = compute_shift(residuals[seen], start_point[seen], window_days)
-    return found
 
 
 def _adjust_levels(days: int, levels: Sequence[float] = LEVELS) -> Floats:

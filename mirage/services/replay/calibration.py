@@ -33,7 +33,7 @@ Score = Callable[[Mapping[str, int]], float]
 
 _PER_LOG_HOUR = 0.2
 """The weight of the logarithm of the waits' mean difference, against their rank correlation. Chosen
-by folds within Lonestar6's weeks before 2023-01-16 (benchmarks/log_fidelity.py --folds)."""
+by folds within Lonestar6's weeks before 2023-01-16 (docs/reference/simulate.md)."""
 _TRIFLE_H = 0.01
 _INNER = 0.8
 """Share of the fitting time on which settings are searched. The recipe is judged on the rest."""
