@@ -11,11 +11,12 @@ from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.observation import feature_vector, spec
+from mirage.features.observation import feature_vector
 from mirage.features.observation.running_stats import RunningStats
 from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.integration.features.test_feature_vector import SITES
+from tests.support.features.groups import get_group_slice
 from tests.support.features.scene import BEGIN, HOUR, dressed, make_handover_input, played, workload
 from tests.support.jobs import make_job
 from tests.support.sim.views import list_free_nodes, list_pending_ids
@@ -206,7 +207,7 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     observer = feature_vector.SnapshotObserver(snapshot, params, told)
     live = observer.observe_link(make_handover_input(at))
     simulated = feature_vector.observe_simulator(simulator, make_handover_input(at), memory)
-    plans = spec.get_group_slice("plan")
+    plans = get_group_slice("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()
 
