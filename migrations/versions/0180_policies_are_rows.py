@@ -1,7 +1,4 @@
-"""policy_outcomes: what each policy would have made of a hand-over is a row, not two columns.
-
-The downgrade keeps the five policies that had columns; rows of any other are lost.
-"""
+"""policy_outcomes: what each policy would have made of a hand-over is a row, not two columns."""
 
 import sqlalchemy as sa
 from alembic import op
